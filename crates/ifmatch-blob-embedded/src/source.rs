@@ -45,6 +45,7 @@ pub(super) async fn open(
     budget: Option<Budget>,
     keep: impl FnOnce(Bytes) + Send + 'static,
 ) -> Result<Option<Box<dyn Source>>, StoreError> {
+    let piece = buffer(if length <= CHUNK { length } else { 0 });
     let opened = spawn_blocking(move || {
         let file = match File::open(path) {
             Ok(file) => Arc::new(Mutex::new(file)),
@@ -52,7 +53,7 @@ pub(super) async fn open(
             Err(error) => return Err(error),
         };
         let source: Box<dyn Source> = if length <= CHUNK {
-            let bytes = Bytes::from(read(&file, 0..length)?);
+            let bytes = Bytes::from(read(&file, 0, piece)?);
             keep(bytes.clone());
             Box::new(Memory::from(bytes))
         } else {
@@ -182,8 +183,10 @@ impl Chunks {
         }
         let end = self.unread.end.min(self.unread.start.saturating_add(length));
         let part = std::mem::replace(&mut self.unread.start, end)..end;
-        let file = Arc::clone(&self.file);
-        Some(spawn_blocking(move || Ok(Bytes::from_owner(Chunk { bytes: read(&file, part)?, _share: share }))))
+        let (file, piece) = (Arc::clone(&self.file), buffer(part.end - part.start));
+        Some(spawn_blocking(move || {
+            Ok(Bytes::from_owner(Chunk { bytes: read(&file, part.start, piece)?, _share: share }))
+        }))
     }
 }
 
@@ -223,14 +226,18 @@ impl Body for Chunks {
     }
 }
 
-/// Reads a part of a file. Blocks. Several bodies may share the file, so each read seeks first.
-fn read(file: &Mutex<File>, part: Range<u64>) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
+/// Returns the memory for a piece of a file. It is allocated by the thread that asks for the piece, not by the one that reads it: an
+/// allocator keeps some megabytes for each thread that has allocated large pieces.
+fn buffer(length: u64) -> Vec<u8> {
+    vec![0; usize::try_from(length).unwrap_or(usize::MAX)]
+}
+
+/// Fills a piece with the bytes of a file from `start`. Blocks. Several bodies may share the file, so each read seeks first.
+fn read(file: &Mutex<File>, start: u64, mut piece: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-    file.seek(SeekFrom::Start(part.start))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
+    file.seek(SeekFrom::Start(start))?;
+    file.read_exact(&mut piece)?;
+    Ok(piece)
 }
 
 fn unreadable(error: io::Error) -> StoreError {

@@ -17,7 +17,7 @@ pub fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T,
 
 /// Maximum number of threads that wait for the disk. Each keeps memory for what it read last, so the 512 of tokio would let a few
 /// clients take half a gigabyte. No work on them waits for other work on them, so any number of them makes progress.
-const BLOCKING_THREADS: usize = 32;
+const BLOCKING_THREADS: usize = 16;
 
 /// Creates a runtime with a thread per core that this process may use, by its affinity and cgroup. A single thread needs no work
 /// stealing.
