@@ -215,14 +215,14 @@ impl ExpectedVersion {
     ///
     /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
     ///
-    /// type Drafts = HashMap<String, (u64, String)>;
+    /// type Drafts = HashMap<String, (i64, String)>;
     ///
     /// fn save(
     ///     drafts: &mut Drafts,
     ///     expected: &ExpectedVersion,
     ///     name: &str,
     ///     text: &str,
-    ///     next: u64,
+    ///     next: i64,
     /// ) -> Result<EntityTag, PreconditionFailed> {
     ///     expected.check(drafts.get(name).map(|(version, _)| version))?;
     ///     drafts.insert(name.to_owned(), (next, text.to_owned()));
