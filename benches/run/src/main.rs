@@ -3,6 +3,7 @@
 
 mod cache;
 mod caches;
+mod component;
 mod exchange;
 mod leases;
 mod load;
@@ -76,6 +77,8 @@ enum Subject {
     Registers,
     /// The Cloudflare Worker compared with others on the same runtime.
     Worker,
+    /// The WebAssembly component in front of a service, compared with the service alone.
+    Component,
 }
 
 fn main() -> ExitCode {
@@ -101,5 +104,6 @@ fn run(options: &Options) -> Result {
         Subject::S3 => s3::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),
         Subject::Worker => programs::worker(&workspace, options.quick, deadline),
+        Subject::Component => component::run(&workspace, options.quick, deadline),
     }
 }

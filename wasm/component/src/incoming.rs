@@ -183,7 +183,7 @@ impl<M: Message> Incoming<M> {
     }
 
     /// Checks that the body has the stated length, so that a part of it can't pass for the whole.
-    fn check(&mut self, frame: &Option<Result<Frame<Bytes>, ErrorCode>>) -> Result<(), ErrorCode> {
+    fn check(&mut self, frame: Option<&Result<Frame<Bytes>, ErrorCode>>) -> Result<(), ErrorCode> {
         let Some(Length { stated, left }) = &mut self.length else { return Ok(()) };
         let fits = match frame {
             Some(Ok(frame)) if frame.is_data() => {
@@ -253,7 +253,7 @@ impl<M: Message> http_body::Body for Incoming<M> {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
         let Some(open) = self.open() else { return Poll::Ready(None) };
         let frame = ready!(open.poll_frame(cx));
-        let frame = match self.check(&frame) {
+        let frame = match self.check(frame.as_ref()) {
             Ok(()) => frame,
             Err(code) => Some(Err(code)),
         };
