@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
+use super::text::Text;
 use crate::gateway::tracker::Uncounted;
 
 /// Maximum size of a response that is shown, in bytes.
@@ -30,11 +31,24 @@ pub(super) struct Failure {
     pub(super) detail: String,
     /// Text that the operator entered and would otherwise lose.
     pub(super) unsaved: Option<String>,
+    /// What is down, if that is the cause.
+    pub(super) outage: Option<Outage>,
+    /// The path, the prefix or the URL that the request was about.
+    pub(super) about: Option<Text>,
+}
+
+/// What is down, and why, as the overview shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub(super) component: Text,
+    pub(super) reason: Text,
+    /// When it was noticed, in seconds since 1970.
+    pub(super) since: Option<f64>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), unsaved: None }
+        Self { status, detail: detail.into(), unsaved: None, outage: None, about: None }
     }
 }
 

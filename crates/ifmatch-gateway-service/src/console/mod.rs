@@ -12,14 +12,15 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
 
+use crate::endpoints::overview::Overview;
 use crate::gateway::state::AppState;
 use form::{Form, Memory};
-use inside::{Failure, Inside};
+use inside::{Failure, Inside, Outage};
 use live::Streams;
 use session::{Session, Sessions};
 use text::Text;
@@ -98,8 +99,15 @@ struct SignIn {
 #[template(path = "failure.html")]
 struct Failed {
     frame: Frame,
+    title: &'static str,
+    /// The path of the request to the console, with what it was about.
+    path: Text,
     status: u16,
     detail: Text,
+    outage: Option<Outage>,
+    now: f64,
+    /// `true` if the request was to change something, so that it hasn't.
+    is_change: bool,
     unsaved: Option<String>,
 }
 
@@ -160,7 +168,11 @@ impl Console {
             return Err(Failure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
         }
         let visit = self.visit(session, head, form, context);
-        match visit.respond().await {
+        let answer = match visit.respond().await {
+            Err(failure) => Err(visit.explained(failure).await),
+            answer => answer,
+        };
+        match answer {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
                 self.sessions.end(&visit.head.headers);
                 let asked = if is_write { None } else { visit.head.uri.path_and_query() };
@@ -227,10 +239,21 @@ impl Console {
         }
     }
 
-    fn failed(&self, failure: Failure) -> Answer {
-        let Failure { status, detail, unsaved } = failure;
-        let page =
-            Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into(), unsaved };
+    /// Shows why a request failed, on the screen that it was for.
+    fn failed(&self, failure: Failure, head: &Failing, session: Option<&Session>) -> Answer {
+        let Failure { status, detail, unsaved, outage, about } = failure;
+        let (screen, title) = titles(head.uri.path(), head.is_change, status);
+        let page = Failed {
+            frame: self.frame(screen, session),
+            title,
+            path: about.unwrap_or_else(|| head.uri.path().into()),
+            status: status.as_u16(),
+            detail: detail.into(),
+            outage,
+            now: screens::now(),
+            is_change: head.is_change,
+            unsaved,
+        };
         Answer::Page(status, page.render().unwrap_or_default())
     }
 }
@@ -244,7 +267,49 @@ struct Visit<'a> {
     form: Form,
 }
 
+/// A request that failed.
+struct Failing {
+    uri: Uri,
+    is_change: bool,
+}
+
+/// Returns the screen and the title of a page about a failure.
+fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'static str) {
+    match path {
+        "/" => ("overview", "The overview can't be read"),
+        "/conflicts" => ("conflicts", "Conflicts can't be read"),
+        "/leases/break" if is_change => ("leases", "The lease wasn't broken"),
+        "/leases" | "/leases/break" => ("leases", "Leases can't be read"),
+        "/blob/save" => ("blobs", "The blob wasn't saved"),
+        "/blob/delete" if is_change => ("blobs", "The blob wasn't deleted"),
+        "/blobs/new" => ("blobs", "The blob wasn't created"),
+        "/blob" | "/raw" | "/blob/delete" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such blob"),
+        "/blobs" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such container"),
+        "/blob" | "/raw" | "/blob/delete" => ("blobs", "The blob can't be read"),
+        "/blobs" => ("blobs", "Blobs can't be listed"),
+        "/cache" => ("cache", "The cache can't be read"),
+        "/cache/purge" => ("cache", "Nothing was purged"),
+        _ if status == StatusCode::NOT_FOUND => ("failure", "There's no such page"),
+        _ => ("failure", "That didn't work"),
+    }
+}
+
 impl Visit<'_> {
+    /// Adds to a failure what the request was about, and what is down, if anything is. The overview needs the same token.
+    async fn explained(&self, failure: Failure) -> Failure {
+        let about = ["path", "prefix", "url", "value"].map(|name| self.form.get(name));
+        let about = about.into_iter().find(|value| !value.is_empty()).map(Text::from);
+        let failure = Failure { about, ..failure };
+        if !failure.status.is_server_error() {
+            return failure;
+        }
+        let state = self.inside.json::<Overview>(OVERVIEW).await.ok();
+        let outage = state.and_then(|state| {
+            Some(Outage { component: state.component?, reason: state.reason?, since: state.since })
+        });
+        Failure { outage, ..failure }
+    }
+
     async fn respond(&self) -> Result<Answer, Failure> {
         let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
         match (method, self.head.uri.path()) {
@@ -317,8 +382,10 @@ impl RequestHandler for Console {
             return rejected.map(whole);
         }
         let is_head = request.method() == Method::HEAD;
+        let head = Failing { uri: request.uri().clone(), is_change: !request.method().is_safe() };
+        let session = self.session(request.headers());
         let answer = self.answer(request, context).await;
-        let answer = answer.unwrap_or_else(|failure| self.failed(failure));
+        let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));
         let own = |status, media_type: &'static str, body: Bytes| {
             let sent = if is_head { Bytes::new() } else { body.clone() };
             let mut response = Response::new(whole(sent));

@@ -21,7 +21,8 @@ use super::inside::Failure;
 use super::text::{self, Text, decoded, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
 use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
-use crate::endpoints::conflicts::Found;
+use crate::conflicts::{Loser, Worst};
+use crate::endpoints::conflicts::{Found, Group};
 use crate::endpoints::overview::Overview;
 use ifmatch_blob::leases::LeaseTarget;
 
@@ -29,6 +30,10 @@ type Result = std::result::Result<Answer, Failure>;
 
 /// Maximum number of leases that the page of conflicts looks up.
 const MOST_LEASES: usize = 20;
+/// Number of paths that the page of conflicts shows at once.
+const FIRST_PATHS: usize = 5;
+/// Number of the latest conflicts that the page shows at once.
+const FIRST_GROUPS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -59,6 +64,8 @@ impl OverviewPage {
 struct Conflicts {
     frame: Frame,
     path: Text,
+    /// The address and the program of the client whose conflicts are shown.
+    client: Option<(Text, Text)>,
     now: f64,
     found: Found,
     /// The leases on the paths that a lease kept from change, by path.
@@ -69,6 +76,62 @@ impl Conflicts {
     /// Returns the lease that a path has, if it still has one.
     fn lease(&self, path: &Text) -> Option<&Lease> {
         self.leases.get(path).filter(|lease| lease.is_locked())
+    }
+
+    /// Returns the worst paths that are shown, and those that a click shows.
+    fn worst(&self) -> (&[Worst], &[Worst]) {
+        self.found.worst.split_at(self.found.worst.len().min(FIRST_PATHS))
+    }
+
+    /// Returns the latest conflicts that are shown, and those that a click shows.
+    fn latest(&self) -> (&[Group], &[Group]) {
+        self.found.groups.split_at(self.found.groups.len().min(FIRST_GROUPS))
+    }
+
+    /// Returns the blob with a path, if the path can be that of a blob here.
+    fn blob(&self, path: &Text) -> Option<Text> {
+        let path = decoded(path.0.trim_start_matches('/'));
+        let is_blob = LeaseTarget::new(&path.0).is_ok_and(|target| target.blob.is_some());
+        (self.frame.has_blobs && is_blob).then_some(path)
+    }
+
+    /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
+    fn looks_like_another(&self, loser: &Loser) -> bool {
+        let others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
+        others.into_iter().any(|other| (other.client, &other.product) == (loser.client, &loser.product))
+    }
+
+    /// Returns `true` for the client whose conflicts are shown.
+    fn is_shown(&self, loser: &Loser) -> bool {
+        let agent = loser.user_agent.clone().unwrap_or_default();
+        self.client.as_ref().is_some_and(|(client, shown)| client.0 == loser.client.to_string() && *shown == agent)
+    }
+
+    /// Returns the query that selects a client's conflicts, on the path that is shown.
+    fn of_client(&self, loser: &Loser) -> String {
+        let agent = loser.user_agent.clone().unwrap_or_default();
+        format!("client={}&user_agent={}{}", encode(&loser.client.to_string()), agent.query(), self.of_path("&"))
+    }
+
+    /// Returns the parameter with the path that is shown.
+    fn of_path(&self, separator: &str) -> String {
+        if self.path.0.is_empty() { String::new() } else { format!("{separator}path={}", self.path.query()) }
+    }
+
+    /// Returns the parameters with the client whose conflicts are shown.
+    fn of_shown_client(&self) -> String {
+        let query = |(client, agent): &(Text, Text)| format!("&client={}&user_agent={}", client.query(), agent.query());
+        self.client.as_ref().map(query).unwrap_or_default()
+    }
+
+    /// Returns what the list of the latest conflicts is limited to, such as " of terraform/1.9.8 on /docs/plan".
+    fn shown(&self) -> Text {
+        let client = self.client.as_ref().map(|(client, agent)| {
+            let product = crate::conflicts::product(agent).0;
+            if product.is_empty() { format!(" of {client}") } else { format!(" of {product} at {client}") }
+        });
+        let path = if self.path.0.is_empty() { String::new() } else { format!(" on {}", self.path) };
+        Text(client.unwrap_or_default() + &path)
     }
 }
 
@@ -225,7 +288,11 @@ impl Visit<'_> {
     pub(super) async fn conflicts(&self) -> Result {
         let path = Text(self.form.get("path").to_owned());
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
-        let found: Found = self.inside.json(&format!("{CONFLICTS}?limit=100{of_path}")).await?;
+        let client = Some(self.form.get("client")).filter(|client| !client.is_empty());
+        let client = client.map(|client| (Text::from(client), Text::from(self.form.get("user_agent"))));
+        let of_client = client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
+        let target = format!("{CONFLICTS}?limit=100{of_path}{}", of_client.unwrap_or_default());
+        let found: Found = self.inside.json(&target).await?;
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
             let path = &group.latest.path;
@@ -239,7 +306,7 @@ impl Visit<'_> {
                 }
             }
         }
-        page(&Conflicts { frame: self.frame("conflicts"), path, now: now(), found, leases })
+        page(&Conflicts { frame: self.frame("conflicts"), path, client, now: now(), found, leases })
     }
 
     /// Lists leases, the ones first that keep most clients waiting.

@@ -36,16 +36,39 @@ function isInUse(part) {
   return part.contains(document.activeElement) || !selection.isCollapsed && selection.containsNode(part, true);
 }
 
-function show() {
+// A list that grows at the top doesn't move while it is read: under the pointer, with an open row, or scrolled. A button says what is new.
+function isRead(part) {
+  return "held" in part.dataset && (part.matches(":hover") || part.querySelector("tr.open") || part.getBoundingClientRect().top < 0);
+}
+
+function offer(shown, next, isWaiting) {
+  const button = document.querySelector(`[data-fresh="${shown.id}"]`);
+  if (!button) return;
+  const count = Number(next?.dataset.total) - Number(shown.dataset.total);
+  button.hidden = !isWaiting || count === 0;
+  button.textContent = count > 0 ? `${count} new` : "Show new";
+}
+
+function show(asked) {
   for (const part of page?.querySelectorAll("[data-live]") ?? []) {
     const shown = document.getElementById(part.id);
-    if (!shown || isInUse(shown)) continue;
+    const isWaiting = shown && asked !== shown.id && isRead(shown);
+    if (shown) offer(shown, part, isWaiting);
+    if (!shown || isInUse(shown) || isWaiting) continue;
     const open = [...shown.querySelectorAll("details")].map((details) => details.open);
+    const rows = new Set([...shown.querySelectorAll("tr.open")].map((row) => row.dataset.key));
     const next = document.adoptNode(part);
     next.querySelectorAll("details").forEach((details, nr) => (details.open = open[nr] ?? false));
+    next.querySelectorAll("tr[data-key]").forEach((row) => unfold(row, rows.has(row.dataset.key)));
     shown.replaceWith(next);
   }
   document.querySelectorAll("[data-filter]").forEach(filter);
+}
+
+// On a narrow screen, a row is one line until it is unfolded.
+function unfold(row, isOpen) {
+  row.classList.toggle("open", isOpen);
+  row.querySelector(".more")?.setAttribute("aria-expanded", isOpen);
 }
 
 // Hides the rows of a list that do not have the text in their first column.
@@ -53,6 +76,7 @@ function filter(input) {
   if (input.value === input.defaultValue && !input.dataset.filtered) return;
   input.dataset.filtered = "true";
   const wanted = input.value.trim().toLowerCase();
+  if (wanted) document.querySelectorAll(`#${input.dataset.filter} details`).forEach((details) => (details.open = true));
   for (const row of document.querySelectorAll(`#${input.dataset.filter} tbody tr`)) {
     row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
   }
@@ -89,15 +113,22 @@ async function copy(button) {
 
 document.addEventListener("click", ({ target }) => {
   if (target.matches("[data-copy]")) copy(target);
+  if (target.matches("[data-fresh]")) show(target.dataset.fresh);
+  const row = target.closest(".fold tr[data-key]");
+  if (row && (target.matches(".more") || !target.closest("a, button"))) unfold(row, !row.classList.contains("open"));
 });
 document.addEventListener("input", ({ target }) => {
   if (target.matches("[data-filter]")) filter(target);
 });
 document.addEventListener("visibilitychange", follow);
 // What has changed meanwhile.
-document.addEventListener("focusout", () => setTimeout(show));
+document.addEventListener("focusout", () => setTimeout(show, 0));
 document.addEventListener("selectionchange", () => {
   if (getSelection().isCollapsed) show();
 });
+document.addEventListener("mouseout", ({ target }) => {
+  if (target.closest("[data-held]")) setTimeout(show, 0);
+});
+document.addEventListener("scrollend", () => show());
 setInterval(count, 1000);
 follow();
