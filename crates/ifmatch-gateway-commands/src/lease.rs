@@ -77,7 +77,8 @@ Examples:
     ifmatch lease list
 
   One container of another gateway, as JSON:
-    ifmatch lease list docs/ --url https://blobs.example.com --token-file read.token --json";
+    ifmatch lease list docs/ --url https://blobs.example.com \\
+        --token-file read.token --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

@@ -57,7 +57,7 @@ Examples:
 
   All checks on Azure Blob Storage, with a shared access signature:
     ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
-      'https://account.blob.core.windows.net/box?sv=…'
+      \"https://account.blob.core.windows.net/box?$SAS\"
 
   Is this bucket safe for `ifmatch lock`?
     AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test

@@ -22,6 +22,8 @@ pub(super) struct Inside<'a> {
     pub(super) has_blobs: bool,
     /// `true` to count and log reads of endpoints as a client's. An open page doesn't count as a client.
     pub(super) counts_looks: bool,
+    /// `true` for an open page that looks for changes, which no client asked for.
+    pub(super) is_live: bool,
 }
 
 /// A request that failed, for the operator to read.
@@ -78,7 +80,8 @@ impl Inside<'_> {
             return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
         }
         let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
-        let is_uncounted = !self.counts_looks && method.is_safe() && target.starts_with("/-/");
+        let is_endpoint = target.starts_with("/-/");
+        let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
         request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
         if let Some(token) = &self.token {
@@ -114,6 +117,11 @@ impl Inside<'_> {
     /// Reads a resource.
     pub(super) async fn get(&self, target: &str) -> Result<Whole, Failure> {
         self.whole(Method::GET, target, &[], Bytes::new()).await
+    }
+
+    /// Reads the header fields of a resource.
+    pub(super) async fn look(&self, target: &str) -> Result<Whole, Failure> {
+        self.whole(Method::HEAD, target, &[], Bytes::new()).await
     }
 
     /// Reads a resource that is JSON.

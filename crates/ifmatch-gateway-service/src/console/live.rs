@@ -38,7 +38,7 @@ const SHARE: u32 = 10;
 /// Number of looks without a change after which a comment is sent, which finds connections that are dead.
 const QUIET: u32 = 5;
 /// The pages with live parts.
-const PAGES: [&str; 4] = ["/", "/conflicts", "/leases", "/cache"];
+const PAGES: [&str; 5] = ["/", "/blob", "/conflicts", "/leases", "/cache"];
 /// The event at the end of a session.
 const END: &str = "event: end\ndata:\n\n";
 /// A comment.

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use askama::Template;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
+use sha2::{Digest, Sha256};
 
 use crate::endpoints::overview::Overview;
 use crate::gateway::state::AppState;
@@ -42,6 +43,7 @@ use history::History;
 
 const STYLE: &str = include_str!("assets/console.css");
 const SCRIPT: &str = include_str!("assets/console.js");
+const ICON: &str = include_str!("assets/favicon.svg");
 
 /// The pages that a sign-in leads to.
 const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
@@ -84,6 +86,8 @@ struct Frame {
     can_write: bool,
     form_token: String,
     notice: Option<String>,
+    /// The address at which the operator reaches this gateway.
+    instance: Text,
 }
 
 #[derive(Template)]
@@ -144,6 +148,7 @@ impl Console {
         guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
         match head.uri.path() {
             "/console.css" => return Ok(Answer::Asset("text/css; charset=utf-8", STYLE)),
+            "/favicon.svg" | "/favicon.ico" => return Ok(Answer::Asset("image/svg+xml", ICON)),
             "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
             _ => {}
         }
@@ -203,6 +208,7 @@ impl Console {
             token: session.token.clone(),
             has_blobs: self.state.blobs.is_some(),
             counts_looks: false,
+            is_live: live::is_wanted(&head),
         };
         Visit { console: self, inside, session, head, form }
     }
@@ -211,7 +217,7 @@ impl Console {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
-        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
+        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true, is_live: false };
         match inside.get(OVERVIEW).await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
             // A token that no header field can hold is a bad request.
@@ -236,6 +242,7 @@ impl Console {
             can_write: session.is_some_and(|session| self.can_write(session)),
             form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
             notice: None,
+            instance: Text::default(),
         }
     }
 
@@ -244,7 +251,7 @@ impl Console {
         let Failure { status, detail, unsaved, outage, about } = failure;
         let (screen, title) = titles(head.uri.path(), head.is_change, status);
         let page = Failed {
-            frame: self.frame(screen, session),
+            frame: Frame { instance: head.instance.clone(), ..self.frame(screen, session) },
             title,
             path: about.unwrap_or_else(|| head.uri.path().into()),
             status: status.as_u16(),
@@ -270,12 +277,14 @@ struct Visit<'a> {
 /// A request that failed.
 struct Failing {
     uri: Uri,
+    instance: Text,
     is_change: bool,
 }
 
 /// Returns the screen and the title of a page about a failure.
 fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'static str) {
     match path {
+        _ if status == StatusCode::MISDIRECTED_REQUEST => ("failure", "Not a host name of this console"),
         "/" => ("overview", "The overview can't be read"),
         "/conflicts" => ("conflicts", "Conflicts can't be read"),
         "/leases/break" if is_change => ("leases", "The lease wasn't broken"),
@@ -335,11 +344,20 @@ impl Visit<'_> {
         }
     }
 
+    /// Returns what only this session's own links have, so no other link can name a path in a notice.
+    fn proof(&self, path: &str) -> String {
+        let digest = Sha256::digest(format!("{}\n{path}", self.session.form_token));
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Returns what all pages show, with the notice of what was done before.
     fn frame(&self, screen: &'static str) -> Frame {
         // By name, so no link can make the console say anything else.
         let notice = match self.form.get("done") {
-            "broken" => Some("Lease broken.".to_owned()),
+            "broken" => Some(match self.form.get("path") {
+                path if self.form.get("proof") == self.proof(path) => format!("Lease of {} broken.", Text::from(path)),
+                _ => "Lease broken.".to_owned(),
+            }),
             "created" => Some("Blob created.".to_owned()),
             "saved" => Some("Blob saved.".to_owned()),
             "deleted" => Some("Blob deleted.".to_owned()),
@@ -350,8 +368,15 @@ impl Visit<'_> {
             }),
             _ => None,
         };
-        Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
+        let instance = instance(&self.head.uri, &self.head.headers);
+        Frame { notice, instance, ..self.console.frame(screen, Some(&self.session)) }
     }
+}
+
+/// Returns the address at which the operator reaches this gateway.
+fn instance(uri: &Uri, headers: &HeaderMap) -> Text {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    Text::from(uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default())
 }
 
 /// Returns the path and query of a page to show after the sign-in: of the console itself, and the first page otherwise.
@@ -382,7 +407,8 @@ impl RequestHandler for Console {
             return rejected.map(whole);
         }
         let is_head = request.method() == Method::HEAD;
-        let head = Failing { uri: request.uri().clone(), is_change: !request.method().is_safe() };
+        let instance = instance(request.uri(), request.headers());
+        let head = Failing { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
         let session = self.session(request.headers());
         let answer = self.answer(request, context).await;
         let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));

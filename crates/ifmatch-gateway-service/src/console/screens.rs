@@ -45,12 +45,19 @@ struct OverviewPage {
     seconds: f64,
     line: String,
     highest: f64,
+    conflicts: String,
+    most_conflicts: f64,
 }
 
 impl OverviewPage {
     /// Returns a rate per second of the last ten minutes.
     fn rate(&self, count: impl Borrow<f64>) -> String {
         text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
+    }
+
+    /// Returns the client errors that aren't conflicts.
+    fn other_errors(&self) -> f64 {
+        (self.lately.client_errors - self.lately.conflicts).max(0.0)
     }
 
     /// Returns the settings that were set, or those that weren't.
@@ -205,11 +212,19 @@ struct Cache {
     frame: Frame,
     url: Text,
     found: Option<LookedUp>,
+    /// The URLs with the path that was entered without a host.
+    urls: Vec<Text>,
     counters: Counters,
     lately: Sample,
     line: String,
     /// The purge that was refused, and why.
     refused: Option<Refused>,
+}
+
+/// The URLs with a path.
+#[derive(Default, Deserialize)]
+struct Urls {
+    urls: Vec<Text>,
 }
 
 struct Refused {
@@ -279,9 +294,10 @@ impl Visit<'_> {
     pub(super) async fn overview(&self) -> Result {
         let state: Overview = self.inside.json(OVERVIEW).await?;
         let (line, highest) = self.console.history.requests();
+        let (conflicts, most_conflicts) = self.console.history.conflicts();
         let (lately, seconds) = self.console.history.lately();
         let cards = health::cards(&state);
-        page(&OverviewPage { frame: self.frame("overview"), state, cards, lately, seconds, line, highest })
+        page(&OverviewPage { frame: self.frame("overview"), state, cards, lately, seconds, line, highest, conflicts, most_conflicts })
     }
 
     /// Shows who loses, and why.
@@ -360,7 +376,8 @@ impl Visit<'_> {
         let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let target = lease_target(self.form.get("path"))?;
         self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
-        Ok(Answer::Redirect("/leases?done=broken".to_owned()))
+        let path = self.form.get("path");
+        Ok(Answer::Redirect(format!("/leases?done=broken&path={}&proof={}", encode(path), self.proof(path))))
     }
 
     /// Shows the cache, and what it has for a URL.
@@ -369,12 +386,20 @@ impl Visit<'_> {
     }
 
     async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<Cache, Failure> {
+        let mut urls = Urls::default();
+        if url.starts_with('/') {
+            urls = self.inside.json(&format!("{CACHE}?path={}", encode(url))).await?;
+        }
+        // One host is enough of an answer.
+        let (urls, asked) = (urls.urls, url);
+        let url = if let [only] = &urls[..] { only.0.as_str() } else { url };
         let is_whole = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let found =
             if is_whole { Some(self.inside.json(&format!("{CACHE}?url={}", encode(url))).await?) } else { None };
         let counters = self.inside.json(CACHE).await?;
         let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
-        Ok(Cache { frame: self.frame("cache"), url: url.into(), found, counters, lately, line, refused })
+        let url = if found.is_some() { url } else { asked };
+        Ok(Cache { frame: self.frame("cache"), url: url.into(), found, urls: urls.clone(), counters, lately, line, refused })
     }
 
     /// Purges responses.

@@ -14,7 +14,7 @@ function follow() {
   stream?.close();
   stream = undefined;
   if (document.hidden || !document.querySelector("[data-live]")) return;
-  stream = new EventSource(location.href);
+  stream = new EventSource(document.querySelector("[data-stream]")?.dataset.stream ?? location.href);
   stream.addEventListener("page", (event) => {
     page = new DOMParser().parseFromString(event.data, "text/html");
     show();
@@ -60,6 +60,10 @@ function show(asked) {
     const next = document.adoptNode(part);
     next.querySelectorAll("details").forEach((details, nr) => (details.open = open[nr] ?? false));
     next.querySelectorAll("tr[data-key]").forEach((row) => unfold(row, rows.has(row.dataset.key)));
+    if (next.dataset.tag) {
+      next.dataset.began = shown.dataset.began ?? shown.dataset.tag;
+      next.hidden = next.dataset.tag === next.dataset.began;
+    }
     shown.replaceWith(next);
   }
   document.querySelectorAll("[data-filter]").forEach(filter);
