@@ -16,9 +16,11 @@ function follow() {
   if (document.hidden || !document.querySelector("[data-live]")) return;
   stream = new EventSource(document.querySelector("[data-stream]")?.dataset.stream ?? location.href);
   stream.addEventListener("page", (event) => {
+    stale(false);
     page = new DOMParser().parseFromString(event.data, "text/html");
     show();
   });
+  stream.addEventListener("stale", () => stale(true));
   // The session has ended.
   stream.addEventListener("end", () => {
     stream.close();
@@ -28,6 +30,15 @@ function follow() {
   stream.addEventListener("error", ({ target }) => {
     if (target === stream && target.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
   });
+}
+
+// What is shown may be out of date.
+function stale(isStale) {
+  document.getElementById("stale")?.remove();
+  if (!isStale) return;
+  const notice = Object.assign(document.createElement("p"), { id: "stale", className: "warning", role: "status" });
+  notice.textContent = "This page can't be read any more, so it shows an earlier state. Reload it to see why.";
+  document.getElementById("main").prepend(notice);
 }
 
 // Nothing moves under the keyboard or the mouse of a reader. A part waits until the focus and the selection are elsewhere.
