@@ -215,11 +215,7 @@ impl Client {
     }
 
     /// Sends a request about one lease. If there is none, the error says where to look.
-    async fn one(
-        &self,
-        (what, target): (&str, &LeaseTarget),
-        request: RequestBuilder,
-    ) -> Result<Value, Error> {
+    async fn one(&self, (what, target): (&str, &LeaseTarget), request: RequestBuilder) -> Result<Value, Error> {
         let (status, detail) = match ask(&self.url, request).await? {
             Ok(lease) => return Ok(lease),
             Err(refused) => refused,
@@ -312,12 +308,7 @@ mod tests {
     fn rows_align_with_the_header() {
         let lease = json!({ "path": "docs/a b", "state": "leased", "infinite": false, "duration": 15, "remaining": 9, "token": 1_763_730_000_000_000_u64, "holder": "host-7" });
         let row = row(&lease);
-        for (heading, value) in [
-            ("STATE", "leased"),
-            ("REMAINING", "9s"),
-            ("HOLDER", "host-7"),
-            ("PATH", "docs/a b"),
-        ] {
+        for (heading, value) in [("STATE", "leased"), ("REMAINING", "9s"), ("HOLDER", "host-7"), ("PATH", "docs/a b")] {
             assert!(row[HEADING.find(heading).unwrap()..].starts_with(value), "{heading}: {row}");
         }
     }

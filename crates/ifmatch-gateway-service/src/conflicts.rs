@@ -371,9 +371,7 @@ pub(crate) fn product(user_agent: &Text) -> Text {
         was_outside
     };
     let products: Vec<_> = user_agent.0.split_ascii_whitespace().filter(outside).collect();
-    let names_it = |product: &&&str| {
-        product.split_once('/').is_some_and(|(name, _)| !OF_ANY_BROWSER.contains(&name))
-    };
+    let names_it = |product: &&&str| product.split_once('/').is_some_and(|(name, _)| !OF_ANY_BROWSER.contains(&name));
     let named = products.iter().find(names_it).or(products.first());
     named.map_or_else(|| user_agent.clone(), |product| (*product).into())
 }
@@ -460,7 +458,8 @@ mod tests {
     #[test]
     fn eight_clients_behind_one_address_are_eight() {
         let conflicts = Conflicts::default();
-        let agents: Vec<_> = (0..8).map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)")).collect();
+        let agents: Vec<_> =
+            (0..8).map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)")).collect();
         for (tries, agent) in agents.iter().enumerate() {
             for _ in 0..=tries {
                 let request = Request::put("/state").header(USER_AGENT, agent).body(()).unwrap();

@@ -280,7 +280,8 @@ impl Visit<'_> {
     /// Shows the page of a blob with the reason why it wasn't changed.
     async fn refused(&self, failure: Failure, draft: Option<Editor>) -> Result {
         let Failure { status, detail, unsaved, outage, about } = failure;
-        let failed = |detail| Failure { status, detail, unsaved: unsaved.clone(), outage: outage.clone(), about: about.clone() };
+        let failed =
+            |detail| Failure { status, detail, unsaved: unsaved.clone(), outage: outage.clone(), about: about.clone() };
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             return Err(failed(detail));
         }

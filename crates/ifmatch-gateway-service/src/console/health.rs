@@ -34,7 +34,16 @@ pub(super) struct Fault {
 
 impl Card {
     fn new(name: &'static str, facts: impl Into<Text>) -> Self {
-        Self { name, class: "good", state: "OK", facts: facts.into(), cause: None, faults: Vec::new(), since: None, next: None }
+        Self {
+            name,
+            class: "good",
+            state: "OK",
+            facts: facts.into(),
+            cause: None,
+            faults: Vec::new(),
+            since: None,
+            next: None,
+        }
     }
 
     fn warn(self, state: &'static str, next: &'static str) -> Self {
@@ -98,8 +107,11 @@ fn disk(disk: &Disk) -> Card {
 
 fn certificate(certificate: &Certificate, now: f64) -> Card {
     let left = certificate.ends - now;
-    let when =
-        if left > 0.0 { format!("expires in {}", text::span(left)) } else { format!("expired {} ago", text::span(-left)) };
+    let when = if left > 0.0 {
+        format!("expires in {}", text::span(left))
+    } else {
+        format!("expired {} ago", text::span(-left))
+    };
     let card = Card::new("Certificate", format!("{} {when}", certificate.file));
     let next = "Renew it, then reload with SIGHUP.";
     match left {
@@ -134,7 +146,7 @@ fn servers(state: &Overview) -> Option<Card> {
         state: word,
         since: sinces.min_by(f64::total_cmp),
         faults: failing.iter().filter_map(|server| server.fault()).collect(),
-        next: Some("Check that these servers run and respond. Each is in use again once it has responded."),
+        next: Some("Check that these servers run and respond. Each is in use again once a request to it succeeds."),
         ..card
     })
 }
@@ -162,7 +174,11 @@ mod tests {
     use crate::endpoints::overview::Failing;
 
     fn server(name: &str, healthy: bool, failed: Option<f64>) -> Server {
-        let failing = failed.map(|ago| Failing { since: 1000.0 - 2.0 * ago, last: 1000.0 - ago, cause: "it refused the connection".into() });
+        let failing = failed.map(|ago| Failing {
+            since: 1000.0 - 2.0 * ago,
+            last: 1000.0 - ago,
+            cause: "it refused the connection".into(),
+        });
         Server { route: "/".into(), name: name.into(), healthy, failing }
     }
 

@@ -217,7 +217,14 @@ impl Console {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
-        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true, is_live: false };
+        let inside = Inside {
+            gateway: &self.gateway,
+            context,
+            token: token_of,
+            has_blobs: false,
+            counts_looks: true,
+            is_live: false,
+        };
         match inside.get(OVERVIEW).await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
             // A token that no header field can hold is a bad request.
@@ -313,9 +320,8 @@ impl Visit<'_> {
             return failure;
         }
         let state = self.inside.json::<Overview>(OVERVIEW).await.ok();
-        let outage = state.and_then(|state| {
-            Some(Outage { component: state.component?, reason: state.reason?, since: state.since })
-        });
+        let outage = state
+            .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }));
         Failure { outage, ..failure }
     }
 

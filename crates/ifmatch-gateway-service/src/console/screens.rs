@@ -20,8 +20,8 @@ use super::history::Sample;
 use super::inside::Failure;
 use super::text::{self, Text, decoded, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
-use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
 use crate::conflicts::{Loser, Worst};
+use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
 use crate::endpoints::conflicts::{Found, Group};
 use crate::endpoints::overview::Overview;
 use ifmatch_blob::leases::LeaseTarget;
@@ -297,7 +297,17 @@ impl Visit<'_> {
         let (conflicts, most_conflicts) = self.console.history.conflicts();
         let (lately, seconds) = self.console.history.lately();
         let cards = health::cards(&state);
-        page(&OverviewPage { frame: self.frame("overview"), state, cards, lately, seconds, line, highest, conflicts, most_conflicts })
+        page(&OverviewPage {
+            frame: self.frame("overview"),
+            state,
+            cards,
+            lately,
+            seconds,
+            line,
+            highest,
+            conflicts,
+            most_conflicts,
+        })
     }
 
     /// Shows who loses, and why.
@@ -306,7 +316,8 @@ impl Visit<'_> {
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
         let client = Some(self.form.get("client")).filter(|client| !client.is_empty());
         let client = client.map(|client| (Text::from(client), Text::from(self.form.get("user_agent"))));
-        let of_client = client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
+        let of_client =
+            client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
         let target = format!("{CONFLICTS}?limit=100{of_path}{}", of_client.unwrap_or_default());
         let found: Found = self.inside.json(&target).await?;
         let mut leases = BTreeMap::new();
@@ -399,7 +410,16 @@ impl Visit<'_> {
         let counters = self.inside.json(CACHE).await?;
         let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
         let url = if found.is_some() { url } else { asked };
-        Ok(Cache { frame: self.frame("cache"), url: url.into(), found, urls: urls.clone(), counters, lately, line, refused })
+        Ok(Cache {
+            frame: self.frame("cache"),
+            url: url.into(),
+            found,
+            urls: urls.clone(),
+            counters,
+            lately,
+            line,
+            refused,
+        })
     }
 
     /// Purges responses.

@@ -146,7 +146,11 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
             return Ok(answer_json(StatusCode::OK, &json!({ "urls": cache.urls_at(&path, MAX_URLS) })));
         }
         (Some((name, url)), None) if name == "url" => url,
-        _ => return Err(Problem::bad_request("add ?url=… to look up a URL, ?path=… to find the URLs with a path, or nothing for the counters")),
+        _ => {
+            return Err(Problem::bad_request(
+                "add ?url=… to look up a URL, ?path=… to find the URLs with a path, or nothing for the counters",
+            ));
+        }
     };
     if Purge::Url(url.clone().into_owned()).not_a_url().is_some() {
         return Err(not_a_url(&url));

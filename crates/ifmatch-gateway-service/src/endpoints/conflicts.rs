@@ -118,7 +118,9 @@ impl Wanted {
                 }
                 ("user_agent", _) => wanted.user_agent = Some(value.into_owned()),
                 ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
-                ("limit", _) => return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
+                ("limit", _) => {
+                    return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}")));
+                }
                 _ => return Err(Problem::bad_request("unknown parameter. Use path, client, user_agent or limit")),
             }
         }

@@ -359,7 +359,9 @@ mod tests {
     #[test]
     fn an_object_store_that_fails_is_named_once_a_minute() {
         let retry = |seconds: u32| {
-            format!("Encountered server error with status 503 Service Unavailable, backing off for {seconds} seconds, retry 1 of 10")
+            format!(
+                "Encountered server error with status 503 Service Unavailable, backing off for {seconds} seconds, retry 1 of 10"
+            )
         };
         assert_eq!(failure(&retry(1)), Some("server error with status 503 Service Unavailable"));
         let transport = "Encountered transport error of kind Connect, backing off for 0.1 seconds, retry 1 of 10: HTTP error: refused";
@@ -367,7 +369,10 @@ mod tests {
         assert_eq!(failure("something else"), None);
         let (retries, at) = (Retries::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
         let news = [(0, "503"), (1, "503"), (2, "refused"), (59, "503"), (60, "503")];
-        assert_eq!(news.map(|(seconds, what)| retries.is_news(what, at(100 + seconds))), [true, false, true, false, true]);
+        assert_eq!(
+            news.map(|(seconds, what)| retries.is_news(what, at(100 + seconds))),
+            [true, false, true, false, true]
+        );
     }
 
     #[test]

@@ -201,6 +201,12 @@ impl Breaker {
         }
     }
 
+    /// Records that a health check, which began at this time, has passed. It doesn't close the breaker, which requests decide.
+    pub(crate) fn passed_check(&mut self, began: Instant) {
+        // A failure during the check is newer evidence.
+        self.failing = self.failing.filter(|failing| failing.last >= began);
+    }
+
     /// Records that a request ended without a result, because the client has left.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
         if let (true, Some(open)) = (ticket.probe, &mut self.open) {
@@ -323,6 +329,14 @@ mod tests {
         assert_eq!(server.breaker.failing(), Some(Failing { since, last: server.now, outcome: Hung }));
         assert_eq!(server.breaker.inherited().failing(), server.breaker.failing());
         server.send(Answered);
+        assert_eq!(server.breaker.failing(), None);
+        // A health check that passes says as much, unless a request fails meanwhile.
+        server.send(Faulty);
+        let began = server.now;
+        server.breaker.passed_check(began);
+        assert_ne!(server.breaker.failing(), None);
+        server.pass(SECOND);
+        server.breaker.passed_check(server.now);
         assert_eq!(server.breaker.failing(), None);
     }
 

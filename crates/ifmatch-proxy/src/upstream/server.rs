@@ -135,7 +135,11 @@ impl Server {
         drop(breaker);
         match (before, open, failing) {
             (false, true, Some(Failing { outcome, .. })) => {
-                tracing::warn!("upstream server {} fails: {}. Other servers get its requests", self.authority, outcome.cause());
+                tracing::warn!(
+                    "upstream server {} fails: {}. Other servers get its requests",
+                    self.authority,
+                    outcome.cause()
+                );
             }
             (true, false, _) => tracing::info!("upstream server {} responds again", self.authority),
             _ => {}
