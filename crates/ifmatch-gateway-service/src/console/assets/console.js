@@ -47,25 +47,27 @@ function isInUse(part) {
   return part.contains(document.activeElement) || !selection.isCollapsed && selection.containsNode(part, true);
 }
 
-// A list that grows at the top doesn't move while it is read: under the pointer, with an open row, or scrolled. A button says what is new.
+// A list that grows at the top doesn't move while it is read: under the pointer, with an open row, or scrolled. Nor does what is
+// above it grow. A button says how many entries are new.
 function isRead(part) {
-  return "held" in part.dataset && (part.matches(":hover") || part.querySelector("tr.open") || part.getBoundingClientRect().top < 0);
+  return part.matches(":hover") || part.querySelector("tr.open") || part.getBoundingClientRect().top < 0;
 }
 
-function offer(shown, next, isWaiting) {
+function offer(shown, isWaiting) {
   const button = document.querySelector(`[data-fresh="${shown.id}"]`);
-  if (!button) return;
-  const count = Number(next?.dataset.total) - Number(shown.dataset.total);
+  const count = Number(page?.getElementById(shown.id)?.dataset.total) - Number(shown.dataset.total);
   button.hidden = !isWaiting || count === 0;
   button.textContent = count > 0 ? `${count} new` : "Show new";
 }
 
 function show(asked) {
+  const held = document.querySelector("[data-held]");
+  const isWaiting = held && page?.getElementById(held.id) && asked !== held.id && isRead(held);
+  if (held) offer(held, isWaiting);
+  if (isWaiting) return;
   for (const part of page?.querySelectorAll("[data-live]") ?? []) {
     const shown = document.getElementById(part.id);
-    const isWaiting = shown && asked !== shown.id && isRead(shown);
-    if (shown) offer(shown, part, isWaiting);
-    if (!shown || isInUse(shown) || isWaiting) continue;
+    if (!shown || isInUse(shown)) continue;
     const open = [...shown.querySelectorAll("details")].map((details) => details.open);
     const rows = new Set([...shown.querySelectorAll("tr.open")].map((row) => row.dataset.key));
     const next = document.adoptNode(part);
