@@ -50,7 +50,14 @@ const traffic = (async () => {
 await new Promise((resolve) => setTimeout(resolve, MINUTES * 60_000));
 await acquire("/deploy/production", "alice@laptop", "-1");
 await acquire("/deploy/staging", "ci-runner-3", "60");
-for (const [agent, tries] of [["deploy/2.1", 6], ["terraform/1.13", 14]]) {
+// Clients behind one address, as behind a proxy.
+for (const [agent, tries] of [
+  ["deploy/2.1", 6],
+  ["azsdk-python-storage-blob/12.19.0 Python/3.11.2", 2],
+  ["rclone/v1.66.0", 3],
+  ["HashiCorp Terraform/1.9.8 (+https://www.terraform.io)", 8],
+  ["HashiCorp Terraform/1.13.0 (+https://www.terraform.io)", 14],
+]) {
   for (let count = 0; count < tries; count += 1) await put("/deploy/production", { "user-agent": agent }, "{}");
 }
 for (let count = 0; count < 9; count += 1) {

@@ -116,6 +116,14 @@ impl TableError {
         }
     }
 
+    /// Returns the name of the error, for the log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.reason {
+            Reason::Refused(code) => code.parts().0,
+            Reason::NotAuthorised(error) => error.code(),
+        }
+    }
+
     /// Returns the response.
     pub(crate) fn to_response(&self) -> Response<BlobBody> {
         let (code, status, message) = match self.reason {

@@ -334,7 +334,7 @@ pub(crate) async fn delete(
                 if let Some((life, _)) = life
                     && let Err(error) = life.discard(&context).await
                 {
-                    tracing::warn!(?error, "snapshots of a deleted blob remain; they are collected later");
+                    tracing::warn!(error = %error.message, "snapshots of a deleted blob remain; they are collected later");
                 }
                 Ok(())
             })

@@ -155,11 +155,13 @@ impl ObjectBlobs {
     async fn open_with(backing: Backing, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         backing.check(capability)?;
-        tracing::info!(store = %backing.objects, ?capability, "tested the store's conditions");
-        if !capability.is_native() {
+        if capability.is_native() {
+            tracing::info!("store {} honours conditional writes", backing.objects);
+        } else {
             tracing::warn!(
-                store = %backing.objects,
-                "the store does not honour conditions: writers that bypass this server can cause lost updates"
+                "store {} doesn't honour conditional writes ({capability}): writers that bypass this server can cause lost \
+                 updates",
+                backing.objects
             );
         }
         let owner = Owner::claim(&backing, capability, &register, durable).await?;

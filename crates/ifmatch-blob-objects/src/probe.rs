@@ -1,6 +1,7 @@
 //! Tests of a store's conditions. Some stores accept a condition and ignore it.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
@@ -50,6 +51,23 @@ pub enum Support {
     Ignored,
     /// The store rejects conditional writes.
     Unsupported,
+}
+
+impl fmt::Display for Capability {
+    /// Says how the store treats each condition.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it {} If-None-Match and {} If-Match", self.create.verb(), self.update.verb())
+    }
+}
+
+impl Support {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Native => "honours",
+            Self::Ignored => "ignores",
+            Self::Unsupported => "rejects",
+        }
+    }
 }
 
 impl Capability {

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
 use http::request::Parts;
+use http::{HeaderName, StatusCode};
 use ifmatch_core::date::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ use crate::policy::cache_control::RequestDirectives;
 use crate::policy::reuse::Reuse;
 use crate::request::key::Key;
 use crate::state::CacheState;
+use crate::store::stored_response::SecondaryKey;
 
 /// A set of stored responses to remove or to make stale.
 ///
@@ -202,15 +204,47 @@ pub struct StoredVariant {
     pub lifetime: Duration,
     /// Its tag.
     pub tag: Option<String>,
-    /// The request fields that select it (`Vary`).
-    pub vary: Vec<String>,
+    /// The request fields that select it (`Vary`), each with its value, unless the request had none. The values of fields with
+    /// credentials are replaced by `(hidden)`.
+    pub vary: Vec<(String, Option<String>)>,
     /// Its groups (RFC 9875).
     pub groups: Vec<String>,
     /// Approximate size in memory, in bytes.
     pub size: u64,
 }
 
+/// Fields whose values are credentials.
+const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+
+/// Returns the request fields that select a response, with their values.
+fn selected(key: &SecondaryKey) -> Vec<(String, Option<String>)> {
+    let value = |(name, value): (&HeaderName, Option<&[u8]>)| {
+        let shown = |value: &[u8]| match SECRET.contains(name) {
+            true => "(hidden)".to_owned(),
+            false => String::from_utf8_lossy(value).into_owned(),
+        };
+        (name.to_string(), value.map(shown))
+    };
+    key.vary.names().iter().zip(key.selection.values()).map(value).collect()
+}
+
 impl CacheHandle {
+    /// Returns up to `limit` URLs in memory with this path and query, of any host.
+    ///
+    /// ```
+    /// use ifmatch_cache::CacheLayer;
+    ///
+    /// let cache = CacheLayer::new().handle();
+    /// assert!(cache.urls_at("/news", 10).is_empty());
+    /// ```
+    pub fn urls_at(&self, target: &str, limit: usize) -> Vec<String> {
+        let keys = self.0.table.memory.keys("").into_iter().filter(|key| key.path() == target);
+        let mut urls: Vec<_> = keys.map(|key| key.as_str().to_owned()).collect();
+        urls.sort_unstable();
+        urls.truncate(limit);
+        urls
+    }
+
     /// Looks a URL and its equivalent spellings up, as a [purge](crate::Purge::Url) of it does. It counts as no request.
     pub fn look_up(&self, url: &str) -> LookedUp {
         let (state, now) = (&self.0, self.0.wall());
@@ -227,7 +261,7 @@ impl CacheHandle {
                     age,
                     lifetime: meta.terms.end(),
                     tag: meta.tag.as_ref().map(ToString::to_string),
-                    vary: meta.secondary_key.vary.names().iter().map(ToString::to_string).collect(),
+                    vary: selected(&meta.secondary_key),
                     groups: meta.groups.iter().map(ToString::to_string).collect(),
                     size: stored.size(),
                 });

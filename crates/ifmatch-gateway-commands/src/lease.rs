@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
-use ifmatch_gateway_config::endpoint_paths::LEASES;
+use ifmatch_gateway_config::endpoint_paths::{LEASES, OVERVIEW};
 use ifmatch_gateway_config::error::Error;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{RequestBuilder, StatusCode};
@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::http_client::{Gateway, ask, origin, rejected, send};
+use crate::http_client::{Gateway, ask, origin, rejected};
 use crate::runtime::block_on;
-use crate::terminal::print_line;
+use crate::terminal::{cut, print_line, printable};
 use ifmatch_blob::leases::LeaseTarget;
 
 /// `ifmatch lease …`
@@ -77,7 +77,8 @@ Examples:
     ifmatch lease list
 
   One container of another gateway, as JSON:
-    ifmatch lease list docs/ --url https://blobs.example.com --token-file read.token --json";
+    ifmatch lease list docs/ --url https://blobs.example.com \\
+        --token-file read.token --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -177,62 +178,87 @@ impl Client {
         if let Some(after) = after {
             url.query_pairs_mut().append_pair("after", after);
         }
-        send(&self.url, self.http.get(url)).await
+        match ask(&self.url, self.http.get(url)).await? {
+            Ok(page) => Ok(page),
+            Err((status, detail)) => Err(self.failed("list leases", status, &detail).await),
+        }
+    }
+
+    /// Says why the gateway can't do something: what is down, if it says so.
+    async fn failed(&self, what: &str, status: StatusCode, detail: &str) -> Error {
+        let server = origin(&self.url);
+        if status.is_server_error()
+            && let Some((component, reason)) = self.outage().await
+        {
+            return Error::runtime(format!("{server} can't {what}: the {component} is down: {reason}"));
+        }
+        Error::runtime(rejected(&server, status, detail))
+    }
+
+    /// Returns what is down, and why.
+    async fn outage(&self) -> Option<(String, String)> {
+        let url = self.extended(OVERVIEW, &[]).ok()?;
+        let overview: Value = ask(&self.url, self.http.get(url)).await.ok()?.ok()?;
+        let field = |name: &str| overview[name].as_str().map(ToOwned::to_owned);
+        Some((field("component")?, field("reason")?))
     }
 
     /// Returns one lease.
     async fn get(&self, target: &LeaseTarget) -> Result<Value, Error> {
-        self.one(target, self.http.get(self.url(Some(target))?)).await
+        self.one(("read", target), self.http.get(self.url(Some(target))?)).await
     }
 
     /// Sends a command for a lease.
     async fn post(&self, target: &LeaseTarget, command: &Value) -> Result<Value, Error> {
         let request = self.http.post(self.url(Some(target))?);
-        self.one(target, request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+        self.one(("break", target), request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
     }
 
     /// Sends a request about one lease. If there is none, the error says where to look.
-    async fn one(&self, target: &LeaseTarget, request: RequestBuilder) -> Result<Value, Error> {
-        ask(&self.url, request).await?.map_err(|(status, detail)| {
-            Error::runtime(match status {
-                StatusCode::NOT_FOUND => {
-                    let what = if target.blob.is_some() { "blob" } else { "container" };
-                    format!("no such {what}: {target}. `ifmatch lease list` shows all leases.")
-                }
-                StatusCode::CONFLICT => format!("{target}: {detail}. `ifmatch lease list` shows all leases."),
-                status => rejected(&origin(&self.url), status, &detail),
-            })
+    async fn one(&self, (what, target): (&str, &LeaseTarget), request: RequestBuilder) -> Result<Value, Error> {
+        let (status, detail) = match ask(&self.url, request).await? {
+            Ok(lease) => return Ok(lease),
+            Err(refused) => refused,
+        };
+        Err(match status {
+            StatusCode::NOT_FOUND => {
+                let what = if target.blob.is_some() { "blob" } else { "container" };
+                Error::runtime(format!("no such {what}: {target}. `ifmatch lease list` shows all leases."))
+            }
+            StatusCode::CONFLICT => {
+                Error::runtime(format!("{target}: {detail}. `ifmatch lease list` shows all leases."))
+            }
+            status => self.failed(&format!("{what} the lease of {target}"), status, &detail).await,
         })
     }
 
     /// Returns the URL of the API, or of a lease.
     fn url(&self, target: Option<&LeaseTarget>) -> Result<Url, Error> {
+        let target = target.map(ToString::to_string);
+        let segments: Vec<_> = target.iter().flat_map(|target| target.split('/')).collect();
+        self.extended(LEASES, &segments)
+    }
+
+    /// Returns the URL of an endpoint, with these segments below it.
+    fn extended(&self, endpoint: &str, below: &[&str]) -> Result<Url, Error> {
         let mut url = self.url.clone();
         let wrong = || Error::usage(format!("--url {} has no path to extend", self.url));
         let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
-        segments.pop_if_empty().extend(LEASES.split('/').skip(1));
-        if let Some(target) = target {
-            segments.extend(target.to_string().split('/'));
-        }
+        segments.pop_if_empty().extend(endpoint.split('/').skip(1)).extend(below);
         drop(segments);
         Ok(url)
     }
 }
 
 /// The header of the [rows](row).
-const HEADING: &str = "STATE      REMAINING  DURATION   TOKEN             HOLDER            PATH";
+const HEADING: &str = "STATE      REMAINING  HOLDER                PATH";
+/// Number of characters of a holder in a row. A longer one is cut, so the paths stay below each other.
+const HOLDER: usize = 20;
 
-/// Returns a row of the table.
+/// Returns a row of the table. It fits 80 columns unless the path is long. `lease show` has the rest.
 fn row(lease: &Value) -> String {
-    format!(
-        "{:<9}  {:<9}  {:<9}  {:<16}  {:<16}  {}",
-        text(lease, "state"),
-        remaining(lease),
-        duration(lease),
-        token(lease),
-        text(lease, "holder"),
-        text(lease, "path")
-    )
+    let (state, left, holder) = (text(lease, "state"), remaining(lease), cut(text(lease, "holder"), HOLDER));
+    format!("{state:<9}  {left:<9}  {holder:<HOLDER$}  {}", printable(text(lease, "path")))
 }
 
 /// Returns all fields of one lease.
@@ -282,16 +308,19 @@ mod tests {
     fn rows_align_with_the_header() {
         let lease = json!({ "path": "docs/a b", "state": "leased", "infinite": false, "duration": 15, "remaining": 9, "token": 1_763_730_000_000_000_u64, "holder": "host-7" });
         let row = row(&lease);
-        for (heading, value) in [
-            ("STATE", "leased"),
-            ("REMAINING", "9s"),
-            ("DURATION", "15s"),
-            ("TOKEN", "1763"),
-            ("HOLDER", "host-7"),
-            ("PATH", "docs/a b"),
-        ] {
+        for (heading, value) in [("STATE", "leased"), ("REMAINING", "9s"), ("HOLDER", "host-7"), ("PATH", "docs/a b")] {
             assert!(row[HEADING.find(heading).unwrap()..].starts_with(value), "{heading}: {row}");
         }
+    }
+
+    #[test]
+    fn a_long_holder_does_not_shift_the_path() {
+        let lease = |holder: &str| json!({ "path": "docs/leader.lock", "state": "breaking", "remaining": 60, "holder": holder });
+        let [short, long] = ["a", &"x".repeat(64)].map(|holder| row(&lease(holder)));
+        assert_eq!(short.find("docs/"), Some(HEADING.find("PATH").unwrap()));
+        let column = |row: &str| row.split("docs/").next().unwrap().chars().count();
+        assert_eq!(column(&short), column(&long));
+        assert!(long.chars().count() <= 80, "{long}");
     }
 
     #[test]

@@ -15,15 +15,20 @@ pub struct Style {
     pub(crate) bold: &'static str,
     /// Starts dim text.
     pub dim: &'static str,
-    /// Ends either style.
+    /// Starts red, bold text.
+    pub(crate) alarm: &'static str,
+    /// Ends each style.
     pub plain: &'static str,
 }
 
 impl Style {
     /// Returns the styles, with or without colours.
     pub fn new(colours: bool) -> Self {
-        let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
-        Self { bold, dim, plain }
+        if colours {
+            Self { bold: "\u{1b}[1m", dim: "\u{1b}[2m", alarm: "\u{1b}[1;31m", plain: "\u{1b}[0m" }
+        } else {
+            Self { bold: "", dim: "", alarm: "", plain: "" }
+        }
     }
 }
 
@@ -38,6 +43,15 @@ pub(crate) fn printable(text: &str) -> String {
         if character.is_control() { character.escape_default().collect() } else { String::from(character) }
     };
     text.chars().map(shown).collect()
+}
+
+/// Cuts text of others to this number of characters, with a mark of the cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    let text = printable(text);
+    match text.char_indices().nth(width) {
+        None => text,
+        Some(_) => text.chars().take(width - 1).chain(['…']).collect(),
+    }
 }
 
 /// Prints a line on stdout.
@@ -102,6 +116,11 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jä\n\u{9b}"), "a\\u{1b}[2Jä\\n\\u{9b}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut() {
+        assert_eq!([cut("äöü", 3), cut("äöüx", 3), cut("a\n", 3)], ["äöü", "äö…", "a\\n"]);
     }
 
     #[test]

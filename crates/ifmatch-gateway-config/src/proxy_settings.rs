@@ -26,8 +26,9 @@ pub struct ProxySettings {
     ///
     /// http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port and path. Several servers, also
     /// separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N times the
-    /// requests, and `backup` uses it only while no other is available, as in `http://10.0.0.7:8080
-    /// weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080 backup`.
+    /// requests, and `backup` uses it only while no other is available:
+    ///
+    /// `--upstream 'http://10.0.0.7:80 weight=3,http://10.0.0.8:80 backup'`
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "Upstreams")]
     pub upstream: Vec<String>,
 

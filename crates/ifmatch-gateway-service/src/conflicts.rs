@@ -2,7 +2,9 @@
 //!
 //! Only requests that can lose are noted when they begin, and only losers are kept. A GET that ends in 200 or 304 costs nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,8 +21,8 @@ use ifmatch_gateway_config::text::Text;
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
 const KEPT: usize = 500;
-/// Number of paths counted. Each takes at most 1 KiB.
-const PATHS: usize = 250;
+/// Number of paths counted, and of clients. Each takes at most 1 KiB.
+const COUNTED: usize = 250;
 /// Maximum length of a path, in bytes.
 const LONGEST_PATH: usize = 512;
 /// Maximum length of another text of a request or a response, in bytes.
@@ -108,8 +110,38 @@ pub(crate) struct Worst {
     pub(crate) uncertain: u32,
     /// The numbers of conflicts kept, by status.
     pub(crate) statuses: BTreeMap<u16, u32>,
-    /// The numbers of conflicts kept, by client.
-    pub(crate) clients: BTreeMap<IpAddr, u32>,
+    /// The clients of the conflicts kept, those with most conflicts first.
+    pub(crate) clients: Vec<Loser>,
+}
+
+/// The conflicts of a client in the last ten minutes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Loser {
+    /// Its address. Clients behind one address differ in their programs.
+    pub(crate) client: IpAddr,
+    /// Its program, as it names itself.
+    pub(crate) user_agent: Option<Text>,
+    /// The program's name and version.
+    pub(crate) product: Option<Text>,
+    /// The number of its conflicts.
+    pub(crate) count: u32,
+    /// The number of conflicts that may be another client's. It is zero unless more than 250 clients have conflicts.
+    pub(crate) uncertain: u32,
+}
+
+/// What tells clients apart: the address, and the program.
+type Client = (IpAddr, Option<Text>);
+
+impl Loser {
+    fn new((client, user_agent): Client, count: u32, uncertain: u32) -> Self {
+        Self { client, product: user_agent.as_ref().map(product), user_agent, count, uncertain }
+    }
+}
+
+impl Conflict {
+    fn client(&self) -> Client {
+        (self.client, self.user_agent.clone())
+    }
 }
 
 /// The conflicts kept, in bounded memory.
@@ -120,11 +152,16 @@ pub(crate) struct Conflicts(Mutex<Memory>);
 struct Memory {
     total: u64,
     recent: VecDeque<Conflict>,
-    paths: HashMap<String, Counts>,
+    paths: Tally<String>,
+    clients: Tally<Client>,
 }
 
-/// Counts of a path by minute. A path that takes the place of another inherits its count, so a frequent path can't be missed
-/// (the algorithm Space-Saving).
+/// The most frequent keys of the last ten minutes. A key that takes the place of another inherits its count, so a frequent key can't
+/// be missed (the algorithm Space-Saving).
+#[derive(Debug)]
+struct Tally<K>(HashMap<K, Counts>);
+
+/// Counts of a key by minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     by_minute: [u32; MINUTES],
@@ -153,13 +190,15 @@ impl Conflicts {
             current: refusal.headers.get(ETAG).map(text),
             path: Text(path.clone()),
         };
+        let client = conflict.client();
         let mut memory = self.lock();
         memory.total += 1;
         if memory.recent.len() == KEPT {
             memory.recent.pop_front();
         }
         memory.recent.push_back(conflict);
-        memory.count(path, minute(now));
+        memory.paths.add(path, minute(now));
+        memory.clients.add(client, minute(now));
     }
 
     /// Returns the number of conflicts since the start.
@@ -175,26 +214,15 @@ impl Conflicts {
     /// Returns the paths with most conflicts in the last ten minutes, worst first.
     pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<Worst> {
         let memory = self.lock();
-        let now = minute(now);
-        let mut paths: Vec<_> = memory.paths.iter().map(|(path, counts)| (counts.total(now), path, counts)).collect();
-        paths.retain(|(count, ..)| *count > 0);
-        paths.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
-        let since = seconds(wall) - WINDOW.as_secs_f64();
-        let describe = |(count, path, counts): (u32, &String, &Counts)| {
-            let mut worst = Worst {
-                path: Text(path.clone()),
-                count,
-                uncertain: counts.uncertain(now),
-                statuses: BTreeMap::new(),
-                clients: BTreeMap::new(),
-            };
-            for conflict in memory.recent.iter().filter(|conflict| conflict.path.0 == *path && conflict.time >= since) {
-                *worst.statuses.entry(conflict.status).or_default() += 1;
-                *worst.clients.entry(conflict.client).or_default() += 1;
-            }
-            worst
-        };
-        paths.into_iter().take(limit).map(describe).collect()
+        let kept: Vec<_> = memory.recent.iter().filter(|conflict| conflict.is_since(wall)).collect();
+        let most = memory.paths.most(limit, minute(now)).into_iter();
+        most.map(|(path, count, uncertain)| Worst::of(path, (count, uncertain), &kept)).collect()
+    }
+
+    /// Returns the clients with most conflicts in the last ten minutes, worst first.
+    pub(crate) fn losers(&self, limit: usize, now: Timestamp) -> Vec<Loser> {
+        let most = self.lock().clients.most(limit, minute(now)).into_iter();
+        most.map(|(client, count, uncertain)| Loser::new(client, count, uncertain)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
@@ -221,18 +249,73 @@ impl Refusal<'_> {
     }
 }
 
-impl Memory {
-    fn count(&mut self, path: String, now: u64) {
+impl Worst {
+    fn of(path: String, (count, uncertain): (u32, u32), kept: &[&Conflict]) -> Self {
+        let of_path: Vec<_> = kept.iter().copied().filter(|conflict| conflict.path.0 == path).collect();
+        let mut statuses = BTreeMap::new();
+        for conflict in &of_path {
+            *statuses.entry(conflict.status).or_default() += 1;
+        }
+        Self { path: Text(path), count, uncertain, statuses, clients: losers(&of_path) }
+    }
+}
+
+impl Conflict {
+    /// Returns `true` if it is one of the last ten minutes.
+    pub(crate) fn is_since(&self, wall: Timestamp) -> bool {
+        self.time >= seconds(wall) - WINDOW.as_secs_f64()
+    }
+}
+
+/// Returns the clients of these conflicts, those with most conflicts first.
+pub(crate) fn losers(conflicts: &[&Conflict]) -> Vec<Loser> {
+    let counted = counted(conflicts.iter().map(|conflict| conflict.client()));
+    counted.into_iter().map(|(client, count)| Loser::new(client, count, 0)).collect()
+}
+
+/// Returns the paths of these conflicts, those with most conflicts first.
+pub(crate) fn paths(conflicts: &[&Conflict]) -> Vec<Worst> {
+    let counted = counted(conflicts.iter().map(|conflict| conflict.path.0.clone()));
+    counted.into_iter().map(|(path, count)| Worst::of(path, (count, 0), conflicts)).collect()
+}
+
+/// Counts keys, the most frequent ones first.
+fn counted<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<(K, u32)> {
+    let mut counts = BTreeMap::<K, u32>::new();
+    for key in keys {
+        *counts.entry(key).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
+}
+
+impl<K> Default for Tally<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord> Tally<K> {
+    fn add(&mut self, key: K, now: u64) {
         let mut new = Counts::default();
-        if !self.paths.contains_key(&path) && self.paths.len() >= PATHS {
-            let least = self.paths.iter().map(|(path, counts)| (counts.total(now), path)).min();
-            if let Some((count, least)) = least.map(|(count, path)| (count, path.clone())) {
-                self.paths.remove(&least);
+        if !self.0.contains_key(&key) && self.0.len() >= COUNTED {
+            let least = self.0.iter().map(|(key, counts)| (counts.total(now), key)).min();
+            if let Some((count, least)) = least.map(|(count, key)| (count, key.clone())) {
+                self.0.remove(&least);
                 new = Counts { inherited: count, since: now, ..new };
                 new.add(now, count);
             }
         }
-        self.paths.entry(path).or_insert(new).add(now, 1);
+        self.0.entry(key).or_insert(new).add(now, 1);
+    }
+
+    /// Returns the most frequent keys, each with its count and how much of it may be another key's.
+    fn most(&self, limit: usize, now: u64) -> Vec<(K, u32, u32)> {
+        let mut most: Vec<_> = self.0.iter().map(|(key, counts)| (counts.total(now), key, counts)).collect();
+        most.retain(|(count, ..)| *count > 0);
+        most.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+        most.into_iter().take(limit).map(|(count, key, counts)| (key.clone(), count, counts.uncertain(now))).collect()
     }
 }
 
@@ -273,6 +356,24 @@ pub(crate) fn seconds(time: Timestamp) -> f64 {
 
 fn text(value: &HeaderValue) -> Text {
     Text(cut(String::from_utf8_lossy(value.as_bytes()).into_owned(), LONGEST_TEXT))
+}
+
+/// The products of a browser that don't name it.
+const OF_ANY_BROWSER: [&str; 4] = ["AppleWebKit", "Gecko", "Mozilla", "Version"];
+
+/// Returns the product of a `User-Agent` that names the program (RFC 9110, section 10.1.5): the first one with a version, or the
+/// first one.
+pub(crate) fn product(user_agent: &Text) -> Text {
+    let mut depth = 0_usize;
+    let outside = |part: &&str| {
+        let was_outside = depth == 0 && !part.starts_with('(');
+        depth = (depth + part.matches('(').count()).saturating_sub(part.matches(')').count());
+        was_outside
+    };
+    let products: Vec<_> = user_agent.0.split_ascii_whitespace().filter(outside).collect();
+    let names_it = |product: &&&str| product.split_once('/').is_some_and(|(name, _)| !OF_ANY_BROWSER.contains(&name));
+    let named = products.iter().find(names_it).or(products.first());
+    named.map_or_else(|| user_agent.clone(), |product| (*product).into())
 }
 
 /// Cuts a text to this number of bytes, with a mark of the cut.
@@ -340,18 +441,56 @@ mod tests {
     fn memory_is_bounded_and_a_frequent_path_is_found_among_many() {
         let conflicts = Conflicts::default();
         let long = "x".repeat(10_000);
-        for number in 0..10 * PATHS {
+        for number in 0..10 * COUNTED {
             lose(&conflicts, &format!("/{number}/{long}"), start());
             if number % 10 == 0 {
                 lose(&conflicts, "/frequent", start());
             }
         }
         let memory = conflicts.lock();
-        assert_eq!((memory.recent.len(), memory.paths.len()), (KEPT, PATHS));
-        assert!(memory.paths.keys().all(|path| path.len() <= LONGEST_PATH + '…'.len_utf8()));
+        assert_eq!((memory.recent.len(), memory.paths.0.len()), (KEPT, COUNTED));
+        assert!(memory.paths.0.keys().all(|path| path.len() <= LONGEST_PATH + '…'.len_utf8()));
         drop(memory);
         let (path, count, uncertain) = worst(&conflicts, start()).swap_remove(0);
         assert!(path == "/frequent" && count >= 250 && count - uncertain <= 250, "{path} {count} {uncertain}");
+    }
+
+    #[test]
+    fn eight_clients_behind_one_address_are_eight() {
+        let conflicts = Conflicts::default();
+        let agents: Vec<_> =
+            (0..8).map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)")).collect();
+        for (tries, agent) in agents.iter().enumerate() {
+            for _ in 0..=tries {
+                let request = Request::put("/state").header(USER_AGENT, agent).body(()).unwrap();
+                let attempt = Attempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
+                let refusal = Refusal { status: StatusCode::CONFLICT, headers: &HeaderMap::new(), by_lease: true };
+                conflicts.add(*attempt, &refusal, start(), start());
+            }
+        }
+        let losers = conflicts.losers(10, start());
+        let seen: Vec<_> = losers.iter().map(|loser| (loser.product.clone().unwrap().0, loser.count)).collect();
+        let expected: Vec<_> = (0..8).rev().map(|number| (format!("Terraform/1.9.{number}"), number + 1)).collect();
+        assert_eq!(seen, expected);
+        assert_eq!(conflicts.worst(1, start(), start())[0].clients, losers);
+        assert!(conflicts.losers(10, start().saturating_add(WINDOW)).is_empty());
+    }
+
+    #[test]
+    fn a_client_is_known_by_its_product() {
+        for (user_agent, expected) in [
+            ("terraform/1.9.8", "terraform/1.9.8"),
+            ("HashiCorp Terraform/1.9.8 (+https://www.terraform.io) go/1.22", "Terraform/1.9.8"),
+            ("azsdk-python-storage-blob/12.19.0 Python/3.11.2 (Linux-6.1 (x; y))", "azsdk-python-storage-blob/12.19.0"),
+            ("(a/1 (b/2) c/3) d/4", "d/4"),
+            ("upload.sh", "upload.sh"),
+            ("(only a comment)", "(only a comment)"),
+            ("", ""),
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0", "Firefox/115.0"),
+            ("Mozilla/5.0 (X11) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36", "Chrome/120.0"),
+        ] {
+            assert_eq!(product(&user_agent.into()).0, expected);
+        }
     }
 
     #[test]

@@ -99,6 +99,18 @@ pub struct UpstreamState {
     pub servers: Vec<ServerState>,
 }
 
+/// The failures of a server that hasn't responded since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFailure {
+    /// Time since the first failure.
+    pub since: Duration,
+    /// Time since the latest failure.
+    pub last: Duration,
+    /// What happened, such as "it refused the connection".
+    pub cause: &'static str,
+}
+
 /// A server's current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,6 +121,8 @@ pub struct ServerState {
     pub healthy: bool,
     /// `true` while the server's circuit breaker is open: shortly after it was unreachable, or hung.
     pub breaker_open: bool,
+    /// The failures since the server's last response.
+    pub failing: Option<ServerFailure>,
     /// Number of requests in progress, until the end of the response.
     pub requests: u64,
 }

@@ -1,7 +1,9 @@
 // The jobs that an operator does by clicks.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { createServer } from "node:http";
 import { test } from "node:test";
-import { browser, check, follow, gateway, open, redis, send, site } from "../support.js";
+import { browser, check, follow, gateway, LIMIT, open, redis, send, site } from "../support.js";
 
 const SIZES = [{ width: 1280, height: 900 }, { width: 390, height: 844 }];
 const LEASE = "936da01f-9abd-4d9d-80c7-02af85c822a8";
@@ -33,7 +35,7 @@ test("find who blocks a deployment, and break the lease", async (t) => {
   await page.getByLabel("Seconds until others can write").focus();
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  await page.getByText("Lease broken.").waitFor();
+  await page.getByText("Lease of deploy/production broken.").waitFor();
   assert.equal((await send(blob, "PUT", { "user-agent": "ci-deploy/7" }, "new")).status, 200);
 });
 
@@ -51,19 +53,157 @@ test("name the worst conflict of the last ten minutes", async (t) => {
     await send(`${at.service}/docs/plan.txt`, "PUT", { "if-match": '"old"', "user-agent": "sync/2" }, "two");
   }
   const worst = page.getByRole("table", { name: "Worst paths" });
-  await worst.getByText("412 × 5").waitFor();
+  await worst.getByText("412 × 5").waitFor({ state: "attached" });
   assert.deepEqual(requests.filter((type) => type !== "eventsource"), [], "requests of a page that is live");
   assert.ok(requests.length <= 1, "a stream that begins again and again");
   const [, first] = await worst.getByRole("row").allInnerTexts();
-  assert.match(first, /\/docs\/plan\.txt\s+5\s+412 × 5\s+127\.0\.0\.1 × 5/);
+  assert.match(first, /\/docs\/plan\.txt\s+5/);
+  // The rest of a row is shown on demand.
+  assert.ok(!first.includes("412 × 5"), first);
+  await worst.getByRole("button", { name: "Details of /docs/plan.txt" }).click();
+  assert.match((await worst.getByRole("row").allInnerTexts())[1], /412 × 5\s+sync\/2 × 5/);
   await worst.getByRole("link", { name: "/docs/plan.txt" }).click();
   // One row for the client and the reason.
   const latest = page.getByRole("table", { name: "Latest conflicts" });
-  await latest.getByText("sync/2").waitFor();
+  await latest.getByText("sync/2").first().waitFor();
+  await latest.getByRole("button", { name: "Details of /docs/plan.txt" }).click();
   const rows = await latest.getByRole("row").allInnerTexts();
   assert.equal(rows.length, 2);
   assert.match(rows[1], /PUT \/docs\/plan\.txt\s+sync\/2\s+127\.0\.0\.1\s+5\s+\d+ seconds? ago\s+if-match: \s*old\s/);
   assert.equal(await latest.getByText("/docs/other.txt").count(), 0);
+  await check(page);
+});
+
+test("of eight clients behind one address, name the one with most conflicts", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  await send(`${at.service}/state`, "PUT", {}, "one");
+  const lose = (agent, path) => send(`${at.service}${path}`, "PUT", { "if-match": '"old"', "user-agent": agent }, "x");
+  // Two have the same product, and the last one has most conflicts.
+  const agents = [...Array(6).keys()].map((nr) => `HashiCorp Terraform/1.9.${nr} (+https://www.terraform.io)`);
+  agents.push("editor/5.0 (ann)", "editor/5.0 (ben)");
+  for (const [nr, agent] of agents.entries()) {
+    for (let tries = 0; tries <= nr; tries += 1) await lose(agent, tries ? "/box/state" : "/box/other");
+  }
+  const page = await open(await browser(t), at.console, { viewport: SIZES[1] });
+  await go(page, "Conflicts");
+  const clients = page.getByRole("table", { name: "Clients" });
+  await clients.waitFor();
+  const rows = (await clients.getByRole("row").allInnerTexts()).slice(1).map((row) => row.replace(/\s+/g, " ").trim());
+  assert.deepEqual(rows, [
+    "editor/5.0 editor/5.0 (ben) 127.0.0.1 8",
+    "editor/5.0 editor/5.0 (ann) 127.0.0.1 7",
+    ...[5, 4, 3, 2, 1, 0].map((nr) => `Terraform/1.9.${nr} 127.0.0.1 ${nr + 1}`),
+  ]);
+  // All of them are in the window of a telephone.
+  const last = await clients.getByRole("row").last().boundingBox();
+  assert.ok(last.y + last.height <= SIZES[1].height, JSON.stringify(last));
+  await check(page);
+  // Its conflicts alone, and where.
+  await clients.getByRole("link", { name: "Terraform/1.9.5" }).click();
+  await page.getByRole("heading", { name: "Latest of Terraform/1.9.5 at 127.0.0.1" }).waitFor();
+  const paths = page.getByRole("table", { name: "Worst paths" }).getByRole("row");
+  assert.deepEqual((await paths.allInnerTexts()).slice(1).map((row) => row.replace(/\s+/g, " ").trim()), ["/box/state 5", "/box/other 1"]);
+  assert.equal(await page.getByRole("table", { name: "Latest conflicts" }).getByRole("row").count(), 3);
+  await check(page);
+  // Who loses on one path.
+  await page.goto(`${at.console}/conflicts?path=%2Fbox%2Fother`);
+  assert.equal(await clients.getByRole("row").count(), 9);
+  // The same as JSON.
+  const query = new URLSearchParams({ client: "127.0.0.1", user_agent: "editor/5.0 (ann)", path: "/box/other" });
+  const found = await (await send(`${at.service}/-/conflicts?${query}`)).json();
+  assert.deepEqual([found.recent.length, found.recent[0].user_agent, found.worst[0].path], [1, "editor/5.0 (ann)", "/box/other"]);
+  assert.equal((await send(`${at.service}/-/conflicts?client=x`)).status, 400);
+});
+
+test("the latest conflicts stay in place while they are read", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  const lose = (path) => send(`${at.service}${path}`, "PUT", { "if-match": '"old"' }, "x");
+  await lose("/docs/one");
+  const page = await open(await browser(t), `${at.console}/conflicts`, { viewport: SIZES[0] });
+  const latest = page.locator("#latest");
+  await latest.getByText("/docs/one").hover();
+  await lose("/docs/two");
+  await lose("/docs/three");
+  await page.getByRole("button", { name: "2 new" }).waitFor();
+  assert.equal(await latest.getByText("/docs/two").count(), 0);
+  await page.getByRole("button", { name: "2 new" }).click();
+  await latest.getByText("/docs/two").waitFor();
+  assert.equal(await page.getByRole("button", { name: "new" }).count(), 0);
+});
+
+test("a server that has not responded since it failed is never in use", async (t) => {
+  const handle = (_, response) => response.end("hello");
+  const upstream = createServer(handle);
+  const listen = (port) => new Promise((resolve) => upstream.listen(port, "127.0.0.1", resolve));
+  await listen(0);
+  const { port } = upstream.address();
+  const stop = () => new Promise((resolve) => {
+    upstream.close(resolve);
+    upstream.closeAllConnections();
+  });
+  t.after(stop);
+  const at = await gateway(t, ["proxy", "--upstream", `http://127.0.0.1:${port}`, "--breaker-pause", "1s"]);
+  const page = await open(await browser(t), at.console, { viewport: SIZES[0] });
+  const card = page.getByRole("list", { name: "Components" }).getByRole("listitem").filter({ hasText: "Upstreams" });
+  assert.equal((await send(at.service)).status, 200);
+  await card.getByText("OK", { exact: true }).waitFor();
+  await stop();
+  assert.equal((await send(at.service)).status, 502);
+  // The pause of the breaker is over, and no request has asked the server again.
+  await card.getByText("Failing", { exact: true }).waitFor();
+  assert.match(await card.innerText(), /none in use[\s\S]*failed \d+ seconds? ago: it refused the connection[\s\S]*No request to it has succeeded since/);
+  assert.ok(!/OK/.test(await card.innerText()));
+  await check(page);
+  await listen(port);
+  assert.equal((await send(at.service)).status, 200);
+  await card.getByText("OK", { exact: true }).waitFor();
+});
+
+test("a page that cannot be read says what is down, and stays on its screen", async (t) => {
+  const register = await redis(t);
+  const at = await gateway(t, ["serve", "--store", "memory://", "--register", register.url, "--register-may-lose"]);
+  await send(`${at.service}/docs/a.txt`, "PUT", { "content-type": "text/plain" }, "one");
+  const page = await open(await browser(t), `${at.console}/leases`, { viewport: SIZES[1] });
+  await page.getByText("No leases").waitFor();
+  register.stop();
+  await page.getByText("can't be read any more").waitFor();
+  for (const [path, screen, title] of [
+    ["/leases?prefix=docs%2F", "Leases", "Leases can't be read"],
+    ["/blob?path=docs%2Fa.txt", "Blobs", "The blob can't be read"],
+  ]) {
+    const response = await page.goto(at.console + path);
+    assert.equal(response.status(), 503, path);
+    await page.getByRole("heading", { name: title }).waitFor();
+    assert.match(await page.title(), new RegExp(`^${title} · `));
+    assert.equal(await page.locator("nav [aria-current]").innerText(), screen);
+    const text = await page.getByRole("main").innerText();
+    assert.match(text, /The register is down, noticed \d+ seconds? ago\. .*refused/);
+    assert.match(text, /docs\//);
+    assert.ok(text.includes("Reading failed.") && !text.includes("Nothing was changed"), text);
+    await check(page);
+  }
+  const listed = spawnSync(process.env.IFMATCH_BIN, ["lease", "list", "--url", at.service], { encoding: "utf8", timeout: LIMIT });
+  assert.equal(listed.status, 1, listed.stderr);
+  assert.match(listed.stderr, /can't list leases: the register is down: .*refused/);
+  const missing = await page.goto(`${at.console}/nowhere`);
+  assert.equal(missing.status(), 404);
+  await page.getByRole("heading", { name: "There's no such page" }).waitFor();
+});
+
+test("an editor learns of a newer version while it is open", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  const blob = `${at.service}/docs/a.txt`;
+  await send(blob, "PUT", { "content-type": "text/plain" }, "one\n");
+  const page = await open(await browser(t), `${at.console}/blob?path=docs%2Fa.txt`, { viewport: SIZES[1] });
+  await page.getByLabel("Text").fill("mine\n");
+  const notice = page.getByText("Someone saved a newer version");
+  assert.ok(!(await notice.isVisible()));
+  await send(blob, "PUT", { "content-type": "text/plain" }, "theirs\n");
+  await notice.waitFor();
+  assert.equal(await page.getByLabel("Text").inputValue(), "mine\n");
+  await check(page);
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/someone saved a newer version \d+ seconds? ago/).waitFor();
   await check(page);
 });
 
@@ -171,9 +311,14 @@ test("find out why a URL is not cached, and purge one that is", async (t) => {
     await page.getByLabel("URL", { exact: true }).fill(`http://${hosted}${path}`);
     await page.getByRole("button", { name: "Look up" }).click();
   };
-  await page.getByLabel("URL", { exact: true }).fill("/mine");
+  await page.getByLabel("URL", { exact: true }).fill("mine");
   await page.getByRole("button", { name: "Look up" }).click();
   await page.getByText("This isn't a complete URL").waitFor();
+  // A path is enough.
+  await page.getByLabel("URL", { exact: true }).fill("/mine");
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.getByText("Not cached (pass, private)").waitFor();
+  assert.equal(await page.getByLabel("URL", { exact: true }).inputValue(), `http://${hosted}/mine`);
   await lookUp("/mine");
   await page.getByText("Not cached (pass, private): the response says private").waitFor();
   await check(page);

@@ -229,7 +229,7 @@ impl Entities<'_> {
             }
         }
         if is_done && let Err(error) = Batches::forget(self.store, record, batch).await {
-            tracing::warn!(?error, "a finished batch is left in the record of its partition");
+            tracing::warn!(error = error.name(), "a finished batch is left in the record of its partition");
         }
     }
 

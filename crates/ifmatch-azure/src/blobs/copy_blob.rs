@@ -138,7 +138,7 @@ async fn settle(
     match written {
         Ok(written) => {
             if let Err(error) = saved.settle(store, blob, paths, written, None).await {
-                tracing::warn!(?error, "could not store the block list of a copy: later lists cannot reuse its blocks");
+                tracing::warn!(error = %error.message, "could not store the block list of a copy: later lists cannot reuse its blocks");
             }
         }
         Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => {}

@@ -107,7 +107,7 @@ async fn attempt(
     match store.put(blob, put).await {
         Ok(written) => {
             if let Err(error) = saved.settle(store, blob, &paths, &written, previous).await {
-                tracing::warn!(?error, "could not store a block list: later lists cannot reuse its committed blocks");
+                tracing::warn!(error = %error.message, "could not store a block list: later lists cannot reuse its committed blocks");
             }
             write::confirm(context, blob, write, &written).await?;
             staging::discard(store, staged).await;

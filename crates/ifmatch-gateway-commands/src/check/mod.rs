@@ -7,6 +7,8 @@ mod site;
 mod store;
 mod tags;
 
+use std::io::stdout;
+
 use clap::Args;
 use ifmatch_gateway_config::error::Error;
 use serde_json::{Value, json};
@@ -17,10 +19,14 @@ use self::site::Site;
 use super::http_client::Remote;
 use super::runtime::block_on;
 use super::store_url::is_store;
-use crate::terminal::{counted, print_line, print_text};
+use crate::terminal::{Style, counted, print_line, print_text, printable, supports_colour};
 
 /// Exit code for a server that doesn't honour conditions.
 const NOT_HONOURED: u8 = 3;
+/// Number of columns of a line.
+const WIDTH: usize = 80;
+/// Column of the checks' names.
+const INDENT: usize = 19;
 
 /// `ifmatch check …`
 #[derive(Args)]
@@ -51,13 +57,13 @@ Examples:
 
   All checks on Azure Blob Storage, with a shared access signature:
     ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
-      'https://account.blob.core.windows.net/box?sv=…'
+      \"https://account.blob.core.windows.net/box?$SAS\"
 
   Is this bucket safe for `ifmatch lock`?
     AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test
 
 Results:
-  yes      as RFC 9110 says
+  yes      as RFC 9110 says (--json has what the server did)
   NO       unsafe: clients can lose an update, mix the bytes of two versions,
            or can't write conditionally
   differs  not as RFC 9110 says, but nothing is lost: it rejects or sends more than it has to
@@ -103,19 +109,59 @@ async fn findings(site: &Site<'_>, all: bool) -> Result<Vec<Finding>, Error> {
 }
 
 fn print(findings: &[Finding]) -> Result<(), Error> {
-    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or_default();
-    print_line(&format!("{:<8}  {:<width$}  {:<7}  {}", "RFC 9110", "CHECK", "RESULT", "DETAIL"))?;
-    for Finding { section, name, verdict, detail, .. } in findings {
-        print_line(&format!("{section:<8}  {name:<width$}  {:<7}  {detail}", verdict.shown()))?;
+    let style = Style::new(supports_colour(&stdout()));
+    print_line("RESULT   RFC 9110  CHECK")?;
+    for finding in findings {
+        print_text(&row(finding, style))?;
     }
     print_line("")?;
     print_line(&match unsafe_ones(findings) {
         0 => "The server honours the conditions that clients rely on.".to_owned(),
         count => {
             let checks = counted(count as u64, "check says", "checks say");
-            format!("Do not rely on this server: {checks} NO, so clients can lose data or cannot write on a condition.")
+            format!("Don't rely on this server: {checks} NO.\nClients can lose data, or can't write conditionally.")
         }
     })
+}
+
+/// Returns the lines of a finding, which fit 80 columns: the verdict, the check, and of a check that failed what the server did.
+fn row(finding: &Finding, style: Style) -> String {
+    let Finding { section, name, verdict, detail, .. } = finding;
+    let (alarm, plain) = if *verdict == Verdict::No { (style.alarm, style.plain) } else { ("", "") };
+    let mut row = format!("{alarm}{:<7}{plain}  {section:<8}  ", verdict.shown());
+    let is_yes = *verdict == Verdict::Yes;
+    for (number, line) in wrapped(name, WIDTH - INDENT).into_iter().enumerate() {
+        let indent = if number == 0 { 0 } else { INDENT };
+        row += &format!("{:indent$}{line}\n", "");
+    }
+    for line in wrapped(&printable(detail), WIDTH - INDENT - 2).iter().filter(|_| !is_yes) {
+        row += &format!("{:width$}{line}\n", "", width = INDENT + 2);
+    }
+    row
+}
+
+/// Breaks a text into lines of at most this number of characters, between words where it can.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split_ascii_whitespace() {
+        let word: Vec<char> = word.chars().collect();
+        for (number, part) in word.chunks(width).enumerate() {
+            if length > 0 && (number > 0 || length + 1 + part.len() > width) {
+                lines.push(String::new());
+                length = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                if length > 0 {
+                    line.push(' ');
+                    length += 1;
+                }
+                line.extend(part);
+                length += part.len();
+            }
+        }
+    }
+    lines
 }
 
 fn unsafe_ones(findings: &[Finding]) -> usize {
@@ -132,4 +178,31 @@ fn report(findings: &[Finding]) -> Value {
         "unchecked": count(Verdict::Unchecked),
         "checks": checks,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_fits_80_columns_with_the_verdict_first() {
+        for case in cases::all().unwrap() {
+            for verdict in [Verdict::Yes, Verdict::No, Verdict::Differs, Verdict::Unchecked] {
+                let detail = format!("200 OK, {} \"{}\"", case.name, "x".repeat(300));
+                let finding = Finding { section: case.section, name: case.name.clone(), risk: None, verdict, detail };
+                let shown = row(&finding, Style::new(false));
+                assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
+                assert!(shown.starts_with(&format!("{:<7}  {}", verdict.shown(), case.section)), "{shown}");
+                assert_eq!(shown.contains("200 OK"), verdict != Verdict::Yes, "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_no_is_in_colour() {
+        for (verdict, expected) in [(Verdict::No, true), (Verdict::Yes, false), (Verdict::Differs, false)] {
+            let finding = Finding { section: "13", name: "x".into(), risk: None, verdict, detail: "y".into() };
+            assert_eq!(row(&finding, Style::new(true)).contains('\u{1b}'), expected);
+        }
+    }
 }

@@ -121,7 +121,8 @@ Exit codes:
 pub const ELECT_EXAMPLES: &str = "\
 Examples:
   Send mail from one of several machines, with the others on standby:
-    ifmatch elect https://blobs.example.com/leaders/mail --name \"$(hostname)\" -- ./mailer
+    ifmatch elect https://blobs.example.com/leaders/mail \\
+        --name \"$(hostname)\" -- ./mailer
 
   The same without a server:
     ifmatch elect gs://my-bucket/leaders/mail --name \"$(hostname)\" -- ./mailer

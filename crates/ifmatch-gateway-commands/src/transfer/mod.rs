@@ -79,8 +79,10 @@ struct Options {
 pub const IMPORT_EXAMPLES: &str = "\
 Examples:
   ifmatch import ./site http://127.0.0.1:10000/site
-  ifmatch import ./site https://blobs.example.com/site/2026 --token-file write.token
-  AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site http://127.0.0.1:10000/site
+  ifmatch import ./site https://blobs.example.com/site/2026 \\
+    --token-file write.token
+  AWS_REGION=eu-west-1 \\
+    ifmatch import s3://my-bucket/site http://127.0.0.1:10000/site
 
 Each file becomes a blob named by its path below the folder. The container is created if it is missing. Unchanged blobs are \
 skipped, so a second run writes nothing and an interrupted one continues. A blob that differs is replaced unless another writer \
@@ -104,7 +106,8 @@ Exit codes:
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
   ifmatch export http://127.0.0.1:10000/site ./site
-  ifmatch export https://blobs.example.com/site/2026 ./site --token-file read.token --json
+  ifmatch export https://blobs.example.com/site/2026 ./site \\
+    --token-file read.token --json
 
 Each blob becomes a file. The folder is created if it is missing. Unchanged files are skipped, so a second run writes nothing and \
 an interrupted one continues. A file that differs is REPLACED, once the new bytes match the gateway's hash. Nothing is deleted, \

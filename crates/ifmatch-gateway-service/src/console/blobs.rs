@@ -20,7 +20,7 @@ use super::inside::{Failure, Whole};
 use super::merging::{self, Kind, Region};
 use super::screens::{lease_target, now};
 use super::text::{self, Text, encode, encode_path};
-use super::{Answer, Frame, Visit, page, render};
+use super::{Answer, Frame, Visit, live, page, render};
 use ifmatch_blob::leases::LeaseTarget;
 
 type Result = std::result::Result<Answer, Failure>;
@@ -117,6 +117,15 @@ struct Shown {
     problem: Option<Text>,
 }
 
+/// The part of a blob's page that says that there is a newer version.
+#[derive(Template)]
+#[template(path = "newer.html")]
+struct Newer {
+    path: Text,
+    version: Version,
+    now: f64,
+}
+
 /// The form that changes a text.
 struct Editor {
     text: String,
@@ -189,6 +198,7 @@ struct Merge {
     frame: Frame,
     path: Text,
     name: Text,
+    now: f64,
     version: Version,
     newline: &'static str,
     base: String,
@@ -238,8 +248,12 @@ impl Visit<'_> {
         Ok(Answer::Page(status, render(&shown)?))
     }
 
-    /// Shows a blob.
+    /// Shows a blob. While the page is open, only whether there is a newer version is read.
     pub(super) async fn blob(&self) -> Result {
+        if live::is_wanted(&self.head) {
+            let version = self.inside.look(&target(self.form.get("path"))?).await?;
+            return page(&Newer { path: self.form.get("path").into(), version: Version::of(&version), now: now() });
+        }
         page(&self.shown(None, None).await?)
     }
 
@@ -265,8 +279,9 @@ impl Visit<'_> {
 
     /// Shows the page of a blob with the reason why it wasn't changed.
     async fn refused(&self, failure: Failure, draft: Option<Editor>) -> Result {
-        let Failure { status, detail, unsaved } = failure;
-        let failed = |detail| Failure { status, detail, unsaved: unsaved.clone() };
+        let Failure { status, detail, unsaved, outage, about } = failure;
+        let failed =
+            |detail| Failure { status, detail, unsaved: unsaved.clone(), outage: outage.clone(), about: about.clone() };
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             return Err(failed(detail));
         }
@@ -460,6 +475,7 @@ impl Visit<'_> {
             frame: self.frame("blobs"),
             path: path.to_owned().into(),
             name: name_of(path),
+            now: now(),
             version,
             newline: theirs.newline,
             base: self.field("base"),

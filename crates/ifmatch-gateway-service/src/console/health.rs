@@ -1,7 +1,7 @@
 //! The state of each component of a gateway, with the cause of a fault and the next step.
 
 use super::text::{self, Text};
-use crate::endpoints::overview::{Certificate, Disk, Overview, RegisterState};
+use crate::endpoints::overview::{Certificate, Disk, Overview, RegisterState, Server};
 
 /// Part of a disk below which it is nearly full: one of this number.
 const LOW: u64 = 20;
@@ -16,20 +16,43 @@ pub(super) struct Card {
     pub(super) state: &'static str,
     pub(super) facts: Text,
     pub(super) cause: Option<Text>,
+    pub(super) faults: Vec<Fault>,
+    /// When the fault was noticed, in seconds since 1970.
+    pub(super) since: Option<f64>,
     pub(super) next: Option<&'static str>,
+}
+
+/// A server that hasn't responded since it failed.
+pub(super) struct Fault {
+    pub(super) name: Text,
+    /// When it last failed, in seconds since 1970.
+    pub(super) last: f64,
+    pub(super) cause: Text,
+    /// `true` while other servers get its requests.
+    pub(super) is_out: bool,
 }
 
 impl Card {
     fn new(name: &'static str, facts: impl Into<Text>) -> Self {
-        Self { name, class: "good", state: "OK", facts: facts.into(), cause: None, next: None }
+        Self {
+            name,
+            class: "good",
+            state: "OK",
+            facts: facts.into(),
+            cause: None,
+            faults: Vec::new(),
+            since: None,
+            next: None,
+        }
     }
 
     fn warn(self, state: &'static str, next: &'static str) -> Self {
         Self { class: "warning", state, next: Some(next), ..self }
     }
 
-    fn down(self, cause: Option<Text>, next: &'static str) -> Self {
-        Self { class: "problem", state: "Down", cause, next: Some(next), ..self }
+    fn down(self, state: &Overview, next: &'static str) -> Self {
+        let cause = state.reason.clone();
+        Self { class: "problem", state: "Down", cause, since: state.since, next: Some(next), ..self }
     }
 }
 
@@ -40,7 +63,7 @@ pub(super) fn cards(state: &Overview) -> Vec<Card> {
     if let Some(storage) = &state.storage {
         let card = Card::new("Store", storage.0.as_str());
         cards.push(if is_down("store") {
-            card.down(state.reason.clone(), "Check the store's server, or the folder's disk and permissions.")
+            card.down(state, "Check the store's server, or the folder's disk and permissions.")
         } else {
             card
         });
@@ -49,7 +72,7 @@ pub(super) fn cards(state: &Overview) -> Vec<Card> {
         let card = Card::new("Register", facts_of(register));
         cards.push(if is_down("register") {
             card.down(
-                state.reason.clone(),
+                state,
                 "Bring the server of --register back. Until then, writes fail; reads that don't need it keep working.",
             )
         } else {
@@ -84,7 +107,11 @@ fn disk(disk: &Disk) -> Card {
 
 fn certificate(certificate: &Certificate, now: f64) -> Card {
     let left = certificate.ends - now;
-    let when = if left > 0.0 { format!("expires in {}", text::span(left)) } else { "has expired".to_owned() };
+    let when = if left > 0.0 {
+        format!("expires in {}", text::span(left))
+    } else {
+        format!("expired {} ago", text::span(-left))
+    };
     let card = Card::new("Certificate", format!("{} {when}", certificate.file));
     let next = "Renew it, then reload with SIGHUP.";
     match left {
@@ -94,22 +121,82 @@ fn certificate(certificate: &Certificate, now: f64) -> Card {
     }
 }
 
-/// Returns the card of the servers of all upstreams.
+/// Returns the card of the servers of all upstreams. A server is in use until it fails, and again once it has responded.
 fn servers(state: &Overview) -> Option<Card> {
-    let all = state.servers.len();
-    let names = |are_healthy: bool| {
-        let servers = state.servers.iter().filter(|server| server.healthy == are_healthy);
-        servers.map(|server| format!("{} ({})", server.name, server.route)).collect::<Vec<_>>()
-    };
-    let (healthy, down) = (names(true), names(false));
-    let facts = if healthy.is_empty() { "none in use".to_owned() } else { format!("in use: {}", healthy.join(", ")) };
+    if state.servers.is_empty() {
+        return None;
+    }
+    let (working, failing): (Vec<_>, Vec<_>) =
+        state.servers.iter().partition(|server| server.healthy && server.failing.is_none());
+    let names: Vec<_> = working.iter().map(|server| server.named()).collect();
+    let facts = if names.is_empty() { "none in use".to_owned() } else { format!("in use: {}", names.join(", ")) };
     let card = Card::new("Upstreams", facts);
-    let cause = Some(Text(format!("{} of {all} out of use: {}", down.len(), down.join(", "))));
-    let next = "Check that these servers run and respond. They are used again once they do.";
-    match down.len() {
-        _ if all == 0 => None,
-        0 => Some(card),
-        count if count == all => Some(card.down(cause, next)),
-        _ => Some(Card { cause, ..card.warn("Degraded", next) }),
+    if failing.is_empty() {
+        return Some(card);
+    }
+    let sinces = failing.iter().filter_map(|server| server.failing.as_ref()).map(|failing| failing.since);
+    let (class, word) = match (working.is_empty(), failing.iter().any(|server| server.healthy)) {
+        (true, false) => ("problem", "Down"),
+        // The next request decides.
+        (true, true) => ("problem", "Failing"),
+        (false, _) => ("warning", "Degraded"),
+    };
+    Some(Card {
+        class,
+        state: word,
+        since: sinces.min_by(f64::total_cmp),
+        faults: failing.iter().filter_map(|server| server.fault()).collect(),
+        next: Some("Check that these servers run and respond. Each is in use again once a request to it succeeds."),
+        ..card
+    })
+}
+
+impl Server {
+    /// Returns its name and route.
+    fn named(&self) -> String {
+        format!("{} ({})", self.name, self.route)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let failing = self.failing.as_ref()?;
+        Some(Fault {
+            name: self.named().into(),
+            last: failing.last,
+            cause: failing.cause.clone(),
+            is_out: !self.healthy,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoints::overview::Failing;
+
+    fn server(name: &str, healthy: bool, failed: Option<f64>) -> Server {
+        let failing = failed.map(|ago| Failing {
+            since: 1000.0 - 2.0 * ago,
+            last: 1000.0 - ago,
+            cause: "it refused the connection".into(),
+        });
+        Server { route: "/".into(), name: name.into(), healthy, failing }
+    }
+
+    #[test]
+    fn a_server_that_has_not_responded_since_it_failed_is_not_in_use() {
+        for (servers, expected) in [
+            (vec![server("a", true, None)], ("OK", "in use: a (/)", None)),
+            (vec![server("a", true, Some(40.0))], ("Failing", "none in use", Some(920.0))),
+            (vec![server("a", false, Some(4.0))], ("Down", "none in use", Some(992.0))),
+            (vec![server("a", true, None), server("b", true, Some(40.0))], ("Degraded", "in use: a (/)", Some(920.0))),
+        ] {
+            let mut state = Overview::example();
+            state.servers = servers;
+            let card = cards(&state).into_iter().find(|card| card.name == "Upstreams").unwrap();
+            assert_eq!((card.state, card.facts.0.as_str(), card.since), expected);
+            let faults: Vec<_> = card.faults.iter().map(|fault| (fault.last, fault.is_out)).collect();
+            let failed = expected.2.map(|_| (if expected.0 == "Down" { 996.0 } else { 960.0 }, expected.0 == "Down"));
+            assert_eq!(faults, Vec::from_iter(failed));
+        }
     }
 }

@@ -100,7 +100,16 @@ impl History {
 
     /// Returns the line of the requests per second, and the highest rate. Before the start there were none.
     pub(super) fn requests(&self) -> (String, f64) {
-        let rates = self.steps(|step| Some(step.requests / INTERVAL.as_secs_f64()));
+        self.rates(|step| step.requests / INTERVAL.as_secs_f64())
+    }
+
+    /// Returns the line of the conflicts per minute, and the highest rate.
+    pub(super) fn conflicts(&self) -> (String, f64) {
+        self.rates(|step| step.conflicts * 60.0 / INTERVAL.as_secs_f64())
+    }
+
+    fn rates(&self, rate: impl Fn(Sample) -> f64) -> (String, f64) {
+        let rates = self.steps(|step| Some(rate(step)));
         let rates: Vec<_> = rates.into_iter().map(|rate| rate.or(Some(0.0))).collect();
         let highest = rates.iter().flatten().copied().fold(1.0, f64::max);
         (line(&rates, highest), highest)

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
+use super::text::Text;
 use crate::gateway::tracker::Uncounted;
 
 /// Maximum size of a response that is shown, in bytes.
@@ -21,6 +22,8 @@ pub(super) struct Inside<'a> {
     pub(super) has_blobs: bool,
     /// `true` to count and log reads of endpoints as a client's. An open page doesn't count as a client.
     pub(super) counts_looks: bool,
+    /// `true` for an open page that looks for changes, which no client asked for.
+    pub(super) is_live: bool,
 }
 
 /// A request that failed, for the operator to read.
@@ -30,11 +33,24 @@ pub(super) struct Failure {
     pub(super) detail: String,
     /// Text that the operator entered and would otherwise lose.
     pub(super) unsaved: Option<String>,
+    /// What is down, if that is the cause.
+    pub(super) outage: Option<Outage>,
+    /// The path, the prefix or the URL that the request was about.
+    pub(super) about: Option<Text>,
+}
+
+/// What is down, and why, as the overview shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub(super) component: Text,
+    pub(super) reason: Text,
+    /// When it was noticed, in seconds since 1970.
+    pub(super) since: Option<f64>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), unsaved: None }
+        Self { status, detail: detail.into(), unsaved: None, outage: None, about: None }
     }
 }
 
@@ -64,7 +80,8 @@ impl Inside<'_> {
             return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
         }
         let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
-        let is_uncounted = !self.counts_looks && method.is_safe() && target.starts_with("/-/");
+        let is_endpoint = target.starts_with("/-/");
+        let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
         request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
         if let Some(token) = &self.token {
@@ -100,6 +117,11 @@ impl Inside<'_> {
     /// Reads a resource.
     pub(super) async fn get(&self, target: &str) -> Result<Whole, Failure> {
         self.whole(Method::GET, target, &[], Bytes::new()).await
+    }
+
+    /// Reads the header fields of a resource.
+    pub(super) async fn look(&self, target: &str) -> Result<Whole, Failure> {
+        self.whole(Method::HEAD, target, &[], Bytes::new()).await
     }
 
     /// Reads a resource that is JSON.

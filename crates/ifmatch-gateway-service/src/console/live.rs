@@ -38,9 +38,13 @@ const SHARE: u32 = 10;
 /// Number of looks without a change after which a comment is sent, which finds connections that are dead.
 const QUIET: u32 = 5;
 /// The pages with live parts.
-const PAGES: [&str; 4] = ["/", "/conflicts", "/leases", "/cache"];
+const PAGES: [&str; 5] = ["/", "/blob", "/conflicts", "/leases", "/cache"];
 /// The event at the end of a session.
 const END: &str = "event: end\ndata:\n\n";
+/// The event of a page that can't be read.
+const STALE: &str = "event: stale\ndata:\n\n";
+/// In place of a digest, for a page that couldn't be read. The next one that can differs from it.
+const FAILED: [u8; 32] = [0; 32];
 /// A comment.
 const COMMENT: &str = ":\n\n";
 
@@ -123,15 +127,16 @@ impl LivePage {
                 self.is_over = true;
                 return Some(Bytes::from(END));
             };
-            // A page that fails stays as it is until it can be read again.
+            // A page that fails stays as it is until it can be read again, and says so.
             if let Ok(Answer::Page(StatusCode::OK, page)) = answer {
                 let digest = Some(Sha256::digest(without_times(&page)).into());
                 if digest != self.sent {
                     (self.sent, self.quiet) = (digest, 0);
                     return Some(event(&page));
                 }
-            } else {
-                self.sent.get_or_insert_default();
+            } else if self.sent != Some(FAILED) {
+                self.sent = Some(FAILED);
+                return Some(Bytes::from(STALE));
             }
             self.quiet += 1;
             if self.quiet >= QUIET || self.interval > INTERVAL {

@@ -9,17 +9,19 @@ use std::sync::Arc;
 
 use askama::Template;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
+use sha2::{Digest, Sha256};
 
+use crate::endpoints::overview::Overview;
 use crate::gateway::state::AppState;
 use form::{Form, Memory};
-use inside::{Failure, Inside};
+use inside::{Failure, Inside, Outage};
 use live::Streams;
 use session::{Session, Sessions};
 use text::Text;
@@ -41,6 +43,7 @@ use history::History;
 
 const STYLE: &str = include_str!("assets/console.css");
 const SCRIPT: &str = include_str!("assets/console.js");
+const ICON: &str = include_str!("assets/favicon.svg");
 
 /// The pages that a sign-in leads to.
 const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
@@ -83,6 +86,8 @@ struct Frame {
     can_write: bool,
     form_token: String,
     notice: Option<String>,
+    /// The address at which the operator reaches this gateway.
+    instance: Text,
 }
 
 #[derive(Template)]
@@ -98,8 +103,15 @@ struct SignIn {
 #[template(path = "failure.html")]
 struct Failed {
     frame: Frame,
+    title: &'static str,
+    /// The path of the request to the console, with what it was about.
+    path: Text,
     status: u16,
     detail: Text,
+    outage: Option<Outage>,
+    now: f64,
+    /// `true` if the request was to change something, so that it hasn't.
+    is_change: bool,
     unsaved: Option<String>,
 }
 
@@ -136,6 +148,7 @@ impl Console {
         guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
         match head.uri.path() {
             "/console.css" => return Ok(Answer::Asset("text/css; charset=utf-8", STYLE)),
+            "/favicon.svg" | "/favicon.ico" => return Ok(Answer::Asset("image/svg+xml", ICON)),
             "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
             _ => {}
         }
@@ -160,7 +173,11 @@ impl Console {
             return Err(Failure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
         }
         let visit = self.visit(session, head, form, context);
-        match visit.respond().await {
+        let answer = match visit.respond().await {
+            Err(failure) => Err(visit.explained(failure).await),
+            answer => answer,
+        };
+        match answer {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
                 self.sessions.end(&visit.head.headers);
                 let asked = if is_write { None } else { visit.head.uri.path_and_query() };
@@ -191,6 +208,7 @@ impl Console {
             token: session.token.clone(),
             has_blobs: self.state.blobs.is_some(),
             counts_looks: false,
+            is_live: live::is_wanted(&head),
         };
         Visit { console: self, inside, session, head, form }
     }
@@ -199,7 +217,14 @@ impl Console {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
-        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
+        let inside = Inside {
+            gateway: &self.gateway,
+            context,
+            token: token_of,
+            has_blobs: false,
+            counts_looks: true,
+            is_live: false,
+        };
         match inside.get(OVERVIEW).await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
             // A token that no header field can hold is a bad request.
@@ -224,13 +249,25 @@ impl Console {
             can_write: session.is_some_and(|session| self.can_write(session)),
             form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
             notice: None,
+            instance: Text::default(),
         }
     }
 
-    fn failed(&self, failure: Failure) -> Answer {
-        let Failure { status, detail, unsaved } = failure;
-        let page =
-            Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into(), unsaved };
+    /// Shows why a request failed, on the screen that it was for.
+    fn failed(&self, failure: Failure, head: &Failing, session: Option<&Session>) -> Answer {
+        let Failure { status, detail, unsaved, outage, about } = failure;
+        let (screen, title) = titles(head.uri.path(), head.is_change, status);
+        let page = Failed {
+            frame: Frame { instance: head.instance.clone(), ..self.frame(screen, session) },
+            title,
+            path: about.unwrap_or_else(|| head.uri.path().into()),
+            status: status.as_u16(),
+            detail: detail.into(),
+            outage,
+            now: screens::now(),
+            is_change: head.is_change,
+            unsaved,
+        };
         Answer::Page(status, page.render().unwrap_or_default())
     }
 }
@@ -244,7 +281,50 @@ struct Visit<'a> {
     form: Form,
 }
 
+/// A request that failed.
+struct Failing {
+    uri: Uri,
+    instance: Text,
+    is_change: bool,
+}
+
+/// Returns the screen and the title of a page about a failure.
+fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'static str) {
+    match path {
+        _ if status == StatusCode::MISDIRECTED_REQUEST => ("failure", "Not a host name of this console"),
+        "/" => ("overview", "The overview can't be read"),
+        "/conflicts" => ("conflicts", "Conflicts can't be read"),
+        "/leases/break" if is_change => ("leases", "The lease wasn't broken"),
+        "/leases" | "/leases/break" => ("leases", "Leases can't be read"),
+        "/blob/save" => ("blobs", "The blob wasn't saved"),
+        "/blob/delete" if is_change => ("blobs", "The blob wasn't deleted"),
+        "/blobs/new" => ("blobs", "The blob wasn't created"),
+        "/blob" | "/raw" | "/blob/delete" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such blob"),
+        "/blobs" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such container"),
+        "/blob" | "/raw" | "/blob/delete" => ("blobs", "The blob can't be read"),
+        "/blobs" => ("blobs", "Blobs can't be listed"),
+        "/cache" => ("cache", "The cache can't be read"),
+        "/cache/purge" => ("cache", "Nothing was purged"),
+        _ if status == StatusCode::NOT_FOUND => ("failure", "There's no such page"),
+        _ => ("failure", "That didn't work"),
+    }
+}
+
 impl Visit<'_> {
+    /// Adds to a failure what the request was about, and what is down, if anything is. The overview needs the same token.
+    async fn explained(&self, failure: Failure) -> Failure {
+        let about = ["path", "prefix", "url", "value"].map(|name| self.form.get(name));
+        let about = about.into_iter().find(|value| !value.is_empty()).map(Text::from);
+        let failure = Failure { about, ..failure };
+        if !failure.status.is_server_error() {
+            return failure;
+        }
+        let state = self.inside.json::<Overview>(OVERVIEW).await.ok();
+        let outage = state
+            .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }));
+        Failure { outage, ..failure }
+    }
+
     async fn respond(&self) -> Result<Answer, Failure> {
         let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
         match (method, self.head.uri.path()) {
@@ -270,11 +350,20 @@ impl Visit<'_> {
         }
     }
 
+    /// Returns what only this session's own links have, so no other link can name a path in a notice.
+    fn proof(&self, path: &str) -> String {
+        let digest = Sha256::digest(format!("{}\n{path}", self.session.form_token));
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Returns what all pages show, with the notice of what was done before.
     fn frame(&self, screen: &'static str) -> Frame {
         // By name, so no link can make the console say anything else.
         let notice = match self.form.get("done") {
-            "broken" => Some("Lease broken.".to_owned()),
+            "broken" => Some(match self.form.get("path") {
+                path if self.form.get("proof") == self.proof(path) => format!("Lease of {} broken.", Text::from(path)),
+                _ => "Lease broken.".to_owned(),
+            }),
             "created" => Some("Blob created.".to_owned()),
             "saved" => Some("Blob saved.".to_owned()),
             "deleted" => Some("Blob deleted.".to_owned()),
@@ -285,8 +374,15 @@ impl Visit<'_> {
             }),
             _ => None,
         };
-        Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
+        let instance = instance(&self.head.uri, &self.head.headers);
+        Frame { notice, instance, ..self.console.frame(screen, Some(&self.session)) }
     }
+}
+
+/// Returns the address at which the operator reaches this gateway.
+fn instance(uri: &Uri, headers: &HeaderMap) -> Text {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    Text::from(uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default())
 }
 
 /// Returns the path and query of a page to show after the sign-in: of the console itself, and the first page otherwise.
@@ -317,8 +413,11 @@ impl RequestHandler for Console {
             return rejected.map(whole);
         }
         let is_head = request.method() == Method::HEAD;
+        let instance = instance(request.uri(), request.headers());
+        let head = Failing { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
+        let session = self.session(request.headers());
         let answer = self.answer(request, context).await;
-        let answer = answer.unwrap_or_else(|failure| self.failed(failure));
+        let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));
         let own = |status, media_type: &'static str, body: Bytes| {
             let sent = if is_head { Bytes::new() } else { body.clone() };
             let mut response = Response::new(whole(sent));

@@ -20,8 +20,9 @@ use super::history::Sample;
 use super::inside::Failure;
 use super::text::{self, Text, decoded, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
+use crate::conflicts::{Loser, Worst};
 use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
-use crate::endpoints::conflicts::Found;
+use crate::endpoints::conflicts::{Found, Group};
 use crate::endpoints::overview::Overview;
 use ifmatch_blob::leases::LeaseTarget;
 
@@ -29,6 +30,10 @@ type Result = std::result::Result<Answer, Failure>;
 
 /// Maximum number of leases that the page of conflicts looks up.
 const MOST_LEASES: usize = 20;
+/// Number of paths that the page of conflicts shows at once.
+const FIRST_PATHS: usize = 5;
+/// Number of the latest conflicts that the page shows at once.
+const FIRST_GROUPS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -40,12 +45,19 @@ struct OverviewPage {
     seconds: f64,
     line: String,
     highest: f64,
+    conflicts: String,
+    most_conflicts: f64,
 }
 
 impl OverviewPage {
     /// Returns a rate per second of the last ten minutes.
     fn rate(&self, count: impl Borrow<f64>) -> String {
         text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
+    }
+
+    /// Returns the client errors that aren't conflicts.
+    fn other_errors(&self) -> f64 {
+        (self.lately.client_errors - self.lately.conflicts).max(0.0)
     }
 
     /// Returns the settings that were set, or those that weren't.
@@ -59,6 +71,8 @@ impl OverviewPage {
 struct Conflicts {
     frame: Frame,
     path: Text,
+    /// The address and the program of the client whose conflicts are shown.
+    client: Option<(Text, Text)>,
     now: f64,
     found: Found,
     /// The leases on the paths that a lease kept from change, by path.
@@ -69,6 +83,62 @@ impl Conflicts {
     /// Returns the lease that a path has, if it still has one.
     fn lease(&self, path: &Text) -> Option<&Lease> {
         self.leases.get(path).filter(|lease| lease.is_locked())
+    }
+
+    /// Returns the worst paths that are shown, and those that a click shows.
+    fn worst(&self) -> (&[Worst], &[Worst]) {
+        self.found.worst.split_at(self.found.worst.len().min(FIRST_PATHS))
+    }
+
+    /// Returns the latest conflicts that are shown, and those that a click shows.
+    fn latest(&self) -> (&[Group], &[Group]) {
+        self.found.groups.split_at(self.found.groups.len().min(FIRST_GROUPS))
+    }
+
+    /// Returns the blob with a path, if the path can be that of a blob here.
+    fn blob(&self, path: &Text) -> Option<Text> {
+        let path = decoded(path.0.trim_start_matches('/'));
+        let is_blob = LeaseTarget::new(&path.0).is_ok_and(|target| target.blob.is_some());
+        (self.frame.has_blobs && is_blob).then_some(path)
+    }
+
+    /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
+    fn looks_like_another(&self, loser: &Loser) -> bool {
+        let others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
+        others.into_iter().any(|other| (other.client, &other.product) == (loser.client, &loser.product))
+    }
+
+    /// Returns `true` for the client whose conflicts are shown.
+    fn is_shown(&self, loser: &Loser) -> bool {
+        let agent = loser.user_agent.clone().unwrap_or_default();
+        self.client.as_ref().is_some_and(|(client, shown)| client.0 == loser.client.to_string() && *shown == agent)
+    }
+
+    /// Returns the query that selects a client's conflicts, on the path that is shown.
+    fn of_client(&self, loser: &Loser) -> String {
+        let agent = loser.user_agent.clone().unwrap_or_default();
+        format!("client={}&user_agent={}{}", encode(&loser.client.to_string()), agent.query(), self.of_path("&"))
+    }
+
+    /// Returns the parameter with the path that is shown.
+    fn of_path(&self, separator: &str) -> String {
+        if self.path.0.is_empty() { String::new() } else { format!("{separator}path={}", self.path.query()) }
+    }
+
+    /// Returns the parameters with the client whose conflicts are shown.
+    fn of_shown_client(&self) -> String {
+        let query = |(client, agent): &(Text, Text)| format!("&client={}&user_agent={}", client.query(), agent.query());
+        self.client.as_ref().map(query).unwrap_or_default()
+    }
+
+    /// Returns what the list of the latest conflicts is limited to, such as " of terraform/1.9.8 on /docs/plan".
+    fn shown(&self) -> Text {
+        let client = self.client.as_ref().map(|(client, agent)| {
+            let product = crate::conflicts::product(agent).0;
+            if product.is_empty() { format!(" of {client}") } else { format!(" of {product} at {client}") }
+        });
+        let path = if self.path.0.is_empty() { String::new() } else { format!(" on {}", self.path) };
+        Text(client.unwrap_or_default() + &path)
     }
 }
 
@@ -142,11 +212,19 @@ struct Cache {
     frame: Frame,
     url: Text,
     found: Option<LookedUp>,
+    /// The URLs with the path that was entered without a host.
+    urls: Vec<Text>,
     counters: Counters,
     lately: Sample,
     line: String,
     /// The purge that was refused, and why.
     refused: Option<Refused>,
+}
+
+/// The URLs with a path.
+#[derive(Default, Deserialize)]
+struct Urls {
+    urls: Vec<Text>,
 }
 
 struct Refused {
@@ -216,16 +294,32 @@ impl Visit<'_> {
     pub(super) async fn overview(&self) -> Result {
         let state: Overview = self.inside.json(OVERVIEW).await?;
         let (line, highest) = self.console.history.requests();
+        let (conflicts, most_conflicts) = self.console.history.conflicts();
         let (lately, seconds) = self.console.history.lately();
         let cards = health::cards(&state);
-        page(&OverviewPage { frame: self.frame("overview"), state, cards, lately, seconds, line, highest })
+        page(&OverviewPage {
+            frame: self.frame("overview"),
+            state,
+            cards,
+            lately,
+            seconds,
+            line,
+            highest,
+            conflicts,
+            most_conflicts,
+        })
     }
 
     /// Shows who loses, and why.
     pub(super) async fn conflicts(&self) -> Result {
         let path = Text(self.form.get("path").to_owned());
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
-        let found: Found = self.inside.json(&format!("{CONFLICTS}?limit=100{of_path}")).await?;
+        let client = Some(self.form.get("client")).filter(|client| !client.is_empty());
+        let client = client.map(|client| (Text::from(client), Text::from(self.form.get("user_agent"))));
+        let of_client =
+            client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
+        let target = format!("{CONFLICTS}?limit=100{of_path}{}", of_client.unwrap_or_default());
+        let found: Found = self.inside.json(&target).await?;
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
             let path = &group.latest.path;
@@ -239,7 +333,7 @@ impl Visit<'_> {
                 }
             }
         }
-        page(&Conflicts { frame: self.frame("conflicts"), path, now: now(), found, leases })
+        page(&Conflicts { frame: self.frame("conflicts"), path, client, now: now(), found, leases })
     }
 
     /// Lists leases, the ones first that keep most clients waiting.
@@ -293,7 +387,8 @@ impl Visit<'_> {
         let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let target = lease_target(self.form.get("path"))?;
         self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
-        Ok(Answer::Redirect("/leases?done=broken".to_owned()))
+        let path = self.form.get("path");
+        Ok(Answer::Redirect(format!("/leases?done=broken&path={}&proof={}", encode(path), self.proof(path))))
     }
 
     /// Shows the cache, and what it has for a URL.
@@ -302,12 +397,29 @@ impl Visit<'_> {
     }
 
     async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<Cache, Failure> {
+        let mut urls = Urls::default();
+        if url.starts_with('/') {
+            urls = self.inside.json(&format!("{CACHE}?path={}", encode(url))).await?;
+        }
+        // One host is enough of an answer.
+        let (urls, asked) = (urls.urls, url);
+        let url = if let [only] = &urls[..] { only.0.as_str() } else { url };
         let is_whole = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let found =
             if is_whole { Some(self.inside.json(&format!("{CACHE}?url={}", encode(url))).await?) } else { None };
         let counters = self.inside.json(CACHE).await?;
         let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
-        Ok(Cache { frame: self.frame("cache"), url: url.into(), found, counters, lately, line, refused })
+        let url = if found.is_some() { url } else { asked };
+        Ok(Cache {
+            frame: self.frame("cache"),
+            url: url.into(),
+            found,
+            urls: urls.clone(),
+            counters,
+            lately,
+            line,
+            refused,
+        })
     }
 
     /// Purges responses.

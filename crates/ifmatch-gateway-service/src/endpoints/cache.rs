@@ -29,6 +29,9 @@ pub(crate) struct Counters {
     pub(crate) disk_bytes: u64,
 }
 
+/// Maximum number of URLs with a path.
+const MAX_URLS: usize = 20;
+
 /// What a cache has for a URL.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct LookedUp {
@@ -46,7 +49,8 @@ pub(crate) struct Stored {
     pub(crate) age: u64,
     pub(crate) lifetime: u64,
     pub(crate) tag: Option<Text>,
-    pub(crate) vary: Vec<Text>,
+    /// The request fields that select it, with their values.
+    pub(crate) vary: BTreeMap<Text, Option<Text>>,
     pub(crate) groups: Vec<Text>,
     pub(crate) size: u64,
 }
@@ -138,8 +142,15 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
     let mut fields = form_urlencoded::parse(query.as_bytes());
     let url = match (fields.next(), fields.next()) {
         (None, _) => return Ok(counters(cache)),
+        (Some((name, path)), None) if name == "path" => {
+            return Ok(answer_json(StatusCode::OK, &json!({ "urls": cache.urls_at(&path, MAX_URLS) })));
+        }
         (Some((name, url)), None) if name == "url" => url,
-        _ => return Err(Problem::bad_request("add ?url=… to look up a URL, or nothing for the counters")),
+        _ => {
+            return Err(Problem::bad_request(
+                "add ?url=… to look up a URL, ?path=… to find the URLs with a path, or nothing for the counters",
+            ));
+        }
     };
     if Purge::Url(url.clone().into_owned()).not_a_url().is_some() {
         return Err(not_a_url(&url));
@@ -151,7 +162,7 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         age: variant.age.as_secs(),
         lifetime: variant.lifetime.as_secs(),
         tag: variant.tag.map(Text),
-        vary: variant.vary.into_iter().map(Text).collect(),
+        vary: variant.vary.into_iter().map(|(name, value)| (Text(name), value.map(Text))).collect(),
         groups: variant.groups.into_iter().map(Text).collect(),
         size: variant.size,
     });

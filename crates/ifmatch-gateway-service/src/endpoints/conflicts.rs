@@ -1,4 +1,6 @@
-//! `/-/conflicts`: the requests that lost lately, and the paths that lost most.
+//! `/-/conflicts`: the requests that lost lately, and the clients and paths with most of them.
+
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -7,11 +9,13 @@ use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
+use ifmatch_gateway_config::text::Text;
+
 use super::answer_json;
-use crate::conflicts::{Conflict, Conflicts, WINDOW, Worst};
+use crate::conflicts::{self, Conflict, Conflicts, Loser, WINDOW, Worst};
 use crate::console::text::decoded;
 
-/// Number of paths in `worst`.
+/// Number of paths in `worst`, and of `clients`.
 const WORST: usize = 10;
 /// Maximum number of conflicts in `recent`, and the default.
 const MAX_LIMIT: usize = 500;
@@ -21,8 +25,9 @@ const MAX_LIMIT: usize = 500;
 pub(crate) struct Found {
     /// Number of conflicts since the start.
     pub(crate) total: u64,
-    /// The time for which conflicts are counted by path, in seconds.
+    /// The time for which conflicts are counted by client and path, in seconds.
     window: u64,
+    pub(crate) clients: Vec<Loser>,
     pub(crate) worst: Vec<Worst>,
     pub(crate) groups: Vec<Group>,
     recent: Vec<Conflict>,
@@ -41,6 +46,17 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// Returns the name and version of the client's program.
+    pub(crate) fn product(&self) -> Option<Text> {
+        self.latest.user_agent.as_ref().map(conflicts::product)
+    }
+
+    /// Returns what tells this group from others.
+    pub(crate) fn key(&self) -> String {
+        let Conflict { path, client, user_agent, method, status, by_lease, code, conditions, .. } = &self.latest;
+        format!("{method} {path} {client} {user_agent:?} {status} {by_lease} {code:?} {:?}", conditions.keys())
+    }
+
     fn has(&self, other: &Conflict) -> bool {
         let latest = &self.latest;
         latest.path == other.path
@@ -52,31 +68,76 @@ impl Group {
     }
 }
 
-/// Returns the worst paths of the last ten minutes, and the latest conflicts, newest first, also by path, client and reason: with
-/// `?path=…` the conflicts on a path, encoded or not, and with `?limit=…` at most this number.
+/// Returns the clients and the paths with most conflicts in the last ten minutes, and the latest conflicts, newest first, also by path,
+/// client and reason. `?path=…`, encoded or not, `?client=…` and `?user_agent=…` select conflicts, and `?limit=…` shows at most this
+/// number of the latest ones.
 pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
-    let (mut path, mut limit) = (None, MAX_LIMIT);
-    for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
-        match (&*name, value.parse::<usize>()) {
-            ("path", _) => path = Some(value.into_owned()),
-            ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
-            ("limit", _) => return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
-            _ => return Err(Problem::bad_request("unknown parameter. Use path or limit")),
-        }
-    }
-    let is_wanted = |conflict: &Conflict| {
-        path.as_ref().is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
-    };
-    let recent = conflicts.recent(usize::MAX, is_wanted);
+    let (wanted, limit) = Wanted::parse(request.uri().query().unwrap_or_default())?;
+    let recent = conflicts.recent(usize::MAX, |conflict| wanted.has(conflict));
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
+    let (mut clients, mut worst) = (conflicts.losers(WORST, now), conflicts.worst(WORST, now, wall));
+    // Who loses on a path, and where a client loses, is known of the conflicts that are kept.
+    let lately: Vec<_> = recent.iter().filter(|conflict| conflict.is_since(wall)).collect();
+    if wanted.path.is_some() {
+        clients = conflicts::losers(&lately);
+        clients.truncate(WORST);
+    }
+    if wanted.is_of_client() {
+        worst = conflicts::paths(&lately);
+        worst.truncate(WORST);
+    }
     let found = Found {
         total: conflicts.total(),
         window: WINDOW.as_secs(),
-        worst: conflicts.worst(WORST, now, wall),
+        clients,
+        worst,
         groups: grouped(&recent).into_iter().take(limit).collect(),
         recent: recent.into_iter().take(limit).collect(),
     };
     Ok(answer_json(StatusCode::OK, &found))
+}
+
+/// The conflicts that a request asks for.
+#[derive(Default)]
+struct Wanted {
+    path: Option<String>,
+    client: Option<IpAddr>,
+    user_agent: Option<String>,
+}
+
+impl Wanted {
+    /// Parses a query. Returns the maximum number of the latest conflicts, too.
+    fn parse(query: &str) -> Result<(Self, usize), Problem> {
+        let (mut wanted, mut limit) = (Self::default(), MAX_LIMIT);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, value.parse::<usize>()) {
+                ("path", _) => wanted.path = Some(value.into_owned()),
+                ("client", _) => {
+                    let invalid = |_| Problem::bad_request("client isn't an IP address");
+                    wanted.client = Some(value.parse().map_err(invalid)?);
+                }
+                ("user_agent", _) => wanted.user_agent = Some(value.into_owned()),
+                ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
+                ("limit", _) => {
+                    return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}")));
+                }
+                _ => return Err(Problem::bad_request("unknown parameter. Use path, client, user_agent or limit")),
+            }
+        }
+        Ok((wanted, limit))
+    }
+
+    fn is_of_client(&self) -> bool {
+        self.client.is_some() || self.user_agent.is_some()
+    }
+
+    /// Returns `true` for a conflict that is asked for. An empty program is that of clients that name none.
+    fn has(&self, conflict: &Conflict) -> bool {
+        let agent = conflict.user_agent.as_ref().map_or("", |agent| agent.0.as_str());
+        self.path.as_ref().is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
+            && self.client.is_none_or(|client| client == conflict.client)
+            && self.user_agent.as_ref().is_none_or(|wanted| wanted == agent)
+    }
 }
 
 /// Groups conflicts, newest first.

@@ -31,6 +31,8 @@ pub(crate) struct Overview {
     pub(crate) reason: Option<Text>,
     /// What is unavailable: `store` or `register`.
     pub(crate) component: Option<Text>,
+    /// Since when it is unavailable, as far as it was checked.
+    pub(crate) since: Option<f64>,
     /// What an operator should know although it is ready.
     pub(crate) warning: Option<Text>,
     pub(crate) storage: Option<Text>,
@@ -73,6 +75,18 @@ pub(crate) struct Server {
     pub(crate) name: Text,
     /// `false` while its health checks fail, or its circuit breaker is open.
     pub(crate) healthy: bool,
+    /// The failures since its last response.
+    pub(crate) failing: Option<Failing>,
+}
+
+/// What failed at a server that hasn't responded since.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Failing {
+    /// When it first failed.
+    pub(crate) since: f64,
+    /// When it last failed.
+    pub(crate) last: f64,
+    pub(crate) cause: Text,
 }
 
 /// A certificate, and when it ends.
@@ -115,12 +129,18 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let samples = Samples::parse(&text);
     let disk = state.facts.folder.as_deref().and_then(|folder| fs4::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
+    let now = seconds(SystemClock.wall());
     let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
         let server = |server: &ServerState| Server {
             route: upstream.route.as_str().into(),
             name: server.name.as_str().into(),
             healthy: server.healthy,
+            failing: server.failing.as_ref().map(|failing| Failing {
+                since: now - failing.since.as_secs_f64(),
+                last: now - failing.last.as_secs_f64(),
+                cause: failing.cause.into(),
+            }),
         };
         upstream.servers.iter().map(server)
     });
@@ -130,6 +150,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         started: seconds(state.started),
         status: status.into(),
         component: down.as_ref().map(|down| down.component.into()),
+        since: down.as_ref().map(|down| seconds(down.since)),
         reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
         storage: state.facts.storage.clone().map(Text),
@@ -144,7 +165,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
         servers,
         settings: state.facts.settings.clone(),
-        now: seconds(SystemClock.wall()),
+        now,
     };
     answer_json(StatusCode::OK, &overview)
 }
@@ -213,4 +234,32 @@ pub(super) fn metrics_text(state: &AppState) -> String {
         metrics::upstreams::update(proxy);
     }
     state.metrics.render()
+}
+
+#[cfg(test)]
+impl Overview {
+    /// Returns the state of a gateway that is ready, at second 1000.
+    pub(crate) fn example() -> Self {
+        let requests = Requests::of(&Samples::parse(""));
+        Self {
+            version: "1.0.0".into(),
+            started: 0.0,
+            status: "ready".into(),
+            reason: None,
+            component: None,
+            since: None,
+            warning: None,
+            storage: None,
+            disk: None,
+            register: None,
+            certificates: Vec::new(),
+            requests,
+            conflicts: 0,
+            cache: None,
+            upstreams: None,
+            servers: Vec::new(),
+            settings: Vec::new(),
+            now: 1000.0,
+        }
+    }
 }

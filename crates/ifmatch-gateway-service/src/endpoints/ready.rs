@@ -39,6 +39,8 @@ pub(crate) struct Down {
     /// `register` or `store`.
     pub(crate) component: &'static str,
     pub(crate) reason: String,
+    /// Time of day of the first check that found it so.
+    pub(crate) since: Timestamp,
 }
 
 impl Readiness {
@@ -51,10 +53,14 @@ impl Readiness {
             return checked.clone();
         }
         let checked = async {
-            accepts_changes(register).await.map_err(|reason| Down { component: "register", reason })?;
-            answers(blobs).await.map_err(|reason| Down { component: "store", reason })
+            accepts_changes(register).await.map_err(|reason| ("register", reason))?;
+            answers(blobs).await.map_err(|reason| ("store", reason))
         };
-        let checked = checked.await;
+        let checked = checked.await.map_err(|(component, reason)| {
+            let before = last.as_ref().and_then(|(checked, _)| checked.as_ref().err());
+            let before = before.filter(|down| down.component == component).map(|down| down.since);
+            Down { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
+        });
         if let Err(Down { reason, .. }) = &checked {
             tracing::warn!("not ready: {reason}");
         }

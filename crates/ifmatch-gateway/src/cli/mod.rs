@@ -149,7 +149,8 @@ Examples:
 
   Other machines, with a token and TLS:
     openssl rand -hex 32 > write.token
-    ifmatch serve --data ./data --listen 0.0.0.0:443 --write-token-file write.token \\
+    ifmatch serve --data ./data --listen 0.0.0.0:443 \\
+        --write-token-file write.token \\
         --tls-cert cert.pem --tls-key key.pem
 
   A self-signed certificate for tests, which clients trust with --ca cert.pem:
@@ -161,11 +162,13 @@ Examples:
     ifmatch serve --data ./data
 
   S3 clients, with the access key ID NAME and the secret key KEY:
-    ifmatch serve --data ./data --accounts NAME:KEY --write-token-file write.token
+    ifmatch serve --data ./data --accounts NAME:KEY \\
+        --write-token-file write.token
     aws --endpoint-url http://127.0.0.1:10003 s3 ls s3://docs
 
   An S3 bucket, with leases and other records in a folder:
-    AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
+    AWS_REGION=eu-west-1 \\
+        ifmatch serve --store s3://my-bucket/prefix --data ./records
 
 Signals:
   SIGHUP           reloads --config, the certificates and the tokens; no request is lost

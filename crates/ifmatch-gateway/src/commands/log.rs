@@ -4,11 +4,11 @@ use std::fmt::{self, Debug, Display};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use ifmatch_core::date::HttpDate;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_runtime::{Clock, SystemClock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -44,7 +44,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
     let log =
         lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
-    let started = tracing_subscriber::registry().with(log).with(access).try_init();
+    let started = tracing_subscriber::registry().with(log).with(access).with(Retries::new()).try_init();
     started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
@@ -80,8 +80,68 @@ where
     }
 }
 
+/// Warns of an object store that fails, once a minute: its library repeats requests silently at this level.
+#[derive(Debug, Default)]
+struct Retries(Mutex<Vec<(String, Timestamp)>>);
+
+impl Retries {
+    /// Time for which a failure isn't repeated.
+    const QUIET: Duration = Duration::from_mins(1);
+    /// Maximum number of failures to remember.
+    const MAX: usize = 16;
+
+    /// Returns the layer, for the events of the library alone.
+    fn new<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+        Self::default().with_filter(Targets::new().with_target(OBJECT_STORE, Level::INFO))
+    }
+
+    /// Returns `true` if a failure is to be logged now.
+    fn is_news(&self, failure: &str, now: Timestamp) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, at)| at.until(now) < Self::QUIET);
+        let is_news = known.len() < Self::MAX && known.iter().all(|(known, _)| known != failure);
+        if is_news {
+            known.push((failure.to_owned(), now));
+        }
+        is_news
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Retries {
+    fn on_event(&self, event: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        if let Some(failure) = failure(&message.0)
+            && self.is_news(failure, SystemClock.now())
+        {
+            tracing::warn!("the object store fails, and its requests are repeated: {failure}");
+        }
+    }
+}
+
+/// Returns what failed, of the library's message about a retry.
+fn failure(message: &str) -> Option<&str> {
+    let (what, rest) = message.split_once(", backing off for ")?;
+    let cause = rest.split_once(": ").map(|(_, cause)| cause);
+    Some(cause.unwrap_or_else(|| what.trim_start_matches("Encountered ")))
+}
+
+/// The message of an event.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
 /// The variable that other programs' logs obey, too.
 const RUST_LOG: &str = "RUST_LOG";
+/// The library that speaks to object stores.
+const OBJECT_STORE: &str = "object_store";
 /// The library that speaks S3.
 const S3S: &str = "s3s";
 
@@ -103,7 +163,11 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     }
     let filter: Targets = text.parse().map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.
-    let filter = filter.with_target(S3S, LevelFilter::OFF);
+    let mut filter = filter.with_target(S3S, LevelFilter::OFF);
+    // It logs each of many retries, at level info. `Retries` says so once.
+    if !text.contains(OBJECT_STORE) {
+        filter = filter.with_target(OBJECT_STORE, LevelFilter::WARN);
+    }
     let level = match settings.access_log {
         AccessLog::Off => return Ok(filter),
         AccessLog::Log if settings.access_log_format.is_none() => LevelFilter::DEBUG,
@@ -291,6 +355,25 @@ fn time(since_1970: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::{has_level, *};
+
+    #[test]
+    fn an_object_store_that_fails_is_named_once_a_minute() {
+        let retry = |seconds: u32| {
+            format!(
+                "Encountered server error with status 503 Service Unavailable, backing off for {seconds} seconds, retry 1 of 10"
+            )
+        };
+        assert_eq!(failure(&retry(1)), Some("server error with status 503 Service Unavailable"));
+        let transport = "Encountered transport error of kind Connect, backing off for 0.1 seconds, retry 1 of 10: HTTP error: refused";
+        assert_eq!(failure(transport), Some("HTTP error: refused"));
+        assert_eq!(failure("something else"), None);
+        let (retries, at) = (Retries::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
+        let news = [(0, "503"), (1, "503"), (2, "refused"), (59, "503"), (60, "503")];
+        assert_eq!(
+            news.map(|(seconds, what)| retries.is_news(what, at(100 + seconds))),
+            [true, false, true, false, true]
+        );
+    }
 
     #[test]
     fn a_filter_needs_a_level() {

@@ -92,7 +92,20 @@ pub(crate) struct Breaker {
     failures: Failures,
     /// Time of the last response. Failures of requests that began earlier are older evidence.
     answered: Option<Instant>,
+    /// What failed since then.
+    failing: Option<Failing>,
     open: Option<Opened>,
+}
+
+/// A server that hasn't responded since it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failing {
+    /// Time of the first failure.
+    pub(crate) since: Instant,
+    /// Time of the latest failure.
+    pub(crate) last: Instant,
+    /// What the latest failure was.
+    pub(crate) outcome: Outcome,
 }
 
 /// The failures in a row.
@@ -124,6 +137,11 @@ impl Breaker {
             Some(Opened { rejects: false, .. }) => Availability::LastResort,
             Some(Opened { until, .. }) => Availability::Rejecting(*until),
         }
+    }
+
+    /// Returns the failures since the last response.
+    pub(crate) fn failing(&self) -> Option<Failing> {
+        self.failing
     }
 
     /// Returns `true` if the breaker is open or half-open.
@@ -165,6 +183,8 @@ impl Breaker {
         if self.answered.is_some_and(|answered| ticket.start < answered) {
             return;
         }
+        let since = self.failing.map_or(now, |failing| failing.since);
+        self.failing = Some(Failing { since, last: now, outcome });
         if outcome == Outcome::Unreachable {
             // A server that rejects connections no longer hangs.
             self.failures = Failures::default();
@@ -179,6 +199,12 @@ impl Breaker {
         if ticket.probe || !known && (fails || outcome == Outcome::ConnectTimeout) {
             self.open(now + rule.pause, fails && hangs);
         }
+    }
+
+    /// Records that a health check, which began at this time, has passed. It doesn't close the breaker, which requests decide.
+    pub(crate) fn passed_check(&mut self, began: Instant) {
+        // A failure during the check is newer evidence.
+        self.failing = self.failing.filter(|failing| failing.last >= began);
     }
 
     /// Records that a request ended without a result, because the client has left.
@@ -288,6 +314,30 @@ mod tests {
         server.send(Hung);
         assert_eq!(server.availability(), Rejecting(server.now + RULE.pause));
         assert_eq!(server.breaker.admit(client(0), server.now), None);
+    }
+
+    #[test]
+    fn a_server_fails_until_it_responds_even_after_the_pause() {
+        let mut server = Server::new();
+        assert_eq!(server.breaker.failing(), None);
+        server.send(Unreachable);
+        let since = server.now;
+        server.pass(RULE.pause * 9);
+        assert!(!server.breaker.holds_back(server.now), "the pause is over");
+        assert_eq!(server.breaker.failing(), Some(Failing { since, last: since, outcome: Unreachable }));
+        server.send(Hung);
+        assert_eq!(server.breaker.failing(), Some(Failing { since, last: server.now, outcome: Hung }));
+        assert_eq!(server.breaker.inherited().failing(), server.breaker.failing());
+        server.send(Answered);
+        assert_eq!(server.breaker.failing(), None);
+        // A health check that passes says as much, unless a request fails meanwhile.
+        server.send(Faulty);
+        let began = server.now;
+        server.breaker.passed_check(began);
+        assert_ne!(server.breaker.failing(), None);
+        server.pass(SECOND);
+        server.breaker.passed_check(server.now);
+        assert_eq!(server.breaker.failing(), None);
     }
 
     #[test]

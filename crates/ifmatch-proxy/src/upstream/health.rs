@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::forward::outgoing;
 use crate::forward::request_body::RequestBody;
@@ -70,7 +70,11 @@ async fn watch_server(client: Client, upstream: Upstream, at: usize, check: Heal
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        let began = Instant::now();
         let passed = passes(&client, server, &check).await;
+        if passed {
+            server.with_breaker(|breaker| breaker.passed_check(began));
+        }
         server.set_unhealthy(verdict.record(passed, &check));
     }
 }

@@ -1,6 +1,5 @@
 //! One server of an upstream.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::Uri;
@@ -9,9 +8,9 @@ use tokio::time::Instant;
 
 use super::InvalidUpstream;
 use super::balance::{Candidate, Health};
-use super::breaker::{Availability, Breaker, Requester};
+use super::breaker::{Availability, Breaker, Failing, Outcome, Requester};
 use super::pool::Pool;
-use crate::observer::ServerState;
+use crate::observer::{ServerFailure, ServerState};
 
 /// One server.
 #[derive(Debug)]
@@ -27,8 +26,8 @@ pub(crate) struct Server {
     /// `true` if the server is used only while no other one is available.
     pub(super) backup: bool,
     breaker: Mutex<Breaker>,
-    /// `true` while health checks fail.
-    unhealthy: AtomicBool,
+    /// When health checks began to fail, while they do.
+    unhealthy: Mutex<Option<Instant>>,
     pub(super) pool: Pool,
 }
 
@@ -77,7 +76,7 @@ impl Server {
             weight: 1,
             backup: false,
             breaker: Mutex::default(),
-            unhealthy: AtomicBool::new(false),
+            unhealthy: Mutex::default(),
             pool: Pool::default(),
         })
     }
@@ -104,11 +103,25 @@ impl Server {
 
     /// Returns the server's current state, with this number of requests, for metrics.
     pub(super) fn state(&self, requests: u32, now: Instant) -> ServerState {
-        let breaker_open = self.breaker().holds_back(now);
+        let breaker = self.breaker();
+        let (breaker_open, failing) = (breaker.holds_back(now), breaker.failing());
+        drop(breaker);
+        let unhealthy = *self.unhealthy();
+        let failing = match (unhealthy, failing) {
+            (Some(since), None) => {
+                Some(ServerFailure { since: now - since, last: now - since, cause: "its health checks fail" })
+            }
+            (unhealthy, Some(Failing { since, last, outcome })) => {
+                let since = unhealthy.map_or(since, |unhealthy| unhealthy.min(since));
+                Some(ServerFailure { since: now - since, last: now - last, cause: outcome.cause() })
+            }
+            (None, None) => None,
+        };
         ServerState {
             name: self.authority.as_str().to_owned(),
-            healthy: !breaker_open && !self.is_unhealthy(),
+            healthy: !breaker_open && unhealthy.is_none(),
             breaker_open,
+            failing,
             requests: requests.into(),
         }
     }
@@ -118,10 +131,18 @@ impl Server {
         let mut breaker = self.breaker();
         let before = breaker.is_open();
         let result = change(&mut breaker);
-        let open = breaker.is_open();
+        let (open, failing) = (breaker.is_open(), breaker.failing());
         drop(breaker);
-        if before != open {
-            tracing::warn!(server = %self.authority, open, "the circuit breaker of an upstream server changed");
+        match (before, open, failing) {
+            (false, true, Some(Failing { outcome, .. })) => {
+                tracing::warn!(
+                    "upstream server {} fails: {}. Other servers get its requests",
+                    self.authority,
+                    outcome.cause()
+                );
+            }
+            (true, false, _) => tracing::info!("upstream server {} responds again", self.authority),
+            _ => {}
         }
         result
     }
@@ -143,13 +164,25 @@ impl Server {
 
     /// Returns `true` if the server's health checks fail.
     pub(crate) fn is_unhealthy(&self) -> bool {
-        self.unhealthy.load(Relaxed)
+        self.unhealthy().is_some()
+    }
+
+    fn unhealthy(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unhealthy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the result of the health checks.
     pub(crate) fn set_unhealthy(&self, unhealthy: bool) {
-        if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
-            tracing::warn!(server = %self.authority, healthy = !unhealthy, "the health of an upstream server changed");
+        let mut since = self.unhealthy();
+        if since.is_some() == unhealthy {
+            return;
+        }
+        *since = unhealthy.then(Instant::now);
+        drop(since);
+        if unhealthy {
+            tracing::warn!("upstream server {} fails its health checks, and gets no more requests", self.authority);
+        } else {
+            tracing::info!("upstream server {} passes its health checks again", self.authority);
         }
     }
 
@@ -181,6 +214,19 @@ impl Server {
     pub(super) fn origin(&self) -> Option<Uri> {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         uri.path_and_query("/").build().ok()
+    }
+}
+
+impl Outcome {
+    /// Says what happened at the server.
+    fn cause(self) -> &'static str {
+        match self {
+            Self::Answered => "it responded",
+            Self::Faulty => "it closed the connection, or sent an error (502, 503, 504)",
+            Self::Unreachable => "it refused the connection, or its name is unknown",
+            Self::ConnectTimeout => "it didn't accept the connection in time",
+            Self::Hung => "it sent no response in time",
+        }
     }
 }
 

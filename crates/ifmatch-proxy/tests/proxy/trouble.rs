@@ -86,7 +86,6 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
     assert_eq!(proxy.upstreams()[0].servers.iter().map(|server| server.requests).sum::<u64>(), 0);
 }
 
-/// It would hold the slot of the first server meanwhile, perhaps one that a request at the other server waits for.
 /// The only live server is busy, and says so. Whichever server is asked first, the client learns that.
 #[tokio::test]
 async fn the_response_of_a_busy_server_comes_before_the_error_of_one_that_is_down() {
@@ -102,6 +101,7 @@ async fn the_response_of_a_busy_server_comes_before_the_error_of_one_that_is_dow
     }
 }
 
+/// It would hold the slot of the first server meanwhile, perhaps one that a request at the other server waits for.
 #[tokio::test]
 async fn a_request_that_a_server_has_failed_does_not_wait_for_a_slot_at_another() {
     const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";

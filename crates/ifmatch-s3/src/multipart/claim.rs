@@ -74,7 +74,8 @@ impl Claim {
                 // A renewal that has begun goes on after the work has ended, since the tag would be unknown otherwise.
                 match task::detach(async move { this.renew().await }).result().await {
                     Some(Ok(())) => {}
-                    failed => tracing::warn!(?failed, "the claim on an upload could not be renewed"),
+                    Some(Err(error)) => tracing::warn!(%error, "the claim on an upload could not be renewed"),
+                    None => tracing::warn!("the claim on an upload could not be renewed: the renewal was cancelled"),
                 }
             }
         };

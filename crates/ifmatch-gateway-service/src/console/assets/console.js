@@ -14,11 +14,13 @@ function follow() {
   stream?.close();
   stream = undefined;
   if (document.hidden || !document.querySelector("[data-live]")) return;
-  stream = new EventSource(location.href);
+  stream = new EventSource(document.querySelector("[data-stream]")?.dataset.stream ?? location.href);
   stream.addEventListener("page", (event) => {
+    stale(false);
     page = new DOMParser().parseFromString(event.data, "text/html");
     show();
   });
+  stream.addEventListener("stale", () => stale(true));
   // The session has ended.
   stream.addEventListener("end", () => {
     stream.close();
@@ -30,22 +32,60 @@ function follow() {
   });
 }
 
+// What is shown may be out of date.
+function stale(isStale) {
+  document.getElementById("stale")?.remove();
+  if (!isStale) return;
+  const notice = Object.assign(document.createElement("p"), { id: "stale", className: "warning", role: "status" });
+  notice.textContent = "This page can't be read any more, so it shows an earlier state. Reload it to see why.";
+  document.getElementById("main").prepend(notice);
+}
+
 // Nothing moves under the keyboard or the mouse of a reader. A part waits until the focus and the selection are elsewhere.
 function isInUse(part) {
   const selection = getSelection();
   return part.contains(document.activeElement) || !selection.isCollapsed && selection.containsNode(part, true);
 }
 
-function show() {
+// A list that grows at the top doesn't move while it is read: under the pointer, with an open row, or scrolled. Nor does what is
+// above it grow. A button says how many entries are new.
+function isRead(part) {
+  return part.matches(":hover") || part.querySelector("tr.open") || part.getBoundingClientRect().top < 0;
+}
+
+function offer(shown, isWaiting) {
+  const button = document.querySelector(`[data-fresh="${shown.id}"]`);
+  const count = Number(page?.getElementById(shown.id)?.dataset.total) - Number(shown.dataset.total);
+  button.hidden = !isWaiting || count === 0;
+  button.textContent = count > 0 ? `${count} new` : "Show new";
+}
+
+function show(asked) {
+  const held = document.querySelector("[data-held]");
+  const isWaiting = held && page?.getElementById(held.id) && asked !== held.id && isRead(held);
+  if (held) offer(held, isWaiting);
+  if (isWaiting) return;
   for (const part of page?.querySelectorAll("[data-live]") ?? []) {
     const shown = document.getElementById(part.id);
     if (!shown || isInUse(shown)) continue;
     const open = [...shown.querySelectorAll("details")].map((details) => details.open);
+    const rows = new Set([...shown.querySelectorAll("tr.open")].map((row) => row.dataset.key));
     const next = document.adoptNode(part);
     next.querySelectorAll("details").forEach((details, nr) => (details.open = open[nr] ?? false));
+    next.querySelectorAll("tr[data-key]").forEach((row) => unfold(row, rows.has(row.dataset.key)));
+    if (next.dataset.tag) {
+      next.dataset.began = shown.dataset.began ?? shown.dataset.tag;
+      next.hidden = next.dataset.tag === next.dataset.began;
+    }
     shown.replaceWith(next);
   }
   document.querySelectorAll("[data-filter]").forEach(filter);
+}
+
+// On a narrow screen, a row is one line until it is unfolded.
+function unfold(row, isOpen) {
+  row.classList.toggle("open", isOpen);
+  row.querySelector(".more")?.setAttribute("aria-expanded", isOpen);
 }
 
 // Hides the rows of a list that do not have the text in their first column.
@@ -53,6 +93,7 @@ function filter(input) {
   if (input.value === input.defaultValue && !input.dataset.filtered) return;
   input.dataset.filtered = "true";
   const wanted = input.value.trim().toLowerCase();
+  if (wanted) document.querySelectorAll(`#${input.dataset.filter} details`).forEach((details) => (details.open = true));
   for (const row of document.querySelectorAll(`#${input.dataset.filter} tbody tr`)) {
     row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
   }
@@ -89,15 +130,22 @@ async function copy(button) {
 
 document.addEventListener("click", ({ target }) => {
   if (target.matches("[data-copy]")) copy(target);
+  if (target.matches("[data-fresh]")) show(target.dataset.fresh);
+  const row = target.closest(".fold tr[data-key]");
+  if (row && (target.matches(".more") || !target.closest("a, button"))) unfold(row, !row.classList.contains("open"));
 });
 document.addEventListener("input", ({ target }) => {
   if (target.matches("[data-filter]")) filter(target);
 });
 document.addEventListener("visibilitychange", follow);
 // What has changed meanwhile.
-document.addEventListener("focusout", () => setTimeout(show));
+document.addEventListener("focusout", () => setTimeout(show, 0));
 document.addEventListener("selectionchange", () => {
   if (getSelection().isCollapsed) show();
 });
+document.addEventListener("mouseout", ({ target }) => {
+  if (target.closest("[data-held]")) setTimeout(show, 0);
+});
+document.addEventListener("scrollend", () => show());
 setInterval(count, 1000);
 follow();

@@ -78,7 +78,8 @@ struct RegisterOption {
 
 const MIGRATE_EXAMPLES: &str = "\
 Example:
-  PGPASSWORD=… ifmatch register migrate --register postgres://owner@db.example/app";
+  PGPASSWORD=\"$OWNER_PASSWORD\" ifmatch register migrate \\
+    --register postgres://owner@db.example/app";
 
 const STATUS_EXAMPLES: &str = "\
 Example:
@@ -91,7 +92,8 @@ Example, with all gateways stopped:
 
 const COPY_EXAMPLES: &str = "\
 Example:
-  ifmatch register copy --from redb:///var/lib/ifmatch/register.redb --to postgres://ifmatch@db.example/app";
+  ifmatch register copy --from redb:///var/lib/ifmatch/register.redb \\
+    --to postgres://ifmatch@db.example/app";
 
 /// Runs the command, and prints its result.
 ///
