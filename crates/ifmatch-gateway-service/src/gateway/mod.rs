@@ -243,8 +243,9 @@ where
         } else if !tracker.take_slot(&context) {
             Pending::Rejected(overloaded())
         } else {
-            // A read needs no share unless it waits.
-            if self.state.has_shares && (!request.method().is_safe() || waits::may_wait(request.headers())) {
+            // What a client leaves unread counts in any case: behind a proxy that all clients share, it continues in small pieces.
+            let only_reads = request.method().is_safe() && !waits::may_wait(request.headers());
+            if self.state.has_shares || only_reads {
                 request.extensions_mut().insert(Client(context.client()));
             }
             // The URL of a copy's source may have a signature, too.

@@ -119,3 +119,36 @@ async fn an_idle_connection_is_closed_with_goaway() {
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
     assert!(closed(client).await.is_go_away());
 }
+
+/// 500 responses of 200 KiB each would take 100 MiB. A client's unread chunks take at most 32 MiB, and each response beyond them
+/// 16 KiB.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_leaves_unread_takes_a_bounded_memory() {
+    const LIMIT: u64 = 64 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap().to_owned();
+    let args = ["serve", "--data", &data, "--max-requests", "2000"];
+    let gateway = tokio::task::block_in_place(|| Gateway::start(args));
+    let body = vec![b'x'; 200 << 10];
+    support::Client::new(gateway.address()).put("/c/a", &[], body).await.expect(201);
+    let before = gateway.memory().resident;
+    let requests: Vec<u8> = (0..100).flat_map(|number| frames::get(2 * number + 1, "/c/a")).collect();
+    let unread: Vec<Connection> = (0..5)
+        .map(|_| {
+            let mut connection = Connection::open(gateway.address());
+            connection.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &requests].concat());
+            connection
+        })
+        .collect();
+    let mut last = 0;
+    eventually("memory that doesn't grow any more", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let resident = gateway.memory().resident;
+        let grows = resident > last;
+        last = resident;
+        (!grows).then_some(())
+    });
+    let grown = gateway.memory().peak.saturating_sub(before);
+    drop(unread);
+    assert!(grown < LIMIT, "it has grown by {} MiB", grown >> 20);
+}
