@@ -87,12 +87,12 @@ impl Dates {
         if known.len() >= CAPACITY && !known.contains_key(key) {
             known.clear();
         }
-        let dates = known.entry(key.clone()).or_default();
-        dates.retain(|other| other.vary == dated.vary && other.variant != dated.variant);
-        if dates.len() >= MAX_VARIANTS {
-            dates.remove(0);
+        let versions = known.entry(key.clone()).or_default();
+        versions.retain(|other| other.vary == dated.vary && other.variant != dated.variant);
+        if versions.len() >= MAX_VARIANTS {
+            versions.remove(0);
         }
-        dates.push(Arc::new(dated));
+        versions.push(Arc::new(dated));
     }
 
     pub(crate) fn forget(&self, key: &Key) {
