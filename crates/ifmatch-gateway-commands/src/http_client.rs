@@ -100,17 +100,6 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
     })
 }
 
-/// Sends a request to an endpoint of a gateway, and returns its response.
-///
-/// # Errors
-/// Fails if the gateway can't be reached or refuses the request, or if the response isn't one of a gateway.
-pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder) -> Result<T, Error> {
-    match ask(url, request).await? {
-        Ok(answer) => Ok(answer),
-        Err((status, detail)) => Err(Error::runtime(rejected(&origin(url), status, &detail))),
-    }
-}
-
 /// Sends a request to an endpoint of a gateway, and returns its response, or the status and the detail of its refusal.
 ///
 /// # Errors
