@@ -169,7 +169,7 @@ test("a page that cannot be read says what is down, and stays on its screen", as
   await page.getByText("can't be read any more").waitFor();
   for (const [path, screen, title] of [
     ["/leases?prefix=docs%2F", "Leases", "Leases can't be read"],
-    ["/blob?path=docs%2Fa.txt", "Blobs", "The blob can't be read"],
+    ["/leases/break?path=docs%2Fa.txt", "Leases", "Leases can't be read"],
   ]) {
     const response = await page.goto(at.console + path);
     assert.equal(response.status(), 503, path);
