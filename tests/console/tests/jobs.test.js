@@ -408,6 +408,7 @@ test("a leased blob names its holder, and a refusal keeps the text", async (t) =
   // Its conflicts name and link the holder.
   await send(blob, "PUT", {}, "x");
   await page.goto(`${at.console}/conflicts`);
+  await page.locator("#latest").getByRole("button", { name: "Details of /docs/a.txt" }).first().click();
   await page.locator("#latest").getByRole("link", { name: "alice@laptop" }).first().click();
   await page.waitForURL(/leases\?prefix=docs%2Fa\.txt/);
 
