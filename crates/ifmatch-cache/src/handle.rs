@@ -219,9 +219,9 @@ const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 /// Returns the request fields that select a response, with their values.
 fn selected(key: &SecondaryKey) -> Vec<(String, Option<String>)> {
     let value = |(name, value): (&HeaderName, Option<&[u8]>)| {
-        let shown = |value: &[u8]| match SECRET.contains(name) {
-            true => "(hidden)".to_owned(),
-            false => String::from_utf8_lossy(value).into_owned(),
+        let shown = |value: &[u8]| {
+            let is_secret = SECRET.contains(name);
+            if is_secret { "(hidden)".to_owned() } else { String::from_utf8_lossy(value).into_owned() }
         };
         (name.to_string(), value.map(shown))
     };

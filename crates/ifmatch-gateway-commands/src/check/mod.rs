@@ -128,14 +128,12 @@ fn print(findings: &[Finding]) -> Result<(), Error> {
 fn row(finding: &Finding, style: Style) -> String {
     let Finding { section, name, verdict, detail, .. } = finding;
     let (alarm, plain) = if *verdict == Verdict::No { (style.alarm, style.plain) } else { ("", "") };
-    let mut row = format!("{alarm}{:<7}{plain}  {section:<8}  ", verdict.shown());
-    let is_yes = *verdict == Verdict::Yes;
-    for (number, line) in wrapped(name, WIDTH - INDENT).into_iter().enumerate() {
-        let indent = if number == 0 { 0 } else { INDENT };
-        row += &format!("{:indent$}{line}\n", "");
-    }
-    for line in wrapped(&printable(detail), WIDTH - INDENT - 2).iter().filter(|_| !is_yes) {
-        row += &format!("{:width$}{line}\n", "", width = INDENT + 2);
+    let start = format!("{alarm}{:<7}{plain}  {section:<8}  ", verdict.shown());
+    let named = wrapped(name, WIDTH - INDENT).join(&format!("\n{:INDENT$}", ""));
+    let mut row = format!("{start}{named}\n");
+    if *verdict != Verdict::Yes {
+        let indent = " ".repeat(INDENT + 2);
+        row.extend(wrapped(&printable(detail), WIDTH - INDENT - 2).into_iter().map(|line| format!("{indent}{line}\n")));
     }
     row
 }

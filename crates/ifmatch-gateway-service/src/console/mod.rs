@@ -353,7 +353,8 @@ impl Visit<'_> {
     /// Returns what only this session's own links have, so no other link can name a path in a notice.
     fn proof(&self, path: &str) -> String {
         let digest = Sha256::digest(format!("{}\n{path}", self.session.form_token));
-        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let start = digest.first_chunk::<8>().map_or(0, |start| u64::from_be_bytes(*start));
+        format!("{start:016x}")
     }
 
     /// Returns what all pages show, with the notice of what was done before.

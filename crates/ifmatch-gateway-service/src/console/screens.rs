@@ -104,8 +104,8 @@ impl Conflicts {
 
     /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
     fn looks_like_another(&self, loser: &Loser) -> bool {
-        let others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
-        others.into_iter().any(|other| (other.client, &other.product) == (loser.client, &loser.product))
+        let mut others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
+        others.any(|other| (other.client, &other.product) == (loser.client, &loser.product))
     }
 
     /// Returns `true` for the client whose conflicts are shown.
