@@ -48,10 +48,7 @@ const OF_HTTP: [Column; 9] = [
 ];
 
 const OF_S3: [Column; 5] = [
-    (
-        "a write changes the version",
-        &["a write changes the version", "a write returns the version of the next read"],
-    ),
+    ("a write changes the version", &["a write changes the version", "a write returns the version of the next read"]),
     ("a second creation is rejected", &["a creation is rejected if the object exists"]),
     (
         "a stale write is rejected",
