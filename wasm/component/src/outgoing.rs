@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use http::header::HOST;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use ifmatch::{RequestBody, ResponseBody};
@@ -65,7 +66,7 @@ pub(crate) fn request<B: Body>(request: Request<B>) -> Result<types::Request, Fa
     method.map_err(|()| Failed(ErrorCode::HttpRequestMethodInvalid))?;
     request.set_scheme(head.uri.scheme().map(Into::into).as_ref()).map_err(invalid)?;
     request.set_authority(authority.as_deref()).map_err(invalid)?;
-    request.set_path_with_query(head.uri.path_and_query().map(|path| path.as_str())).map_err(invalid)?;
+    request.set_path_with_query(head.uri.path_and_query().map(PathAndQuery::as_str)).map_err(invalid)?;
     Ok(request)
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Failure {
     /// Text that the operator entered and would otherwise lose.
     pub(super) unsaved: Option<String>,
     /// What is down, if that is the cause.
-    pub(super) outage: Option<Outage>,
+    pub(super) outage: Option<Box<Outage>>,
     /// The path, the prefix or the URL that the request was about.
     pub(super) about: Option<Text>,
 }

@@ -263,7 +263,7 @@ impl Console {
             path: about.unwrap_or_else(|| head.uri.path().into()),
             status: status.as_u16(),
             detail: detail.into(),
-            outage,
+            outage: outage.map(|outage| *outage),
             now: screens::now(),
             is_change: head.is_change,
             unsaved,
@@ -321,7 +321,8 @@ impl Visit<'_> {
         }
         let state = self.inside.json::<Overview>(OVERVIEW).await.ok();
         let outage = state
-            .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }));
+            .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }))
+            .map(Box::new);
         Failure { outage, ..failure }
     }
 

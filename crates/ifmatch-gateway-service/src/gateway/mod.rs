@@ -139,6 +139,7 @@ enum Pending<F> {
 
 impl<S> Gateway<S> {
     /// Leaves the endpoints to another listener, if there is one.
+    #[must_use]
     pub fn leaving_endpoints(self, to_another: bool) -> Self {
         let listener = if to_another { Listener::Site } else { self.listener };
         Self { listener, ..self }
@@ -171,6 +172,7 @@ where
     }
 
     /// Passes the request context to `inner`, which forwards requests and takes their slots.
+    #[must_use]
     pub fn forwarding(self) -> Self
     where
         S: SetContext,
@@ -179,16 +181,19 @@ where
     }
 
     /// Passes the id of a request to `inner`.
+    #[must_use]
     pub fn naming(self, set_id: fn(&mut Extensions, &HeaderValue)) -> Self {
         Self { set_id: Some(set_id), ..self }
     }
 
     /// Lets pages of other sites embed the URLs whose query has a signature by this function, as they may with one of Azure.
+    #[must_use]
     pub fn presigned(self, is_presigned: fn(Option<&str>) -> bool) -> Self {
         Self { is_presigned, ..self }
     }
 
     /// Allows web pages of these origins.
+    #[must_use]
     pub fn allowing(self, cors: Option<Cors>) -> Self {
         Self { cors, ..self }
     }

@@ -53,6 +53,12 @@ struct Backfill {
     deleted: BTreeSet<ContainerName>,
 }
 
+impl Default for LeaseMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl LeaseMetrics {
     /// Registers the metrics with the current recorder.
     pub fn new() -> Self {

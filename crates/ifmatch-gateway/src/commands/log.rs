@@ -44,7 +44,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
     let log =
         lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
-    let started = tracing_subscriber::registry().with(log).with(access).with(Retries::new()).try_init();
+    let started = tracing_subscriber::registry().with(log).with(access).with(Retries::layer()).try_init();
     started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
@@ -91,7 +91,7 @@ impl Retries {
     const MAX: usize = 16;
 
     /// Returns the layer, for the events of the library alone.
-    fn new<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+    fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         Self::default().with_filter(Targets::new().with_target(OBJECT_STORE, Level::INFO))
     }
 

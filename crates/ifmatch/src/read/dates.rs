@@ -163,8 +163,8 @@ mod tests {
         let (dates, at) = (Dates::default(), Timestamp::from_micros(7));
         for number in 0..3 * CAPACITY {
             let tag = EntityTag::strong("x").unwrap();
-            let dated = Dated::new(Vary::default(), Variant::only(), tag, HttpDate::from_unix(7), at);
-            dates.note(&Key::new(number.to_string()).unwrap(), dated);
+            let known = Dated::new(Vary::default(), Variant::only(), tag, HttpDate::from_unix(7), at);
+            dates.note(&Key::new(number.to_string()).unwrap(), known);
             assert!(dates.known().len() <= CAPACITY);
         }
     }
