@@ -4,14 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use xtask::Result;
+use xtask::command::Run;
 
 /// Each page, by its name in `ifmatch reference`.
 const PAGES: [&str; 2] = ["settings", "metrics"];
 
-/// Writes all pages.
+/// Writes all pages, by a gateway that cargo builds.
 pub(crate) fn write(repository: &Path) -> Result {
     for name in PAGES {
-        fs::write(repository.join(file(name)), page(name)?)?;
+        let gateway = format!("run --quiet --locked --package ifmatch-gateway --bin ifmatch -- reference {name}");
+        fs::write(repository.join(file(name)), Run::cargo(&gateway, repository).output()?)?;
     }
     Ok(())
 }
@@ -20,14 +22,14 @@ fn file(name: &str) -> String {
     format!("docs/reference/{name}.md")
 }
 
-fn page(name: &str) -> Result<String> {
-    let finished = support::run(["reference", name]);
-    if finished.status.success() { Ok(finished.stdout) } else { Err(finished.stderr.into()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn page(name: &str) -> Result<String> {
+        let finished = support::run(["reference", name]);
+        if finished.status.success() { Ok(finished.stdout) } else { Err(finished.stderr.into()) }
+    }
 
     #[test]
     fn the_reference_is_current() {
