@@ -11,6 +11,6 @@ pub mod gateway;
 pub mod leases;
 pub mod metrics;
 pub mod purges;
+pub mod traces;
 
 mod conflicts;
-pub mod traces;
