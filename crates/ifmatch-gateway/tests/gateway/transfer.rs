@@ -17,7 +17,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Frame, Incoming};
 use ifmatch_core::digest::ContentHash;
 use serde_json::{Value, json};
-use support::{Client, Finished, Gateway, Server, full, run};
+use support::{Client, Finished, Gateway, Server, full, kill, run};
 use tower::service_fn;
 
 use crate::{eventually, serve};
@@ -241,7 +241,7 @@ async fn an_export_that_was_killed_or_interrupted_continues_and_leaves_no_part_o
     let server = interfering(&["whole", "stalled"], Arc::clone(&seen)).await;
     let url = format!("http://{}/c", server.address());
     let partial = folder.path().join(".ifmatch-partial");
-    for (count, signal, code) in [(1, "-KILL", None), (2, "-INT", Some(130))] {
+    for (count, signal, code) in [(1, "KILL", None), (2, "INT", Some(130))] {
         let mut command = Gateway::command();
         command.args(["export", &url]).arg(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let running = command.spawn().unwrap();
@@ -258,7 +258,7 @@ async fn an_export_that_was_killed_or_interrupted_continues_and_leaves_no_part_o
         tokio::task::spawn_blocking(move || eventually("a part of a file", has_part)).await.unwrap();
         let second = ifmatch(&["export", &url, folder.path().to_str().unwrap()]).await;
         assert_eq!(second.status.code(), Some(11), "{second:#?}");
-        assert!(Command::new("kill").args([signal, &running.id().to_string()]).status().unwrap().success());
+        kill(signal, &running.id().to_string());
         let ended = running.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), code, "{ended:#?}");
         assert!(!folder.path().join("stalled").exists());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::{StreamExt, stream};
 use http::Method;
 use serde_json::Value;
-use support::{Client, Gateway, run};
+use support::{Client, Gateway, kill, run};
 
 use crate::serve;
 
@@ -126,7 +126,8 @@ async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
 
 /// Sends a signal to a process. Returns `false` if it has ended.
 fn signal(name: &str, process: &Child) -> bool {
-    Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success()
+    let command = format!("kill {name} {}", process.id());
+    Command::new("sh").args(["-c", &command]).status().unwrap().success()
 }
 
 /// A second snapshot is taken while the first one is copied: its index has a blob with a body that the list of the first one
@@ -208,7 +209,7 @@ fn interrupt(data: &str, body: &Path) -> Output {
     let running = command.spawn().unwrap();
     let mut pipe = OpenOptions::new().write(true).open(body).unwrap();
     let pid = running.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    kill("INT", &pid);
     let zeros = vec![0; 65_536];
     let closed = loop {
         if let Err(error) = pipe.write_all(&zeros) {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use ifmatch_client::{Client, ErrorKind};
 use ifmatch_testbed::{Network, Proxy, within};
 
-use support::Gateway;
+use support::{Gateway, kill};
 
 /// Far beyond the time that the updates take.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -127,17 +127,14 @@ async fn stop_in_the_middle(url: &str, number: usize) {
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let output = BufReader::new(process.stdout.take().unwrap());
     let mut accepted = output.lines().filter_map(|line| line.unwrap().strip_prefix(ACCEPTED)?.parse::<usize>().ok());
-    let signal = |signal: &str| {
-        let sent = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    };
+    let pid = process.id().to_string();
     assert_eq!(accepted.next(), Some(1), "the lock was lost before the first write");
-    signal("-STOP");
+    kill("STOP", &pid);
     let (client, key) = (client(url), number.to_string());
     let next = client.lock(format!("lock-{key}")).ttl(TTL).acquire().await.unwrap();
     let sum = client.json::<usize>(key.as_str());
     let written = sum.update_fenced(&next, |sum| *sum += MILLION).await;
-    signal("-CONT");
+    kill("CONT", &pid);
     let accepted = accepted.next().expect("the number of accepted writes");
     assert!(process.wait().unwrap().success());
     assert_eq!(written.unwrap(), accepted + MILLION);
