@@ -74,7 +74,8 @@ fn begin(
 }
 
 /// Lists of blocks that don't end, from one client, fill its half of the memory for documents. Another client's list is taken, and so
-/// is a read of the same client; its entity, on another listener, is refused like its lists, until the connections end.
+/// is a read of a blob by the same client; its listing, and its entity on another listener, are refused like its lists, until the
+/// connections end.
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
     const LIST: usize = 8 << 20;
@@ -108,7 +109,11 @@ fn one_client_cannot_take_all_memory_for_documents() {
     refused(create(ONE));
     commit(OTHER).expect(201);
     create(OTHER).expect(201);
-    ask(&gateway, ONE, 200);
+    ask(&gateway, OTHER, 200);
+    ask(&gateway, ONE, 503);
+    let mut read = open(&gateway, ONE);
+    read.send(get("/box/a"));
+    read.answer().expect(200);
     drop(flood);
     eventually("the memory is free again", || (commit(ONE).status == 201).then_some(()));
 }
