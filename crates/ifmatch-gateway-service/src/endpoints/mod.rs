@@ -1,4 +1,4 @@
-//! The gateway's own endpoints: under `/-/`, and purges of a URL. To add one, write a module and add it to [`route`].
+//! The gateway's own endpoints: under `/-/`, and purges of a URL. To add one, write a module and add it to `route`.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};

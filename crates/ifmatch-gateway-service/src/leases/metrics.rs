@@ -18,7 +18,7 @@ use ifmatch_blob::leases::LeaseTarget;
 
 /// Active leases, and counters of lease operations.
 ///
-/// Expiry isn't an operation. It is counted by the next [`LeaseMetrics::expire`].
+/// Expiry isn't an operation. It is counted by the next `expire`.
 pub struct LeaseMetrics {
     active: Mutex<Active>,
     held: Gauge,
