@@ -67,6 +67,7 @@ pub(crate) async fn run(options: &Options) -> Result {
             Engine::Postgres => postgres::measure(plan, &mut table).await?,
             Engine::Redis => redis::measure(plan, &mut table).await?,
             Engine::Etcd => etcd::measure(plan, &mut table).await?,
+            Engine::Http => return Err("the register by HTTP has no benchmark: choose postgres, redis or etcd".into()),
         }
         table.print(engine.name());
     }
