@@ -1,4 +1,4 @@
-//! What can be leased, and the JSON representation of a lease.
+//! Resources that can be leased, and a lease as JSON.
 
 use std::fmt;
 

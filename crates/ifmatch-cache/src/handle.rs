@@ -213,7 +213,7 @@ pub struct StoredVariant {
     pub size: u64,
 }
 
-/// Fields whose values are credentials.
+/// Header fields that carry credentials.
 const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
 /// Returns the request fields that select a response, with their values.
