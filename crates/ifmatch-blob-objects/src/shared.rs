@@ -19,7 +19,7 @@ use super::probe::Capability;
 use super::records::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_driver;
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_blob::store::{StoreError, StoreErrorKind, Turns};
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
     pub(super) recent_records: RecentRecords,
+    /// Appends and updates that wait.
+    pub(super) turns: Turns,
     /// Handle for background work.
     pub(super) me: Weak<Self>,
 }

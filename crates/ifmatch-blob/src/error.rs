@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
+use ifmatch_core::append::AppendFailure;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
@@ -84,6 +85,9 @@ pub enum StoreErrorKind {
     /// The blob is an append blob and the write is for another type, or the reverse (409).
     #[error("the existing blob is of another type (append or block). Delete it first")]
     OtherType,
+    /// The append isn't possible (412, or 409 if the blob is sealed or has too many blocks).
+    #[error("{0}")]
+    AppendFailed(AppendFailure),
     /// The store can't keep the blob (400). The source states the reason.
     #[error("the store can't keep this blob")]
     Unsupported,

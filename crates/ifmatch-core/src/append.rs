@@ -14,7 +14,7 @@ pub struct AppendConditions {
     pub max_size: Option<u64>,
 }
 
-/// A condition of an append that is false.
+/// The reason why an append isn't possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AppendFailure {
     /// The content has another length.
@@ -23,6 +23,12 @@ pub enum AppendFailure {
     /// The content would become too long.
     #[error("the blob would be longer than the request allows")]
     MaxSize,
+    /// The blob is sealed.
+    #[error("the blob is sealed: nothing can be appended")]
+    Sealed,
+    /// The blob has as many blocks as the service allows.
+    #[error("the append blob already has the maximum number of blocks")]
+    BlockCount,
 }
 
 impl AppendConditions {

@@ -1,5 +1,6 @@
 //! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use ifmatch_runtime::task::{self, Elapsed};
 use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, jittered};
 
 use crate::ambiguous::Ambiguous;
+use crate::combiner::Staging;
 use crate::deadlines::Deadlines;
 use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
@@ -434,7 +436,7 @@ impl Driver {
         is_overtaken: &(impl Fn(&Record) -> bool + ?Sized),
     ) -> Result<Applied, DriverError> {
         let mut ambiguous = Ambiguous::default();
-        let propose = |before: Record, now| {
+        let mut decide = |before: Record, now| {
             if is_overtaken(&before) {
                 return Ok(Applied { after: before.clone(), before, outcome: Outcome::Refused(Refusal::Stale) });
             }
@@ -448,6 +450,7 @@ impl Driver {
             let after = transition.next.unwrap_or_else(|| before.clone());
             Ok(Applied { before, after, outcome: transition.outcome })
         };
+        let propose = |before, now| ready(decide(before, now));
         let applied = self.swap_until_done(&mut ambiguous, key, seen, propose).await;
         ambiguous.resolve(applied.is_ok());
         if applied.is_err() {
@@ -496,17 +499,30 @@ impl Driver {
         ))
     }
 
-    /// Applies changes in order, and stores them by one swap.
+    /// Applies changes in order, and stores them by one swap, after what they refer to.
     ///
     /// # Errors
     /// Same as [`Driver::apply`], for all changes alike.
-    pub(crate) async fn apply_group<C: Change>(
+    pub(crate) async fn apply_group<C: Change, S: Staging<C>>(
         &self,
         key: &Key,
         changes: &[&C],
-    ) -> Result<Group<C::Error>, DriverError> {
+        staging: &S,
+    ) -> Result<Group<C::Error, C::Context>, DriverError> {
         let mut ambiguous = Ambiguous::default();
-        let propose = |before: Record, now| Ok(before.apply_group(changes.iter().copied(), now));
+        let propose = |before: Record, now| async move {
+            let mut context = staging.prepare(&before, changes, now).await;
+            loop {
+                let mut group = before.apply_group(changes.iter().copied(), now, context);
+                if group.next.is_none() {
+                    return Ok(group);
+                }
+                match staging.stage(&mut group.context).await {
+                    Ok(()) => return Ok(group),
+                    Err(failed) => context = failed,
+                }
+            }
+        };
         let group = self.swap_until_done(&mut ambiguous, key, None, propose).await;
         ambiguous.resolve(group.is_ok());
         group
@@ -515,12 +531,12 @@ impl Driver {
     /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the unacknowledged swaps.
     ///
     /// `propose` returns the effect on a record. If it fails, it is called again with a new load, which samples the time again.
-    async fn swap_until_done<E: Effect>(
+    async fn swap_until_done<E: Effect, P: Future<Output = Result<E, RegisterError>>>(
         &self,
         ambiguous: &mut Ambiguous<E>,
         key: &Key,
         seen: Option<Record>,
-        mut propose: impl FnMut(Record, Timestamp) -> Result<E, RegisterError>,
+        mut propose: impl FnMut(Record, Timestamp) -> P,
     ) -> Result<E, DriverError> {
         let remembered = if seen.is_none() { self.seen(key) } else { None };
         // A conflict with what is remembered is no contention yet.
@@ -542,7 +558,7 @@ impl Driver {
                 return Err(ambiguous.or(DriverError::Contention));
             }
             let now = self.now();
-            let proposed = propose(self.view(key, stored.take(), now), now);
+            let proposed = propose(self.view(key, stored.take(), now), now).await;
             if !is_loaded && proposed.as_ref().map_or(true, |effect| effect.next().is_none()) {
                 is_loaded = true;
                 stored = self.stored(key).await?;
@@ -596,7 +612,7 @@ impl Effect for Applied {
     }
 }
 
-impl<E> Effect for Group<E> {
+impl<E, X> Effect for Group<E, X> {
     fn next(&self) -> Option<&Record> {
         self.next.as_ref()
     }

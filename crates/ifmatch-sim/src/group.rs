@@ -171,8 +171,9 @@ const NOBODY: usize = 99;
 
 impl Change for Edit {
     type Error = std::convert::Infallible;
+    type Context = ();
 
-    fn command(&self, _: &Record, _: Timestamp) -> Result<Command<'_>, Self::Error> {
+    fn command(&self, _: &Record, _: Timestamp, (): &mut ()) -> Result<Command<'_>, Self::Error> {
         let content = Content::Hashed { hash: ContentHash::of(&self.client.to_le_bytes()), payload: Vec::new().into() };
         let write = Write::new(&Method::PUT, &self.preconditions, content, self.client as u64);
         Ok(Command::Write(write.with_request(self.request)))
@@ -183,7 +184,7 @@ impl GroupModel {
     fn first(&self) -> Record {
         let write = Edit { preconditions: Preconditions::NONE, client: NOBODY, request: None };
         let earlier = Timestamp::from_micros(1_000_000);
-        let first = Record::absent().apply_group([&write], earlier).next;
+        let first = Record::absent().apply_group([&write], earlier, ()).next;
         if self.exists { first.unwrap_or_else(Record::absent) } else { Record::absent() }
     }
 
@@ -212,14 +213,14 @@ impl GroupModel {
             let (mut record, mut effects, mut now) = (loaded.clone(), Vec::new(), NOW);
             for edit in &edits {
                 now = now.saturating_add(Record::REPLY_TIME);
-                let Ok(command) = edit.command(&record, now);
+                let Ok(command) = edit.command(&record, now, &mut ());
                 let transition = record.apply(&command, now);
                 effects.push(effect(edit.client, &transition.outcome));
                 record = transition.next.unwrap_or(record);
             }
             return (effects, Some(record).filter(|record| record.revision() != loaded.revision()));
         }
-        let group = loaded.apply_group(&edits, NOW);
+        let group = loaded.apply_group(&edits, NOW, ());
         let outcomes = group.applied.iter().flatten().map(|applied| &applied.outcome);
         (clients.iter().zip(outcomes).map(|(client, outcome)| effect(*client, outcome)).collect(), group.next)
     }
