@@ -295,11 +295,11 @@ impl Job {
         self.raw.client.clock().now().until(self.deadline)
     }
 
-    /// Hides the job from other workers for this time, at least 3 seconds, from now on.
+    /// Hides the job from other workers for this long from now, at least 3 seconds.
     ///
     /// # Errors
-    /// `Lost` if another worker has taken it since. `Unknown` if there is no response: the job may then be hidden for the old
-    /// time only, or for the new one, as after a dropped future. It can still be extended or finished.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond. The job is then
+    /// hidden for either the old or the new time, as after a dropped future, and can still be extended or finished.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -326,7 +326,8 @@ impl Job {
     /// Removes the job from the queue.
     ///
     /// # Errors
-    /// `Lost` if another worker has taken it since. `Unknown` if it is unknown whether the job was removed.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond, and the job may or
+    /// may not have been removed.
     pub async fn done(mut self) -> Result<(), Error> {
         match self.write(&Record { done: true, ..self.record.clone() }).await {
             // Only jobs that are done are deleted, so this one is.

@@ -107,8 +107,8 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// Returns the current value, or `None` if there is no document.
     ///
     /// # Errors
-    /// `Unknown` if there is no response. `Refused` if the server rejects the request, names no strong tag, or if the content
-    /// isn't a `T`.
+    /// `Unknown` if the server doesn't respond. `Refused` if the server rejects the request or sends no strong tag, or
+    /// if the content isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }
