@@ -6,15 +6,15 @@
 //!                └──────────── all are answered once version 3 is stored ┘
 //! ```
 //!
-//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap takes back.
-//! Version 2 is never stored, so nobody reads it.
+//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap
+//! undoes. Version 2 is never stored, so no one reads it.
 
 use crate::command::{Applied, Command, Outcome, Transition};
 use crate::date::{HttpDate, Timestamp};
 use crate::record::{Answer, Receipt, Record, Revision, State};
 
-/// A change of a record, stated as a command once the record that it meets is known. Its content may depend on the version
-/// that it replaces.
+/// A change to a record, stated as a command once the record that it applies to is known. Its content may depend on the
+/// version that it replaces.
 pub trait Change {
     /// The reason why there is no command for a record.
     type Error;
@@ -39,8 +39,8 @@ pub struct Group<E> {
 impl Record {
     /// Applies changes in order, each to the record that the one before it left.
     ///
-    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision, and
-    /// no response counts before.
+    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision,
+    /// and no response may be sent before then.
     ///
     /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own responses.
     ///
