@@ -154,7 +154,8 @@ impl StoreError {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
     }
 
-    /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store hasn't failed.
+    /// Logs and counts an error that a dialect reports with 5xx. A client may try again after contention; the store
+    /// hasn't failed.
     ///
     /// A full disk fails each request, and most logs are on the disk. So the same error is logged once a minute, with the number of
     /// times that it wasn't.

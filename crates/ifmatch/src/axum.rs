@@ -75,16 +75,16 @@ pub trait RouterExt<S> {
 impl<S: Clone + Send + Sync + 'static> RouterExt<S> for Router<S> {
     /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
     ///
-    /// The layer needs a complete router, since it also sends it the GET before a conditional PUT. axum gives the state to
-    /// handlers, so the router becomes one, which answers with itself and its state; axum lays the layer around it once it
-    /// has the state.
+    /// The layer needs a complete router, since it also sends it the GET before a conditional PUT. axum gives the state
+    /// to handlers, so the router becomes one, which responds with itself and its state. axum wraps it in the layer
+    /// once it has the state.
     fn guarded_by(self, layer: ConditionalLayer) -> Self {
         let guarded = any(Stateless(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
         Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
 }
 
-/// A router without its state, as a handler that answers with the router that has it.
+/// A router without its state, as a handler that responds with the router that has it.
 #[derive(Clone)]
 struct Stateless<S>(Router<S>);
 

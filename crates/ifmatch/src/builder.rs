@@ -269,8 +269,8 @@ impl Builder {
         self.guard_where(|_| true)
     }
 
-    /// Enables leases as in Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks `x-ms-lease-id` on
-    /// reads and guarded writes. Off by default. See [leases](crate#leases).
+    /// Enables leases as in Azure Blob Storage: the layer itself handles `PUT …?comp=lease`, and checks `x-ms-lease-id`
+    /// on reads and guarded writes. Off by default. See [leases](crate#leases).
     ///
     /// Any client that can send a PUT can also lease a resource, even indefinitely, and break others' leases. Put the
     /// layer behind authentication, or select the requests that may use leases with [`lease_where`](Self::lease_where).

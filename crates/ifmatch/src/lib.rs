@@ -74,7 +74,7 @@
 //!
 //! # Placement
 //!
-//! Wrap the service that answers **all** methods of a resource, since the layer probes it. axum's `Router::layer`,
+//! Wrap the service that handles **all** methods of a resource, since the layer probes it. axum's `Router::layer`,
 //! `route_layer` and `MethodRouter::layer` wrap each method's handler separately, so the layer panics there: use
 //! `guarded_by` of `ifmatch::axum::RouterExt`. With the feature `axum`, a nested router's keys include its prefix.
 //!

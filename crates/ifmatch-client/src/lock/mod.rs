@@ -151,8 +151,8 @@ impl Lock {
     /// Acquires the lock, or gives up after this long.
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't respond within the time and the client's patience. A
-    /// lock that is acquired after that is released.
+    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't respond within `limit` plus the client's
+    /// [patience](Client::with_patience). A lock that is acquired after that is released.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -224,7 +224,7 @@ impl Lock {
         let lock = self.clone();
         self.raw.client.detach(async move {
             let acquired = lock.wait(limit, &mut tell).await;
-            // If the caller has gone, the lock is dropped here, which releases it.
+            // If the caller is gone, the lock is dropped here, which releases it.
             drop(tell.send(acquired));
         });
         let ended = |_| Error::unknown("the runtime has ended");
@@ -255,7 +255,7 @@ impl Lock {
                     return Ok(None);
                 }
             }
-            // A write isn't abandoned, even if the caller has gone.
+            // A write isn't abandoned, even if the caller is gone.
             let result = match next {
                 Ok(Next::Take(base)) => self.take(base).await,
                 Ok(Next::Wait(_, end, waited)) => {

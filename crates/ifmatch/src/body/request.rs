@@ -72,7 +72,7 @@ impl<B: Body> Received<B> {
         Self::measured(ResponseBody::inner(body))
     }
 
-    /// A body of which some was read already.
+    /// A partly read body.
     pub(crate) fn partial(reader: Reader<B>, error: Option<B::Error>) -> Self {
         let rest = error.map_or(Rest::Body(reader.body), |error| Rest::Error(Some(error)));
         Self::measured(ResponseBody::replay(reader.chunks, rest))
