@@ -6,18 +6,18 @@
 //!                └──────────── all are answered once version 3 is stored ┘
 //! ```
 //!
-//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap takes back.
-//! Version 2 is never stored, so nobody reads it.
+//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap
+//! undoes. Version 2 is never stored, so no one reads it.
 //!
 //! A record may only name its content, for example a file. So changes that compute content, such as appends, share a
-//! [context](Change::Context): the content that the change before left.
+//! [context](Change::Context): the content that the previous change left.
 
 use crate::command::{Applied, Command, Outcome, Transition};
 use crate::date::{HttpDate, Timestamp};
 use crate::record::{Answer, Receipt, Record, Revision, State};
 
-/// A change of a record, stated as a command once the record that it meets is known. Its content may depend on the version
-/// that it replaces.
+/// A change to a record, stated as a command once the record that it applies to is known. Its content may depend on the
+/// version that it replaces.
 pub trait Change {
     /// The reason why there is no command for a record.
     type Error;
@@ -56,8 +56,8 @@ pub struct Group<E, X = ()> {
 impl Record {
     /// Applies changes in order, each to the record that the one before it left.
     ///
-    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision, and
-    /// no response counts before.
+    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision,
+    /// and no response may be sent before then.
     ///
     /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own responses.
     ///

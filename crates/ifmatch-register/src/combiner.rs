@@ -32,11 +32,11 @@ const MAX_GROUP: usize = Record::MAX_REPLIES;
 /// The changes of a group share their fate: if the response to their swap is lost, all are ambiguous. A change whose caller is
 /// gone stays in its group.
 ///
-/// What the record refers to is written by a [`Staging`], before the swap: for a group of appends, all blocks at once.
+/// A [`Staging`] writes what the record refers to, before the swap: for a group of appends, all blocks at once.
 ///
-/// For records that are written by nothing but [`Write`](ifmatch_core::command::Write) and
-/// [`LeaseOperation`](ifmatch_core::command::LeaseOperation): a change doesn't wait for a permit to end. The number of changes
-/// that wait is the number of callers, which must be bounded elsewhere.
+/// Use it only for records that are written by nothing but [`Write`](ifmatch_core::command::Write) and
+/// [`LeaseOperation`](ifmatch_core::command::LeaseOperation): a change doesn't wait for a permit to end. The number of
+/// changes that wait is the number of callers, which must be bounded elsewhere.
 pub struct Combiner<C: Change, S = ()>(Arc<Shared<C, S>>);
 
 /// Reads what the changes of a group need besides the record, and writes what the record will refer to.
@@ -82,7 +82,7 @@ impl<C> Combiner<C>
 where
     C: Change<Context = (), Error: Send> + Send + Sync + 'static,
 {
-    /// Creates a combiner that runs its changes by this driver.
+    /// Creates a combiner that runs its changes with this driver.
     pub fn new(driver: Driver) -> Self {
         Self::with_staging(driver, ())
     }
@@ -98,7 +98,8 @@ where
         Self(Arc::new(Shared { driver, staging, queues: Mutex::default() }))
     }
 
-    /// Makes a change, in turn. Returns the error of the change itself in the inner result: nothing was changed.
+    /// Makes a change when its turn comes. The inner result is the change's own error, in which case nothing was
+    /// changed.
     ///
     /// # Errors
     /// Same as [`Driver::apply`].

@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::recent::Recent;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
-/// Time after which a command that keeps meeting other writers isn't tried again: clients wait no longer.
+/// Maximum time for which a command that keeps conflicting with other writers is retried: clients wait no longer.
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
@@ -46,7 +46,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 pub struct Driver {
     shared: Arc<Shared>,
     initial: Record,
-    /// Returns `true` for the keys of resources on which nothing but the record is an authority.
+    /// Returns `true` for the keys of resources on which only the record is an authority.
     is_index: fn(&Key) -> bool,
     patience: Duration,
     /// `None` if each command begins with a load.
@@ -115,9 +115,10 @@ impl Driver {
         }
     }
 
-    /// Lets commands begin from the record that this process has seen last, in place of a load. If another process has replaced it, the
-    /// swap fails, and shows the record to begin from. For small records. Without effect on registers that can be asked without waiting
-    /// (see [`Driver::revision_at_once`]), and on engines that fail over (see [`Engine::fails_over`](crate::Engine::fails_over)).
+    /// Lets commands begin from the record that this process has seen last, instead of a load. If another process has
+    /// replaced it, the swap fails, and returns the record to begin from. Use this for small records. It has no effect
+    /// on registers that can be asked without waiting (see [`Driver::revision_at_once`]), or on engines that fail over
+    /// (see [`Engine::fails_over`](crate::Engine::fails_over)).
     ///
     /// ```text
     ///   A begins from r7                register           B
@@ -127,7 +128,7 @@ impl Driver {
     ///   swap r8 → r10 ────────────────▶ r10
     /// ```
     ///
-    /// An outcome without a swap is computed from a load, so nothing is refused for what was true before.
+    /// An outcome without a swap is computed from a load, so nothing is refused because of an outdated record.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.recent = Some(Arc::default());
@@ -172,7 +173,7 @@ impl Driver {
         self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
 
-    /// Runs a future until a deadline of a record, then drops it. See [`task::until`].
+    /// Runs a future until a record's deadline, then drops it. See [`task::until`].
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
@@ -225,7 +226,7 @@ impl Driver {
         self.recent.as_ref()?.get(key).filter(|_| !self.shared.register.engine().fails_over)
     }
 
-    /// Returns a stored record as it counts at `now`.
+    /// Returns a stored record as it must be read at `now`.
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
         let lost = self.shared.register.engine().epoch.lost;
@@ -296,7 +297,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// Same as [`Driver::apply`], of the first attempt.
+    /// Same as [`Driver::apply`], for the first attempt.
     pub async fn give_back(
         &self,
         key: &Key,
@@ -642,7 +643,7 @@ impl<'t> Proposed<'t> {
     }
 }
 
-/// Returns the record that a swap has shown, unless its answer was lost.
+/// Returns the record that a swap has shown, unless its response was lost.
 fn seen_by<'a>(swapped: &'a Result<Swap, RegisterError>, next: &'a Record) -> Option<&'a Record> {
     match swapped {
         Ok(Swap::Done) => Some(next),

@@ -1,9 +1,10 @@
 //! A model of groups: the processes of one register combine the changes that wait into one swap. It runs the real
 //! `Record::apply_group`.
 //!
-//! Clients send a change each to their process. A process takes all that wait, loads the record, swaps, and answers. Answers to
-//! swaps get lost, swaps arrive late, processes crash and start again, and clients without a response send their change
-//! again. [`GroupSabotage`] disables one check: the model checker must then find an interleaving that the check prevents.
+//! Clients send a change each to their process. A process takes all that wait, loads the record, swaps, and responds.
+//! Responses to swaps get lost, swaps arrive late, processes crash and start again, and clients without a response send
+//! their change again. [`GroupSabotage`] disables one check: the model checker must then find an interleaving that the
+//! check prevents.
 
 use http::Method;
 use ifmatch_core::EntityTag;
@@ -29,7 +30,7 @@ pub enum GroupSabotage {
     RefuseFirst,
     /// A group isn't applied in order of arrival.
     Reorder,
-    /// A group forgets its first answers.
+    /// A group forgets its first responses.
     ForgetAnswers,
     /// An unacknowledged swap counts as not done.
     AssumeNotDone,
@@ -240,7 +241,7 @@ impl GroupModel {
         done
     }
 
-    /// A process answers the clients of its group.
+    /// A process responds to the clients of its group.
     fn answer(world: &mut World, effects: &[Effect]) {
         for effect in effects {
             let client = match effect {
