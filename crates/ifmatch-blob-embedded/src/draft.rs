@@ -236,12 +236,16 @@ impl Drafts {
     async fn read(&self, version: Option<&Version>, need: Need) -> Result<Draft, StoreError> {
         let nonce = nonce()?;
         let Some(payload) = version.map(payload_of).transpose()? else { return Ok(Draft::new(Reached::Absent, nonce)) };
+        if let Need::Whole(limit) = need
+            && payload.length > limit
+        {
+            return Err(StoreErrorKind::TooLarge { limit }.into());
+        }
         if let Place::Inline(bytes) = payload.place {
             return Ok(Draft::new(Reached::Memory(bytes, None), nonce));
         }
         let folder = Arc::clone(&self.0);
         let read = move || match need {
-            Need::Whole(limit) if payload.length > limit => Err(StoreErrorKind::TooLarge { limit }.into()),
             Need::Whole(_) => whole(&folder, &payload).map_err(disk),
             Need::End => end(&folder, payload, nonce),
         };
