@@ -167,6 +167,8 @@ async fn a_store_and_its_snapshot_grow_apart() {
     append(&store, "one").await;
     let snapshot = store.snapshot().await.unwrap().folder;
     append(&store, "two").await;
+    // Both could otherwise append to one file at the same time.
+    assert!(inodes(folder.path()).is_disjoint(&inodes(&snapshot)));
     assert!(verify(&snapshot).await.is_empty());
     let copy = EmbeddedStore::open(&snapshot).await.unwrap();
     assert_eq!(read(&copy, &log()).await, with(&["one"]));
