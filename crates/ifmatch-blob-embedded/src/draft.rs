@@ -31,6 +31,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_core::append::FileEnd;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_core::record::{Record, Version};
@@ -270,9 +271,9 @@ fn whole(folder: &Folder, payload: &Payload) -> io::Result<Reached> {
 fn end(folder: &Folder, payload: Payload, nonce: u64) -> Result<Reached, StoreError> {
     let (name, file) = open(folder, &payload).map_err(disk)?;
     let found = file.metadata().map_err(disk)?;
-    let is_alone = found.len() == payload.length && folders::has_one_name(&found);
+    let end = FileEnd { length: found.len(), has_one_name: folders::has_one_name(&found) };
     let state = match &payload.place {
-        Place::Appended(body) if is_alone => Hasher::resume(&body.hasher),
+        Place::Appended(body) if end.takes_append_at(payload.length) => Hasher::resume(&body.hasher),
         _ => None,
     };
     let appending = match state.filter(|state| state.clone().finish() == payload.hash) {
