@@ -7,6 +7,13 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
+use ifmatch_azure::auth::{self, Authenticated};
+use ifmatch_azure::service_info;
+use ifmatch_blob::accounts::Accounts;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
+use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 use ifmatch_runtime::{Clock, task};
 
 use crate::entity::etag::IfMatch;
@@ -24,13 +31,6 @@ use crate::response::ResponseFormat;
 use crate::service::Access;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, Table, TableName};
-use ifmatch_azure::auth::{self, Authenticated};
-use ifmatch_azure::service_info;
-use ifmatch_blob::accounts::Accounts;
-use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::dialect::Client;
-use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
-use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");

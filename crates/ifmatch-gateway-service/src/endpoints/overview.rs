@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use ifmatch_gateway_config::sources::InForce;
+use ifmatch_gateway_config::text::Text;
 use ifmatch_proxy::ServerState;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -18,7 +19,6 @@ use crate::conflicts::seconds;
 use crate::gateway::state::AppState;
 use crate::metrics::Samples;
 use crate::metrics::{self, table};
-use ifmatch_gateway_config::text::Text;
 
 /// The state of a gateway. Times are seconds since 1970.
 #[derive(Serialize, Deserialize)]
