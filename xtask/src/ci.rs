@@ -124,7 +124,7 @@ const SERVED: &[Step] = &[
     },
     Step {
         name: "sdk",
-        about: "the Azure clients for Python and JavaScript; restic, rclone, azcopy",
+        about: "the Azure clients for Python and JavaScript; restic, rclone, azcopy, s5cmd",
         needs: &[LIBSECRET, NODE, NPM, sdk::PYTHON, RCLONE, RESTIC],
         run: sdk,
     },

@@ -17,6 +17,7 @@
 //! The mark comes first: a gateway that ends in between finds the name again.
 
 use http::Method;
+use ifmatch_blob::store::BoxError;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
@@ -32,7 +33,6 @@ use super::backing::Backing;
 use super::failure;
 use super::failure::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
-use ifmatch_blob::store::BoxError;
 
 /// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";

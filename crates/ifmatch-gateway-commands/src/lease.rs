@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_gateway_config::endpoint_paths::{LEASES, OVERVIEW};
 use ifmatch_gateway_config::error::Error;
 use reqwest::header::CONTENT_TYPE;
@@ -14,7 +15,6 @@ use url::Url;
 use crate::http_client::{Gateway, ask, origin, rejected};
 use crate::runtime::block_on;
 use crate::terminal::{cut, print_line, printable};
-use ifmatch_blob::leases::LeaseTarget;
 
 /// `ifmatch lease …`
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! Progress of long commands: a bar on a terminal, a line a minute elsewhere, and a line for each SIGUSR1.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{IsTerminal, stderr};
 use std::pin::pin;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use ifmatch_gateway_config::error::Error;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -93,14 +95,18 @@ impl Display {
         }
     }
 
-    /// Prints a line of the result on stdout, above the bar.
+    /// Prints a line of the result on stdout, above the bar: as JSON for programs, as text for people.
     ///
     /// # Errors
     /// Fails if the line can't be written.
-    pub(crate) fn print(&self, line: &str) -> Result<(), Error> {
+    pub(crate) fn report(&self, result: &(impl Serialize + fmt::Display)) -> Result<(), Error> {
         match &self.form {
-            Form::Bar(bar) => bar.suspend(|| print_line(line)),
-            Form::Lines | Form::Json => print_line(line),
+            Form::Json => {
+                let json = serde_json::to_string(result).map_err(|error| Error::runtime(error.to_string()))?;
+                print_line(&json)
+            }
+            Form::Bar(bar) => bar.suspend(|| print_line(&result.to_string())),
+            Form::Lines => print_line(&result.to_string()),
         }
     }
 

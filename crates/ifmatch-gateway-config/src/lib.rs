@@ -127,9 +127,8 @@ impl Config {
         }
         for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
             if listener.is_requested && accounts.is_empty() {
-                return Err(Error::usage(format!(
-                    "{clients} need an account. Set --accounts NAME:KEY, or {flag} off."
-                )));
+                let message = format!("{clients} need an account. Set --accounts NAME:KEY, or {flag} off.");
+                return Err(Error::usage(message).about(flag));
             }
         }
         check_listeners(&[
@@ -145,7 +144,8 @@ impl Config {
         let settings = &server.settings;
         Ok(Self {
             max_waits: max_waits(settings)?,
-            cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
+            cors: Cors::new(&settings.cors_origin)
+                .map_err(|error| Error::usage(format!("--cors-origin: {error}")).about("--cors-origin"))?,
             cache: cache(settings)?,
             storage: storage(settings)?,
             server,
@@ -204,18 +204,23 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         (None, None, _) => Err(Error::usage(
             "no storage. Set --data DIR for a folder on this machine, or --store URL for an object store.",
         )),
-        (Some(_), None, Some(_)) => Err(Error::usage(
-            "--register needs --store, since one process alone uses --data. Replace --data with --store file:///FOLDER, or \
+        (Some(_), None, Some(_)) => Err(Error::setting(
+            "--register",
+            "needs --store, since one process alone uses --data. Replace --data with --store file:///FOLDER, or \
              remove --register.",
         )),
         (Some(_), Some(_), Some(_)) => {
-            Err(Error::usage("--data and --register both keep the records of --store. Use one."))
+            Err(Error::setting("--data", "and --register both keep the records of --store. Use one.")
+                .about("--register"))
         }
         (Some(folder), None, None) => Ok(Storage::Folder(folder)),
-        (_, Some(url), _) if !url.contains(':') => Err(Error::usage(format!(
-            "--store takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
-            std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
-        ))),
+        (_, Some(url), _) if !url.contains(':') => Err(Error::setting(
+            "--store",
+            format!(
+                "takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
+                std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
+            ),
+        )),
         (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
         (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
         (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
@@ -228,17 +233,19 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
     match settings.max_waits.map(|waits| waits as usize) {
         None => Ok(half.min(Waits::DEFAULT_MAX)),
         Some(waits) if waits <= half => Ok(waits),
-        Some(waits) => Err(Error::usage(format!(
-            "--max-waits is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."
-        ))),
+        Some(waits) => Err(Error::setting(
+            "--max-waits",
+            format!("is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."),
+        )),
     }
 }
 
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some() && settings.store.is_none() {
-        return Err(Error::usage(
-            "--cache needs --store: the operating system already caches the files in --data. Remove --cache.",
+        return Err(Error::setting(
+            "--cache",
+            "needs --store: the operating system already caches the files in --data. Remove --cache.",
         ));
     }
     Ok(cache)

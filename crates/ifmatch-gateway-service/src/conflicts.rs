@@ -13,11 +13,11 @@ use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::azure::ERROR_CODE;
+use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
-use ifmatch_gateway_config::text::Text;
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
 const KEPT: usize = 500;

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-
-use super::staging::{Owner, Staged};
-use crate::crc64::Crc64;
-use crate::error::AzureError;
-use crate::request::Document;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::DocumentError;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
+
+use super::staging::{Owner, Staged};
+use crate::crc64::Crc64;
+use crate::error::AzureError;
+use crate::request::Document;
 
 /// Reads a body into memory.
 pub(crate) async fn read(context: &Context, document: Document, body: Upload) -> Result<Bytes, AzureError> {

@@ -13,14 +13,14 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 use serde_json::{Value, json};
 
 use super::staging::BlobPaths;
 use crate::error::AzureError;
 use crate::random_guid;
 use crate::request::BlockId;
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 
 /// Name of the list that names its version, and not the reverse.
 pub(super) const BY_TAG: &str = "tag";

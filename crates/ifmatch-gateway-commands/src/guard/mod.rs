@@ -7,20 +7,19 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::http_client::{GIVE_TOKEN, Remote, explained};
-use super::runtime::block_on;
-use super::store_url::{Place, is_store};
 use clap::Args;
 use futures_util::future::{Either, select};
 use ifmatch_client::{Client, Document, Error as ClientError, ErrorKind, Held, Lock};
 use ifmatch_core::lock::{LockRecord, MIN_TTL};
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::units::{InvalidQuantity, Span};
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
-use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_config::units::{InvalidQuantity, Span};
-
 use self::child::End;
+use super::http_client::{GIVE_TOKEN, Remote, explained};
+use super::runtime::block_on;
+use super::store_url::{Place, is_store};
 use crate::platform::{Forwarded, Received};
 use crate::terminal::printable;
 

@@ -15,5 +15,5 @@ use windows as imp;
 
 pub use imp::{
     Asked, Forwarded, Received, Running, StopSignals, code, group_readable, identity, is_listening, lock_folder,
-    prepare, tell_ready, tell_reloaded, tell_reloading, tell_stopping, unnameable,
+    prepare, tell_ready, tell_reloaded, tell_reloading, tell_stopping,
 };

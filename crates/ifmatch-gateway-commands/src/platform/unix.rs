@@ -214,11 +214,6 @@ pub fn group_readable(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o640)
 }
 
-/// Returns why no file below a folder can have a blob's name as its path, if so. The names of blobs are restricted enough for Unix.
-pub fn unnameable(_name: &str) -> Option<&'static str> {
-    None
-}
-
 /// Locks a folder until the file is closed.
 pub fn lock_folder(folder: &Path) -> Result<File, TryLockError> {
     let file = File::open(folder).map_err(TryLockError::Error)?;

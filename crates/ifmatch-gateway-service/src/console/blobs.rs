@@ -12,6 +12,7 @@ use http::header::{
     IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
 use serde::Deserialize;
@@ -21,7 +22,6 @@ use super::merging::{self, Kind, Region};
 use super::screens::{lease_target, now};
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, live, page, render};
-use ifmatch_blob::leases::LeaseTarget;
 
 type Result = std::result::Result<Answer, Failure>;
 

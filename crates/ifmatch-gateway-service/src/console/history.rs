@@ -48,7 +48,7 @@ pub(crate) async fn watch(state: Arc<AppState>, history: Weak<History>) {
 fn sample(state: &AppState) -> Sample {
     let text = state.metrics.render();
     let requests = Requests::of(&Samples::parse(&text));
-    let cache = state.cache.as_ref().map(ifmatch_cache::CacheHandle::metrics);
+    let cache = state.cache.as_ref().map(|cache| cache.handle.metrics());
     let hits = cache.as_ref().map_or(0, |cache| count_of(cache, &HITS));
     Sample {
         requests: requests.total,

@@ -8,6 +8,7 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, LEASES, OVERVIEW};
 use ifmatch_gateway_config::sources::InForce;
@@ -24,7 +25,6 @@ use crate::conflicts::{Loser, Worst};
 use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
 use crate::endpoints::conflicts::{Found, Group};
 use crate::endpoints::overview::Overview;
-use ifmatch_blob::leases::LeaseTarget;
 
 type Result = std::result::Result<Answer, Failure>;
 

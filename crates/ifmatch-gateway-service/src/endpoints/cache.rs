@@ -6,13 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use ifmatch_cache::{CacheHandle, Invalidation, NotStored, Outcome, Purge};
 use ifmatch_core::problem::Problem;
+use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded;
 
 use super::answer_json;
 use crate::purges::{Order, Purges};
-use ifmatch_gateway_config::text::Text;
 
 /// The counters of a cache.
 #[derive(Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorKind};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseConflict, LeaseReceipt, SeenLease};
@@ -25,7 +26,6 @@ use super::answer_json;
 use crate::conflicts::{Conflict, Conflicts, WINDOW, seconds};
 use crate::leases::listing;
 use crate::leases::listing::lease_json;
-use ifmatch_blob::leases::LeaseTarget;
 
 /// Maximum number of entries in a page, and the default.
 const MAX_LIMIT: usize = 1_000;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use ifmatch_gateway_config::sources::InForce;
+use ifmatch_gateway_config::text::Text;
 use ifmatch_proxy::ServerState;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -18,7 +19,6 @@ use crate::conflicts::seconds;
 use crate::gateway::state::AppState;
 use crate::metrics::Samples;
 use crate::metrics::{self, table};
-use ifmatch_gateway_config::text::Text;
 
 /// The state of a gateway. Times are seconds since 1970.
 #[derive(Serialize, Deserialize)]
@@ -127,10 +127,11 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     };
     let text = metrics_text(state);
     let samples = Samples::parse(&text);
-    let disk = state.facts.folder.as_deref().and_then(|folder| fs4::statvfs(folder).ok());
+    let blobs = state.blobs.as_ref();
+    let disk = blobs.and_then(|blobs| blobs.data.as_deref()).and_then(|folder| fs4::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
     let now = seconds(SystemClock.wall());
-    let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
+    let upstreams = state.upstreams.as_ref().map(|upstreams| upstreams.proxy.upstreams());
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
         let server = |server: &ServerState| Server {
             route: upstream.route.as_str().into(),
@@ -153,18 +154,20 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         since: down.as_ref().map(|down| seconds(down.since)),
         reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
-        storage: state.facts.storage.clone().map(Text),
+        storage: blobs.map(|blobs| Text(blobs.location.clone())),
         disk: disk.map(|disk| Disk { free: disk.available_space(), total: disk.total_space() }),
-        register: state.register.as_deref().map(|register| RegisterState::of(register, &samples)),
+        register: blobs
+            .and_then(|blobs| blobs.register.as_deref())
+            .map(|register| RegisterState::of(register, &samples)),
         certificates: certificates
             .map(|(file, end)| Certificate { file: Text(file), ends: end.as_secs_f64() })
             .collect(),
         requests: Requests::of(&samples),
         conflicts: state.conflicts.total(),
-        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.metrics())),
+        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.handle.metrics())),
         upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
         servers,
-        settings: state.facts.settings.clone(),
+        settings: state.settings.clone(),
         now,
     };
     answer_json(StatusCode::OK, &overview)
@@ -220,18 +223,18 @@ pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
 /// Returns the metrics as text, updated to the present.
 pub(super) fn metrics_text(state: &AppState) -> String {
     if let Some(blobs) = &state.blobs {
-        blobs.expire_leases();
+        blobs.store.expire_leases();
+        state.metrics.waits.set(blobs.waits.count());
+        state.metrics.documents.set(blobs.documents.taken());
     }
-    state.metrics.waits.set(state.waits.count());
-    state.metrics.documents.set(state.documents.taken());
     if let Some(cache) = &state.cache {
-        metrics::cache::update(&cache.metrics());
+        metrics::cache::update(&cache.handle.metrics());
     }
-    if let Some(following) = state.purges.following() {
+    if let Some(following) = state.following() {
         metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
     }
-    if let Some(proxy) = &state.proxy {
-        metrics::upstreams::update(proxy);
+    if let Some(upstreams) = &state.upstreams {
+        metrics::upstreams::update(&upstreams.proxy);
     }
     state.metrics.render()
 }

@@ -116,8 +116,8 @@ pub(super) async fn check(state: &AppState) -> Ready {
     match &state.blobs {
         _ if state.is_stopping() => Ready::Stopping,
         Some(blobs) => {
-            let index = state.folder.as_ref().map(EmbeddedStore::index);
-            match state.readiness.check(blobs, state.register.as_deref().or(index)).await {
+            let index = blobs.folder.as_ref().map(EmbeddedStore::index);
+            match state.readiness.check(&blobs.store, blobs.register.as_deref().or(index)).await {
                 Ok(()) => Ready::Yes,
                 Err(down) => Ready::Unavailable(down),
             }
@@ -128,7 +128,7 @@ pub(super) async fn check(state: &AppState) -> Ready {
 
 /// Returns what an operator should know although requests can be served.
 pub(super) fn warning(state: &AppState) -> Option<String> {
-    let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
+    let is_cut_off = state.following().is_some_and(Following::is_cut_off);
     let purges = is_cut_off.then(|| {
         "the purge log is unreadable, so stored responses are revalidated before use. Check the server of --purge-register".to_owned()
     });

@@ -277,7 +277,9 @@ where
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         let endpoint = self.endpoint(request);
         let needs_no_secret = || {
-            self.state.accepts_published_key && (self.is_signed)(request.uri(), request.headers()) && endpoint.is_none()
+            self.state.blobs.as_ref().is_some_and(|blobs| blobs.accepts_published_key)
+                && (self.is_signed)(request.uri(), request.headers())
+                && endpoint.is_none()
         };
         let is_for_any = match endpoint {
             Some(endpoint) => endpoint == Endpoint::Purge,

@@ -88,13 +88,16 @@ impl RequestTracker {
         if is_counted {
             state.metrics.in_flight.increment(1.0);
         }
+        let upstreams = state.upstreams.as_ref();
         let span = span.filter(RequestSpan::is_recording);
         let line = (span.is_some() || is_counted && enabled!(target: ACCESS, Level::DEBUG))
             .then(|| Line {
                 span,
                 secure: context.is_secure(),
                 client: context.remote_address(),
-                forwarded_for: state.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
+                forwarded_for: upstreams
+                    .filter(|upstreams| upstreams.trusts_forwarded)
+                    .and_then(|_| forwarded_for(request.headers())),
                 method: request.method().clone(),
                 uri: request.uri().clone(),
                 version: request.version(),
@@ -107,7 +110,7 @@ impl RequestTracker {
             })
             .map(Box::new);
         let credentials = access::kind_of(request);
-        let host_of_proxy = || state.proxy.as_ref().and_then(|_| host(request));
+        let host_of_proxy = || upstreams.and_then(|_| host(request));
         let client = context.remote_address().ip();
         Self {
             state: Arc::clone(state),
@@ -162,7 +165,7 @@ impl RequestTracker {
         if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
             self.by_lease = true;
             if let Some(blobs) = &self.state.blobs {
-                blobs.refused();
+                blobs.store.refused();
             }
         }
         if let Some(attempt) = self.attempt.take().filter(|_| Refusal::is_conflict(status)) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{Delete, LeaseRequest, Leased, Peek, StoreError, Wrapper};
 use ifmatch_core::date::Timestamp;
@@ -14,7 +15,6 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 use super::listing::Entry;
 use crate::metrics::table::leases::{HELD, OPERATIONS};
-use ifmatch_blob::leases::LeaseTarget;
 
 /// Active leases, and counters of lease operations.
 ///

@@ -11,7 +11,7 @@ use ifmatch_gateway_config::proxy::ProxyConfig;
 use ifmatch_gateway_config::sources::Sources;
 use ifmatch_gateway_config::{Config, arguments};
 
-use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, transfer, verify};
+use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, verify};
 
 use crate::commands::{proxy, register, reload, serve};
 
@@ -45,12 +45,6 @@ enum Command {
     /// Check whether a server honours conditional requests.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Copy a folder or an object store into a gateway.
-    #[command(after_help = transfer::IMPORT_EXAMPLES)]
-    Import(transfer::ImportArgs),
-    /// Copy blobs from a gateway into a folder.
-    #[command(after_help = transfer::EXPORT_EXAMPLES)]
-    Export(transfer::ExportArgs),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
     /// Check that all stored blobs are intact.
@@ -138,8 +132,8 @@ Examples:
   All settings and more examples:
     ifmatch help serve
 
-Commands about a gateway (lease, verify, backup, health) find it by --url, IFMATCH_URL or at http://127.0.0.1:10000. Commands about \
-one URL (lock, elect, check, import, export) take it as an argument. Pass a token with --token-file FILE, or set IFMATCH_TOKEN.";
+Commands about a gateway (lease, backup, health) find it by --url, IFMATCH_URL or at http://127.0.0.1:10000. Commands about one \
+URL (lock, elect, check) take it as an argument. Pass a token with --token-file FILE, or set IFMATCH_TOKEN.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -237,8 +231,6 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Lock(args) => return exit(guard::lock(&args)),
         Command::Elect(args) => return exit(guard::elect(&args)),
         Command::Check(args) => return exit(check::run(&args)),
-        Command::Import(args) => transfer::import(&args),
-        Command::Export(args) => transfer::export(&args),
         Command::Register(args) => register::run(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Backup(args) => backup::run(&args),

@@ -16,7 +16,7 @@ use ifmatch_gateway_config::CacheConfig;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::proxy::{ProxyConfig, PurgeConfig, guarded_timeout};
 use ifmatch_gateway_config::units::Span;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::gateway::state::{AppState, ServedCache, Upstreams};
 use ifmatch_gateway_service::gateway::{Gateway, SetContext};
 use ifmatch_gateway_service::metrics::Metrics;
 use ifmatch_gateway_service::metrics::upstreams::{self, UpstreamMetrics};
@@ -64,10 +64,7 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let metrics = Metrics::global()?;
     let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let mut state = AppState::new(&config.server, metrics)?;
-    state.proxy = Some(proxy.clone());
-    state.trusts_forwarded = config.server.settings.proxy.trust_forwarded;
-    let site = Site { config, load, addresses: site, signals };
+    let site = Site { config, load, addresses: site, signals, metrics };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
             None => register::memory_of(GUARD_MEMORY / 2),
@@ -75,9 +72,9 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
         let guarded = guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
-        cached(site, state, proxy, ClientInfo::new(guarded)).await
+        cached(site, proxy, ClientInfo::new(guarded)).await
     } else {
-        cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
+        cached(site, proxy.clone(), ClientInfo::new(proxy)).await
     }
 }
 
@@ -87,10 +84,11 @@ struct Site<'a> {
     load: &'a Load<'a>,
     addresses: listen::Listeners,
     signals: Signals,
+    metrics: Metrics,
 }
 
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(site: Site<'_>, mut state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn cached<S, B>(site: Site<'_>, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -100,11 +98,11 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
+    let Some(cache) = &site.config.cache else { return serve(site, None, proxy, inner).await };
     let layer = builder(cache, site.config, &proxy)?.build();
-    state.purges = purges(&site.config.purges, layer.handle()).await?;
-    state.cache = Some(layer.handle());
-    serve(site, state, proxy, layer.layer(inner)).await
+    let purges = purges(&site.config.purges, layer.handle()).await?;
+    let served = ServedCache { handle: layer.handle(), purges };
+    serve(site, Some(served), proxy, layer.layer(inner)).await
 }
 
 /// Connects the cache with the other proxies, before its first request.
@@ -141,7 +139,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
 }
 
-async fn serve<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn serve<S, B>(site: Site<'_>, cache: Option<ServedCache>, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -151,8 +149,9 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Site { config, load, addresses, signals } = site;
-    let state = Arc::new(state);
+    let Site { config, load, addresses, signals, metrics } = site;
+    let upstreams = Upstreams { proxy: proxy.clone(), trusts_forwarded: config.server.settings.proxy.trust_forwarded };
+    let state = Arc::new(AppState::of_proxy(&config.server, metrics, upstreams, cache)?);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);

@@ -17,7 +17,7 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::{Config, Storage};
 use ifmatch_gateway_service::gateway::Gateway;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::gateway::state::{AppState, ServedBlobs};
 use ifmatch_gateway_service::leases;
 use ifmatch_gateway_service::leases::metrics::LeaseMetrics;
 use ifmatch_gateway_service::leases::metrics::MeteredStore;
@@ -77,19 +77,22 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .encrypted_at_rest(config.server.settings.encrypted_at_rest);
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
     let context = service.context();
-    let mut state = AppState::new(&config.server, metrics)?;
-    state.blobs = Some(blobs);
-    (state.waits, state.documents) = (Arc::clone(&context.waits), context.documents.clone());
-    state.facts.storage = Some(banner::location(&config.storage));
-    state.facts.folder = config.storage.folder();
-    (state.register, state.folder) = (opened.register, opened.folder);
-    state.accepts_published_key = config.accepts_published_key();
     let others = config.accounts.iter().filter(|account| !config.accounts.is_default(account));
-    state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
+    let stored = ServedBlobs {
+        store: blobs,
+        location: banner::location(&config.storage),
+        data: config.storage.folder(),
+        register: opened.register,
+        folder: opened.folder,
+        accepts_published_key: config.accepts_published_key(),
+        withheld: others.map(|account| config.accounts.prefix(account)).collect(),
+        waits: Arc::clone(&context.waits),
+        documents: context.documents.clone(),
+    };
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    state.cache = cache.as_ref().map(CacheLayer::handle);
-    let state = Arc::new(state);
+    let handle = cache.as_ref().map(CacheLayer::handle);
+    let state = Arc::new(AppState::of_blobs(&config.server, metrics, stored, handle)?);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
