@@ -75,13 +75,13 @@ impl Form {
 
     async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(StatusCode::BAD_REQUEST, format!("The form is malformed: {error}"))
+            Failure::new(StatusCode::BAD_REQUEST, format!("The form can't be read ({error}). Load the page again."))
         };
         let body = Limited::new(body, longest).collect().await;
         let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
             Ok(_) => {
                 let detail =
-                    format!("The console takes up to {longest} bytes here. Send larger blobs to the service by PUT.");
+                    format!("This is over {longest} bytes, the console's limit. Send it to the service with PUT.");
                 Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Err(error) => failed(&error),
