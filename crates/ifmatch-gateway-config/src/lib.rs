@@ -206,7 +206,7 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         )),
         (Some(_), None, Some(_)) => Err(Error::setting(
             "--register",
-            "needs --store, since one process alone uses --data. Replace --data with --store file:///FOLDER, or \
+            "needs --store, since only one process can use --data. Replace --data with --store file:///FOLDER, or \
              remove --register.",
         )),
         (Some(_), Some(_), Some(_)) => {
@@ -235,7 +235,7 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
         Some(waits) if waits <= half => Ok(waits),
         Some(waits) => Err(Error::setting(
             "--max-waits",
-            format!("is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."),
+            format!("is {waits}. Set it to at most half of --max-requests ({half}), so that other requests get slots."),
         )),
     }
 }

@@ -184,7 +184,7 @@ test("a page that cannot be read says what is down, and stays on its screen", as
   }
   const listed = spawnSync(process.env.IFMATCH_BIN, ["lease", "list", "--url", at.service], { encoding: "utf8", timeout: LIMIT });
   assert.equal(listed.status, 1, listed.stderr);
-  assert.match(listed.stderr, /can't list leases: the register is down: .*refused/);
+  assert.match(listed.stderr, /can't list leases, because the register is down: .*refused/);
   const missing = await page.goto(`${at.console}/nowhere`);
   assert.equal(missing.status(), 404);
   await page.getByRole("heading", { name: "There's no such page" }).waitFor();

@@ -143,9 +143,9 @@ fn read(case: &Case, answer: &Answer) -> (Verdict, &'static str) {
     let whole = case.method == Method::HEAD || response.body() == &answer.before.body;
     let departs = if case.risk == Some(Risk::Mixed) { Verdict::No } else { Verdict::Differs };
     match (&case.expected, response.status()) {
-        (_, StatusCode::OK) if !whole => (Verdict::No, "with other content"),
+        (_, StatusCode::OK) if !whole => (Verdict::No, "but the content is wrong"),
         (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => {
-            (Verdict::No, "with bytes other than it names")
+            (Verdict::No, "but the bytes aren't those in its Content-Range")
         }
         (Expected::Whole, StatusCode::OK) => (Verdict::Yes, ""),
         // The client keeps, or combines, bytes of another version.

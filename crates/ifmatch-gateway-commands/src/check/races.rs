@@ -39,9 +39,9 @@ pub(super) enum Outcome {
 /// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
     let kinds = [
-        (Kind::Create, "13.1.2", "of 16 creators, one succeeds"),
-        (Kind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
-        (Kind::Delete, "13.1.1", "of 16 writers and deleters of one version, one succeeds"),
+        (Kind::Create, "13.1.2", "one of 16 concurrent creates succeeds"),
+        (Kind::Replace, "13.1.1", "one of 16 concurrent replacements succeeds"),
+        (Kind::Delete, "13.1.1", "one of 16 concurrent replacements and deletions succeeds"),
     ];
     let mut findings = Vec::new();
     for (kind, section, name) in kinds {
@@ -65,7 +65,7 @@ async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> 
         } else {
             match site.settled(&key, false).await?.tag {
                 Some(tag) => (IF_MATCH, tag),
-                None => return Ok((Verdict::No, "no strong tag to race for".to_owned())),
+                None => return Ok((Verdict::No, "no strong tag, so no race is possible".to_owned())),
             }
         };
         outcomes.push(race(site, kind, &key, &condition).await?);
