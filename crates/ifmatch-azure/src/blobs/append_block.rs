@@ -27,7 +27,7 @@ use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::copy::AppendFromUrl;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
-use crate::request::{AppendBlock, Document, SealBlob, Write};
+use crate::request::{AppendBlock, RequestDocument, SealBlob, WriteHeaders};
 use crate::response;
 use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
 
@@ -58,7 +58,7 @@ pub(crate) async fn append_block_from_url(
     let AppendFromUrl { write, conditions, part, client } = append;
     let (md5, crc64) = (part.md5, part.crc64);
     let (body, length) = blobs::open_part(context, part).await?;
-    let block = blocks::read(context, Document { client, md5, crc64, length }, body).await?;
+    let block = blocks::read(context, RequestDocument { client, md5, crc64, length }, body).await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn append_block_from_url(
 async fn append_bytes(
     context: &Context,
     blob: &BlobPath,
-    write: &Write,
+    write: &WriteHeaders,
     conditions: AppendConditions,
     (block, md5): (Bytes, Option<ContentMd5>),
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -164,7 +164,12 @@ struct Current {
 
 impl Current {
     /// Finds the blob, and evaluates the conditions of a write on it, which the swap then requires to be the current version.
-    async fn find(context: &Context, blob: &BlobPath, write: &Write, reading: Reading) -> Result<Self, AzureError> {
+    async fn find(
+        context: &Context,
+        blob: &BlobPath,
+        write: &WriteHeaders,
+        reading: Reading,
+    ) -> Result<Self, AzureError> {
         let Some(opened) = context.store.open(blob, reading).await.map_err(AzureError::of_blob)? else {
             containers::find(context, &blob.container).await?;
             return Err(AzureError::blob_not_found());
