@@ -18,10 +18,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-use super::http_client::{Gateway, ask, origin, rejected};
+use super::http_client::{GatewayArgs, ask, origin, rejected};
 use super::runtime::block_on;
 use crate::platform::identity;
-use crate::progress::{Display, Done};
+use crate::progress::{ProgressDisplay, WorkDone};
 use crate::terminal::counted;
 
 /// The index in a data folder.
@@ -41,7 +41,7 @@ pub struct BackupArgs {
     to: PathBuf,
 
     #[command(flatten)]
-    gateway: Gateway,
+    gateway: GatewayArgs,
 
     /// Print JSON, one object per line: `status` and `summary`.
     #[arg(long)]
@@ -70,32 +70,32 @@ Exit codes:
 
 /// The response of the gateway.
 #[derive(Deserialize)]
-struct Snapshot {
+struct TakenSnapshot {
     bodies: u64,
     bytes: u64,
 }
 
 /// The copy of a snapshot.
-struct Copy {
+struct SnapshotCopy {
     from: PathBuf,
     to: PathBuf,
     /// The index of the snapshot.
     index: File,
-    progress: Arc<Progress>,
+    progress: Arc<CopyProgress>,
     _lock: File,
 }
 
 /// The bodies that are in the backup, and the bytes that were copied.
 #[derive(Default)]
-struct Progress {
+struct CopyProgress {
     bodies: AtomicU64,
     bytes: AtomicU64,
     is_stopped: AtomicBool,
 }
 
-impl Progress {
-    fn done(&self) -> Done {
-        Done { items: self.bodies.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+impl CopyProgress {
+    fn done(&self) -> WorkDone {
+        WorkDone { items: self.bodies.load(Relaxed), bytes: self.bytes.load(Relaxed) }
     }
 
     /// Ends the copy before the next body.
@@ -107,14 +107,14 @@ impl Progress {
 /// The last line: JSON for programs, text for people.
 #[derive(Serialize)]
 #[serde(tag = "message", rename = "summary")]
-struct Summary {
+struct BackupSummary {
     bodies: u64,
     bytes: u64,
     copied_bytes: u64,
     seconds: f64,
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for BackupSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bodies, all) = (counted(self.bodies, "body", "bodies"), HumanBytes(self.bytes));
         write!(f, "backed up {bodies} ({all}, {} new)", HumanBytes(self.copied_bytes))
@@ -133,7 +133,7 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
         let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
-        let snapshot: Snapshot = request(args, Method::PUT).await?;
+        let snapshot: TakenSnapshot = request(args, Method::PUT).await?;
         let index = File::open(from.join(INDEX)).ok();
         let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
         let Some(index) = index.filter(|_| taken != before) else {
@@ -143,10 +143,10 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
                 origin(&args.gateway.url)
             )));
         };
-        let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
-        let mut display = Display::start(total, args.json)?;
-        let progress = Arc::<Progress>::default();
-        let copy = Copy { from, to: args.to.clone(), index, progress: Arc::clone(&progress), _lock: lock };
+        let total = WorkDone { items: snapshot.bodies, bytes: snapshot.bytes };
+        let mut display = ProgressDisplay::start(total, args.json)?;
+        let progress = Arc::<CopyProgress>::default();
+        let copy = SnapshotCopy { from, to: args.to.clone(), index, progress: Arc::clone(&progress), _lock: lock };
         let copying = spawn_blocking(move || {
             let copied = copy.run();
             // The snapshot of another backup that has replaced it stays.
@@ -162,9 +162,9 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
         if !is_complete {
             return Err(Error::interrupted("stopped early. Run the command again to continue."));
         }
-        let Snapshot { bodies, bytes } = snapshot;
+        let TakenSnapshot { bodies, bytes } = snapshot;
         let (copied_bytes, seconds) = (progress.done().bytes, display.elapsed().as_secs_f64());
-        display.report(&Summary { bodies, bytes, copied_bytes, seconds })
+        display.report(&BackupSummary { bodies, bytes, copied_bytes, seconds })
     })
 }
 
@@ -193,7 +193,7 @@ fn lock(folder: &Path) -> Result<File, Error> {
 }
 
 async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
-    let Gateway { url, connection } = &args.gateway;
+    let GatewayArgs { url, connection } = &args.gateway;
     let url = url.join(SNAPSHOT).map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
     let request = connection.client(&url, None)?.request(method, url.clone());
     ask(&url, request).await?.map_err(|(status, detail)| {
@@ -206,7 +206,7 @@ async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Resu
     })
 }
 
-impl Copy {
+impl SnapshotCopy {
     /// Copies bodies first, then replaces the index, and then removes bodies that it no longer has. After an interruption at
     /// any point, the backup is the earlier one or the new one. Returns `false` if a signal has stopped it.
     fn run(&self) -> Result<bool, Error> {
@@ -350,7 +350,7 @@ mod tests {
     fn a_snapshot_replaced_meanwhile_is_no_backup() {
         let root = tempfile::tempdir().unwrap();
         let (from, to) = (root.path().join("snapshot"), root.path().join("to"));
-        let copy = || Copy {
+        let copy = || SnapshotCopy {
             index: File::open(from.join(INDEX)).unwrap(),
             from: from.clone(),
             to: to.clone(),

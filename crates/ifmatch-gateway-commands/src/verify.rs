@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::runtime::block_on;
-use crate::progress::{Display, Done};
+use crate::progress::{ProgressDisplay, WorkDone};
 use crate::terminal::{counted, print_line, printable};
 
 /// File in the data folder with the state of an interrupted run.
@@ -30,7 +30,7 @@ pub struct VerifyArgs {
 
     /// Random share of the bodies to read, such as 5%.
     #[arg(long, value_name = "SHARE", default_value = "100%")]
-    sample: Share,
+    sample: SampleShare,
 
     /// Fall back to the previous commit of a damaged index; may lose the last acknowledged write.
     #[arg(long)]
@@ -59,7 +59,7 @@ pub struct GcArgs {
 
 /// A share between 0 and 1, written as a percentage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Share(f64);
+pub(crate) struct SampleShare(f64);
 
 /// The end of the help of `ifmatch verify`.
 pub const VERIFY_EXAMPLES: &str = "\
@@ -99,7 +99,7 @@ Exit codes:
 /// Fails if a body is damaged, or if the folder can't be read or is in use.
 pub fn verify(args: &VerifyArgs) -> Result<(), Error> {
     block_on(async {
-        let mut run = Run::start(args).await?;
+        let mut run = VerifyRun::start(args).await?;
         while run.step().await? {}
         run.finish().await
     })
@@ -131,9 +131,9 @@ pub fn gc(args: &GcArgs) -> Result<(), Error> {
 }
 
 /// A run of `ifmatch verify`.
-struct Run {
+struct VerifyRun {
     verification: Verification,
-    display: Display,
+    display: ProgressDisplay,
     /// File with the state of an unfinished run.
     state: PathBuf,
     saved: Instant,
@@ -141,7 +141,7 @@ struct Run {
     losses: u64,
 }
 
-impl Run {
+impl VerifyRun {
     async fn start(args: &VerifyArgs) -> Result<Self, Error> {
         let opened = if args.accept_rollback {
             Verification::open_rolled_back(&args.data).await
@@ -152,26 +152,26 @@ impl Run {
         let state = args.data.join(INTERRUPTED);
         let mut losses = 0;
         if args.resume
-            && let Some(interrupted) = Interrupted::load(&state)
+            && let Some(interrupted) = InterruptedRun::load(&state)
         {
             verification = verification.resume(&interrupted.position);
             losses = interrupted.losses;
         }
         let total = verification.total();
-        let display = Display::start(Done { items: total.bodies, bytes: total.bytes }, args.json)?;
+        let display = ProgressDisplay::start(WorkDone { items: total.bodies, bytes: total.bytes }, args.json)?;
         Ok(Self { verification, display, state, saved: Instant::now(), losses })
     }
 
     /// Verifies some bodies. Returns `false` after the last one, or after a signal.
     async fn step(&mut self) -> Result<bool, Error> {
         let progress = self.verification.progress();
-        let done = || Done { items: progress.bodies(), bytes: progress.bytes() };
+        let done = || WorkDone { items: progress.bodies(), bytes: progress.bytes() };
         let step = self.display.during(self.verification.step(), done, || progress.stop()).await?;
         let Some(findings) = step.map_err(|error| failed(&error))? else { return Ok(false) };
         self.losses += findings.iter().filter(|found| found.damage.is_loss()).count() as u64;
-        findings.iter().try_for_each(|found| self.display.report(&Report::from(found)))?;
+        findings.iter().try_for_each(|found| self.display.report(&VerifyReport::from(found)))?;
         if self.saved.elapsed() > SAVE {
-            save(&self.state, Interrupted::at(&self.verification, self.losses))?;
+            save(&self.state, InterruptedRun::at(&self.verification, self.losses))?;
             self.saved = Instant::now();
         }
         Ok(true)
@@ -187,9 +187,9 @@ impl Run {
             verification.superfluous().await.map_err(|error| failed(&error))?
         };
         display.finish();
-        orphaned.iter().try_for_each(|found| display.report(&Report::from(found)))?;
-        save(&state, Interrupted::at(&verification, losses).filter(|_| progress.is_stopped()))?;
-        display.report(&Report::Summary {
+        orphaned.iter().try_for_each(|found| display.report(&VerifyReport::from(found)))?;
+        save(&state, InterruptedRun::at(&verification, losses).filter(|_| progress.is_stopped()))?;
+        display.report(&VerifyReport::Summary {
             bodies: progress.bodies(),
             bytes: progress.bytes(),
             damaged: losses,
@@ -208,13 +208,13 @@ impl Run {
 }
 
 /// The state of an unfinished run.
-struct Interrupted {
+struct InterruptedRun {
     /// Number of damaged bodies so far, which the result of the continued run includes.
     losses: u64,
     position: String,
 }
 
-impl Interrupted {
+impl InterruptedRun {
     /// Returns the state, or `None` before the first bodies are verified.
     fn at(verification: &Verification, losses: u64) -> Option<Self> {
         Some(Self { losses, position: verification.position()?.to_owned() })
@@ -228,14 +228,14 @@ impl Interrupted {
     }
 }
 
-impl fmt::Display for Interrupted {
+impl fmt::Display for InterruptedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.losses, self.position)
     }
 }
 
 /// Saves the state of an unfinished run, or removes a finished one's.
-fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
+fn save(file: &Path, run: Option<InterruptedRun>) -> Result<(), Error> {
     let saved = match run {
         Some(run) => fs::write(file, run.to_string()),
         None => fs::remove_file(file),
@@ -251,7 +251,7 @@ fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
 /// A line of the result: JSON for programs, text for people.
 #[derive(Serialize)]
 #[serde(tag = "message", rename_all = "lowercase")]
-enum Report<'a> {
+enum VerifyReport<'a> {
     Damage {
         kind: &'static str,
         blob: Option<&'a str>,
@@ -268,7 +268,7 @@ enum Report<'a> {
     },
 }
 
-impl<'a> From<&'a Finding> for Report<'a> {
+impl<'a> From<&'a Finding> for VerifyReport<'a> {
     fn from(found: &'a Finding) -> Self {
         let kind = match &found.damage {
             Damage::Changed => "changed",
@@ -285,7 +285,7 @@ impl<'a> From<&'a Finding> for Report<'a> {
     }
 }
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for VerifyReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damage { blob: Some(blob), file: Some(file), damage, .. } => {
@@ -316,7 +316,7 @@ fn failed(error: &OpenError) -> Error {
     }
 }
 
-impl FromStr for Share {
+impl FromStr for SampleShare {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -332,10 +332,10 @@ mod tests {
 
     #[test]
     fn a_share_is_a_percentage_above_zero() {
-        assert_eq!("5%".parse(), Ok(Share(0.05)));
-        assert_eq!("100%".parse(), Ok(Share(1.0)));
+        assert_eq!("5%".parse(), Ok(SampleShare(0.05)));
+        assert_eq!("100%".parse(), Ok(SampleShare(1.0)));
         for wrong in ["5", "0%", "101%", "-1%", "NaN%", "", "%"] {
-            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+            assert!(wrong.parse::<SampleShare>().is_err(), "{wrong}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Left alone, `s3s` reads a document to its end without comparing its checksums, and answers 500 if it breaks off; and it keeps each
 //! chunk of an `aws-chunked` body in memory, however long. It reads no byte before it has verified the signature of the head, and
 //! selected the operation. So the body that it reads from is this one: it knows the operation once that is
-//! [checked](crate::authorization), reads a document [whole](Expected::read) first, and [limits chunks](crate::chunks).
+//! [checked](crate::authorization), reads a document [whole](ExpectedDigests::read) first, and [limits chunks](crate::chunks).
 //!
 //! `s3s` hides an error of the body in one of its own. The reason is kept here, for the [answer](crate::service).
 

@@ -54,9 +54,9 @@ impl StopSignals {
 const CTRL_C: &str = "Ctrl-C";
 
 /// A request that no event of Windows stands for: nothing reloads a configuration or prints a progress.
-pub struct Asked(());
+pub struct AskedSignal(());
 
-impl Asked {
+impl AskedSignal {
     /// Handles nothing.
     pub fn to_reload() -> io::Result<Self> {
         Ok(Self(()))
@@ -74,25 +74,25 @@ impl Asked {
 }
 
 /// The console events that end the wait for a lock. A command in the same console gets them as well.
-pub struct Forwarded(StopSignals);
+pub struct ForwardedSignals(StopSignals);
 
 /// A console event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received(&'static str);
+pub struct ReceivedSignal(&'static str);
 
-impl Forwarded {
+impl ForwardedSignals {
     /// Handles the events.
     pub fn listen() -> io::Result<Self> {
         StopSignals::listen().map(Self)
     }
 
     /// Waits for the next event.
-    pub async fn next(&mut self) -> Received {
-        Received(self.0.next().await)
+    pub async fn next(&mut self) -> ReceivedSignal {
+        ReceivedSignal(self.0.next().await)
     }
 }
 
-impl Received {
+impl ReceivedSignal {
     /// Returns the exit code of a process that the event has ended: the one for SIGINT or SIGTERM.
     pub fn exit_code(self) -> u8 {
         if self.0 == CTRL_C { 130 } else { 143 }
@@ -100,9 +100,9 @@ impl Received {
 }
 
 /// A running command, with all processes that it starts. They end with this process.
-pub struct Running(Box<dyn ChildWrapper>);
+pub struct RunningCommand(Box<dyn ChildWrapper>);
 
-impl Running {
+impl RunningCommand {
     /// Starts a command.
     pub fn spawn(command: Command) -> io::Result<Self> {
         CommandWrap::from(command).wrap(KillOnDrop).wrap(JobObject).spawn().map(Self)
@@ -114,7 +114,7 @@ impl Running {
     }
 
     /// Does nothing: the console sends the event to the command, too.
-    pub fn pass(&self, _: Received) {}
+    pub fn pass(&self, _: ReceivedSignal) {}
 
     /// Ends the command, with all processes that it has started. They get no warning: Windows has none for programs without a
     /// console.

@@ -31,11 +31,11 @@ const KEY: &str = "i/ready";
 
 /// The last response of the store. One request asks the store at a time; others wait for its response.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Result<(), Down>, Timestamp)>>);
+pub(crate) struct StoreReadiness(Mutex<Option<(Result<(), FailedComponent>, Timestamp)>>);
 
 /// A component that doesn't work, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct Down {
+pub(crate) struct FailedComponent {
     /// `register` or `store`.
     pub(crate) component: &'static str,
     pub(crate) reason: String,
@@ -43,10 +43,10 @@ pub(crate) struct Down {
     pub(crate) since: Timestamp,
 }
 
-impl Readiness {
+impl StoreReadiness {
     /// Checks that the register, or the index of a folder, would accept a change, and that the store responds, which
     /// needs its register.
-    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), Down> {
+    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), FailedComponent> {
         let mut last = self.0.lock().await;
         if let Some((checked, at)) = &*last
             && SystemClock.now() < at.saturating_add(REUSE)
@@ -60,9 +60,9 @@ impl Readiness {
         let checked = checked.await.map_err(|(component, reason)| {
             let before = last.as_ref().and_then(|(checked, _)| checked.as_ref().err());
             let before = before.filter(|down| down.component == component).map(|down| down.since);
-            Down { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
+            FailedComponent { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
         });
-        if let Err(Down { reason, .. }) = &checked {
+        if let Err(FailedComponent { reason, .. }) = &checked {
             tracing::warn!("not ready: {reason}");
         }
         *last = Some((checked.clone(), SystemClock.now()));
@@ -108,7 +108,7 @@ pub(super) enum Ready {
     /// The gateway is about to stop.
     Stopping,
     /// The store or its register doesn't respond, or refuses changes, for this reason.
-    Unavailable(Down),
+    Unavailable(FailedComponent),
 }
 
 /// Checks whether requests can be served.

@@ -23,8 +23,8 @@ use tokio::sync::watch;
 
 use super::certificate::Validity;
 use super::request_id::RequestIds;
-use crate::conflicts::Conflicts;
-use crate::endpoints::ready::Readiness;
+use crate::conflicts::ConflictLog;
+use crate::endpoints::ready::StoreReadiness;
 use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
 use crate::purges::{Following, Purges};
@@ -43,11 +43,11 @@ pub struct AppState {
     /// The cache, for `/-/cache`, if there is one.
     pub(crate) cache: Option<ServedCache>,
     /// The requests that lost lately.
-    pub(crate) conflicts: Conflicts,
+    pub(crate) conflicts: ConflictLog,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
     /// The last response of the store to `/-/ready`.
-    pub(crate) readiness: Readiness,
+    pub(crate) readiness: StoreReadiness,
     /// `true` if each client gets a share of the waits, and of the memory for documents.
     pub(crate) has_shares: bool,
     /// The traces, if they are sent.
@@ -139,9 +139,9 @@ impl AppState {
             blobs,
             upstreams,
             cache,
-            conflicts: Conflicts::default(),
+            conflicts: ConflictLog::default(),
             ids: RequestIds::new(),
-            readiness: Readiness::default(),
+            readiness: StoreReadiness::default(),
             // Otherwise clients may have one address, and the limit on requests limits these, too.
             has_shares: config.limits.requests.per_client.is_none(),
             traces: config.traces.as_ref().map(Traces::start).transpose()?,

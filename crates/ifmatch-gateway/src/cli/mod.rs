@@ -35,7 +35,7 @@ enum Command {
     #[command(after_help = SHORT_HELP, after_long_help = PROXY_EXAMPLES)]
     Proxy(ServerArgs),
     /// List, show and break the leases of a running gateway.
-    Lease(lease::Lease),
+    Lease(lease::LeaseArgs),
     /// Run a command while holding a lock, like flock across machines.
     #[command(after_help = guard::LOCK_EXAMPLES)]
     Lock(guard::LockArgs),
@@ -75,7 +75,7 @@ enum Command {
 struct ServerArgs {
     // The first field, since the others take their values out.
     #[command(flatten)]
-    given: Given,
+    given: GivenArguments,
 
     /// TOML file with settings, such as `max-body-size = "1GiB"`.
     ///
@@ -92,9 +92,9 @@ struct ServerArgs {
 }
 
 /// All flags and variables. [`arguments`] adds the settings to the command.
-struct Given(ArgMatches);
+struct GivenArguments(ArgMatches);
 
-impl Args for Given {
+impl Args for GivenArguments {
     fn augment_args(command: clap::Command) -> clap::Command {
         command
     }
@@ -104,7 +104,7 @@ impl Args for Given {
     }
 }
 
-impl FromArgMatches for Given {
+impl FromArgMatches for GivenArguments {
     fn from_arg_matches(given: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self(given.clone()))
     }

@@ -24,7 +24,7 @@ use crate::commands::register;
 const UPKEEP: Duration = Duration::from_hours(1);
 
 /// An open store.
-pub(crate) struct Opened {
+pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The store, if it is a folder and can take snapshots.
     pub(crate) folder: Option<EmbeddedStore>,
@@ -32,7 +32,7 @@ pub(crate) struct Opened {
     pub(crate) register: Option<Arc<dyn Register>>,
 }
 
-impl Opened {
+impl OpenedStore {
     fn new(store: impl BlobStore) -> Self {
         Self { store: Arc::new(store), folder: None, register: None }
     }
@@ -42,14 +42,14 @@ impl Opened {
 ///
 /// # Errors
 /// Describes the problem with the folder or the URL, and its solution.
-pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
+pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
             check_folder("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
-            Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
+            Ok(OpenedStore { folder: Some(store.clone()), ..OpenedStore::new(store) })
         }
         Storage::Store { url, records } => {
             let name = format!("--store {}", without_secrets(url));
@@ -70,7 +70,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             let store_error = |error| store_url::failed(&name, &error);
             if register.engine().guarantee == Guarantee::Process {
                 let store = ObjectBlobs::open(backing, register).await.map_err(store_error)?;
-                return Ok(Opened { register: unmetered, ..Opened::new(store) });
+                return Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) });
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
             if let Records::Folder(_) = records {
@@ -79,7 +79,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             }
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(Opened { register: unmetered, ..Opened::new(store) })
+            Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) })
         }
     }
 }
