@@ -1,11 +1,14 @@
-//! Models of five protocols, checked over every interleaving with the real decisions of ifmatch-core: guarded writes and
+//! Models of protocols, checked over every interleaving with the real decisions of ifmatch-core: guarded writes and
 //! leases ([`protocol`]), changes that share a swap ([`group`]), the client's lock ([`lock`]), containers that are deleted and
-//! created again ([`container`]), and the log of purges that caches share ([`purge`]).
+//! created again ([`container`]) or deleted if they are empty ([`emptying`]), bodies in a bucket that several processes share
+//! ([`bodies`]), and the log of purges that caches share ([`purge`]).
 //!
 //! In each model, a sabotage disables one check of the protocol. The model checker must then find an interleaving that the
 //! check prevents.
 
+pub mod bodies;
 pub mod container;
+pub mod emptying;
 pub mod group;
 pub mod lock;
 pub mod protocol;

@@ -1,8 +1,10 @@
 //! Every interleaving of the protocols, and their sabotages.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod bodies;
 mod common;
 mod container;
+mod emptying;
 mod group;
 mod leases;
 mod lock;
