@@ -25,6 +25,7 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
+    let container = inner.find(&blob.container).await?;
     let request = WriteRequest {
         method,
         preconditions: put.preconditions,
@@ -32,8 +33,8 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
         lease: put.lease,
         request: None,
         nonce,
+        until: inner.bodies.lifetime().map(|lifetime| inner.driver.now().saturating_add(lifetime)),
     };
-    let container = inner.find(&blob.container).await?;
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
@@ -45,7 +46,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     let (body, md5) = put.md5.watch(put.body);
     let received = match inner.share(source, &expected).await? {
         Some(shared) => shared,
-        None => receive(&inner.folder, body, &expected).await?,
+        None => receive(&inner.bodies, body, &expected).await?,
     };
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
@@ -66,6 +67,7 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
         lease: delete.lease,
         request,
         nonce,
+        until: None,
     };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
@@ -86,6 +88,7 @@ pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders)
         lease: set.lease,
         request,
         nonce,
+        until: None,
     };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, request, set.change).await?;
@@ -144,7 +147,11 @@ impl Job {
             encoded(&Payload { hash, length, place: place.clone(), created, headers })
         };
         match inner.change(&key, Edit::Write(self.request.clone(), Box::new(content))).await {
-            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), md5)),
+            Ok(applied) => {
+                let settled = inner.settle(applied, staged).await?;
+                inner.confirm(&self.blob.container, incarnation).await?;
+                Ok(written(settled, Some(hash), md5))
+            }
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
@@ -166,7 +173,7 @@ impl Inner {
         let key = key::of_blob(&source.container, incarnation, &source.name)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
-        upload::share(&self.folder, body, expected).await
+        upload::share(&self.bodies, body, expected).await
     }
 
     /// Rejects a write early.

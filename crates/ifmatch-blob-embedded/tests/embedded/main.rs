@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+mod bucket;
 mod collected;
 mod copies;
+mod faulty_objects;
 mod interleavings;
 mod times;
 mod unreliable;
