@@ -98,6 +98,16 @@ impl Bucket {
         &*self.objects.store
     }
 
+    /// Begins a body with this name.
+    pub(super) fn begin_as(self: Arc<Self>, name: BodyName) -> Arriving {
+        Arriving::new(self, name.nonce, Some(name))
+    }
+
+    /// Returns the time of the index.
+    pub(super) fn now(&self) -> Timestamp {
+        self.driver.now()
+    }
+
     pub(super) fn location(&self, body: &BodyName) -> Path {
         let folder = self.objects.prefix.clone().join(BODIES);
         match body.nonce & LONG {
@@ -241,10 +251,18 @@ impl Bodies for Bucket {
     }
 }
 
+/// Returns the number of a body whose name has a hash.
+pub(super) fn number(nonce: u64) -> u64 {
+    nonce & !LONG
+}
+
 /// A body that arrives.
-struct Arriving {
+#[derive(Debug)]
+pub(super) struct Arriving {
     bucket: Arc<Bucket>,
     nonce: u64,
+    /// The name, if it doesn't follow from the content.
+    name: Option<BodyName>,
     hasher: Hasher,
     /// The bytes so far, unless they are sent in parts.
     held: Vec<Bytes>,
@@ -253,6 +271,7 @@ struct Arriving {
 }
 
 /// An upload in parts. Dropping it aborts it.
+#[derive(Debug)]
 struct Parts(Option<WriteMultipart>);
 
 impl Drop for Parts {
@@ -265,10 +284,28 @@ impl Drop for Parts {
 }
 
 impl Arriving {
+    fn new(bucket: Arc<Bucket>, nonce: u64, name: Option<BodyName>) -> Self {
+        Self { bucket, nonce, name, hasher: Hasher::default(), held: Vec::new(), size: 0, parts: None }
+    }
+
+    /// Makes the body durable under this name, which it has had from the beginning.
+    pub(super) async fn finish_as(mut self: Box<Self>, name: BodyName) -> Result<Staged, StoreError> {
+        // After an error, the object may be there, or arrive later. No record will name it.
+        if let Some(upload) = self.parts.as_mut().and_then(|parts| parts.0.take()) {
+            upload.finish().await.map_err(unavailable)?;
+        } else {
+            let payload: PutPayload = std::mem::take(&mut self.held).into_iter().collect();
+            self.bucket.store().put(&self.bucket.location(&name), payload).await.map_err(unavailable)?;
+        }
+        Ok(Staged::new(name, Arc::<Bucket>::clone(&self.bucket)))
+    }
+
     async fn send_parts(&mut self) -> Result<&mut WriteMultipart, StoreError> {
         if self.parts.is_none() {
-            self.nonce |= LONG;
-            let name = BodyName { hash: ContentHash::from_bytes([0; 32]), nonce: self.nonce };
+            let name = self.name.unwrap_or_else(|| {
+                self.nonce |= LONG;
+                BodyName { hash: ContentHash::from_bytes([0; 32]), nonce: self.nonce }
+            });
             let upload = self.bucket.store().put_multipart(&self.bucket.location(&name)).await.map_err(unavailable)?;
             self.parts = Some(Parts(Some(WriteMultipart::new_with_chunk_size(upload, PART))));
         }
@@ -299,15 +336,8 @@ impl Incoming for Arriving {
         if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
-        // After an error, the object may be there, or arrive later. No record will name it.
-        if let Some(upload) = self.parts.as_mut().and_then(|parts| parts.0.take()) {
-            upload.finish().await.map_err(unavailable)?;
-            return Ok(Staged::new(BodyName { hash, nonce: self.nonce }, self.bucket));
-        }
         let name = BodyName { hash, nonce: self.nonce };
-        let payload: PutPayload = std::mem::take(&mut self.held).into_iter().collect();
-        self.bucket.store().put(&self.bucket.location(&name), payload).await.map_err(unavailable)?;
-        Ok(Staged::new(name, self.bucket))
+        self.finish_as(name).await
     }
 }
 

@@ -346,7 +346,9 @@ impl Gates {
 impl Inner {
     pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         let incarnation = self.incarnation(&blob.container).await?;
-        self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await
+        let leased = self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await?;
+        self.confirm(&blob.container, incarnation).await?;
+        Ok(leased)
     }
 
     pub(super) async fn lease_container(

@@ -5,8 +5,8 @@
 //! swaps the record, which is the commit point. The previous body is deleted afterwards. So a crash leaves the old blob
 //! or the new one, and possibly an orphaned file, which the next start collects.
 //!
-//! A body's name is its hash, which makes it verifiable, and a random number. No two versions share a file, so there
-//! are no reference counts. A version that differs from the previous one only in its header fields keeps its file.
+//! A body's name is its hash, which makes it verifiable, and a random number. Only the versions of one blob share a file, so there
+//! are no reference counts: a version that differs from the previous one in its header fields keeps its file, and an append lengthens it.
 //!
 //! A container is a record as well. The keys of its blobs contain the generation that created it, so one swap deletes
 //! it with all its blobs. The unreachable records are collected afterwards.
@@ -24,8 +24,8 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_register;
 use ifmatch_blob::store::{
-    BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
-    Peek, Put, Reading, SetHeaders, StoreError, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
+    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
 };
 
 use bodies::Bodies;
@@ -36,6 +36,7 @@ pub use bucket::Objects;
 use container::Gates;
 use decoded::DecodedRecords;
 use disk::{Disk, System};
+use draft::Drafts;
 pub use error::{OpenError, OpenErrorKind};
 use internal_counts::InternalCounts;
 use snapshot::Local;
@@ -44,6 +45,7 @@ use source::{SmallBodies, UnsentBytes};
 use swap::Edit;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
+mod append;
 mod background;
 mod bodies;
 mod body_files;
@@ -55,6 +57,7 @@ mod disk;
 #[cfg(unix)]
 #[cfg(test)]
 mod disk_tests;
+mod draft;
 mod error;
 mod folder_bodies;
 mod internal_counts;
@@ -99,7 +102,7 @@ enum Place {
 /// State that all operations share.
 struct Inner {
     driver: Driver,
-    changes: Combiner<Edit>,
+    changes: Combiner<Edit, Drafts>,
     bodies: Arc<dyn Bodies>,
     decoded: DecodedRecords,
     small_bodies: SmallBodies,
@@ -164,7 +167,7 @@ impl EmbeddedStore {
         let path = root.path().to_owned();
         let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
         let folder = Arc::new(tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??);
-        let inner = Inner::new(driver, Arc::<Folder>::clone(&folder));
+        let inner = Inner::new(driver, Arc::<Folder>::clone(&folder), Drafts::Folder(Arc::clone(&folder)));
         inner.collect(&folder).await?;
         Ok(Self { inner: Arc::new(inner), place: Place::Folder(Arc::new(Local { folder, index })) })
     }
@@ -193,7 +196,7 @@ impl EmbeddedStore {
         let inner = Inner {
             internal_counts: InternalCounts::unknown(),
             gates: Gates::shared(),
-            ..Inner::new(driver, Arc::<Bucket>::clone(&bucket))
+            ..Inner::new(driver, Arc::<Bucket>::clone(&bucket), Drafts::Bucket(Arc::clone(&bucket)))
         };
         Ok(Self { inner: Arc::new(inner), place: Place::Bucket(bucket) })
     }
@@ -270,10 +273,10 @@ fn check_guarantee(driver: &Driver) -> Result<(), OpenError> {
 }
 
 impl Inner {
-    fn new(driver: Driver, bodies: Arc<dyn Bodies>) -> Self {
+    fn new(driver: Driver, bodies: Arc<dyn Bodies>, drafts: Drafts) -> Self {
         let driver = driver.assume_absent();
         Self {
-            changes: Combiner::new(driver.clone()),
+            changes: Combiner::with_staging(driver.clone(), drafts),
             driver,
             bodies,
             decoded: DecodedRecords::new(),
@@ -303,6 +306,14 @@ impl BlobStore for EmbeddedStore {
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         write::put(&self.inner, blob, put).await
+    }
+
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+        append::append(&self.inner, blob, append).await
+    }
+
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+        append::update(&self.inner, blob, update).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {

@@ -90,8 +90,10 @@ pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders)
         nonce,
         until: None,
     };
-    let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
+    let incarnation = inner.incarnation(&blob.container).await?;
+    let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, request, set.change).await?;
+    inner.confirm(&blob.container, incarnation).await?;
     let version = record.state(inner.driver.now()).version();
     let version = version.filter(|version| version.generation() == settled.receipt.generation);
     let payload = version.and_then(|version| payload_of(version).ok());
@@ -155,10 +157,6 @@ impl Job {
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
-                if *error.kind() == StoreErrorKind::OtherType {
-                    // A false condition is reported first.
-                    inner.check(&self.blob, Some(incarnation), self.missing, &self.request, self.kind).await?;
-                }
                 Err(error)
             }
         }
@@ -208,7 +206,7 @@ fn check_kind(kind: Kind, version: Option<&Version>) -> Result<(), StoreError> {
     if is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
 }
 
-fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
+pub(super) fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
     let Settled { receipt, is_replay } = settled;
     Written {
         tag: receipt.tag,

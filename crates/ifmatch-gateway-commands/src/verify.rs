@@ -350,7 +350,7 @@ enum Body {
     Intact,
     /// The gateway states no hash of it.
     NoHash,
-    /// The blob was deleted meanwhile.
+    /// The blob was deleted in the meantime.
     Gone,
 }
 

@@ -1,6 +1,6 @@
-//! Folders whose entries are made durable.
+//! Folders whose entries are made durable, and files with several names.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
@@ -14,22 +14,37 @@ pub fn open(path: &Path) -> io::Result<File> {
     imp::open(path)
 }
 
+/// Returns `true` if a file is known to have one name only. On Windows it never is.
+pub fn has_one_name(file: &Metadata) -> bool {
+    imp::has_one_name(file)
+}
+
 /// Folders that are opened like files.
 #[cfg(not(windows))]
 mod imp {
-    use std::fs::File;
+    use std::fs::{File, Metadata};
     use std::io;
     use std::path::Path;
 
     pub(super) fn open(path: &Path) -> io::Result<File> {
         File::open(path)
     }
+
+    #[cfg(unix)]
+    pub(super) fn has_one_name(file: &Metadata) -> bool {
+        std::os::unix::fs::MetadataExt::nlink(file) == 1
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn has_one_name(_: &Metadata) -> bool {
+        false
+    }
 }
 
 /// Folders on Windows.
 #[cfg(windows)]
 mod imp {
-    use std::fs::{File, OpenOptions};
+    use std::fs::{File, Metadata, OpenOptions};
     use std::io;
     use std::os::windows::fs::OpenOptionsExt;
     use std::path::Path;
@@ -44,6 +59,11 @@ mod imp {
 
     pub(super) fn open(path: &Path) -> io::Result<File> {
         OpenOptions::new().access_mode(ACCESS).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+    }
+
+    /// The standard library doesn't tell the number of names.
+    pub(super) fn has_one_name(_: &Metadata) -> bool {
+        false
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+mod appends;
 mod bucket;
 mod collected;
 mod copies;

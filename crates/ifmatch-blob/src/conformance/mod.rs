@@ -17,6 +17,7 @@ use ifmatch_core::precondition::{Precondition, Preconditions};
 use tokio::sync::oneshot;
 
 mod bodies;
+mod changes;
 mod conditions;
 mod containers;
 pub mod headers;
@@ -59,6 +60,7 @@ pub async fn check(subject: &Subject) {
     bodies::check(subject).await;
     listing::check(subject).await;
     headers::check(subject).await;
+    changes::check(subject).await;
     tags::check(subject).await;
     containers::check(subject).await;
     leases::check(subject).await;

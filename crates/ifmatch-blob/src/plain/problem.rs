@@ -40,6 +40,9 @@ fn of(error: &StoreError) -> Problem {
         }
         StoreErrorKind::LeaseFailed(failure) => Problem::lease_failed(*failure),
         StoreErrorKind::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
+        StoreErrorKind::AppendFailed(_) => {
+            Problem::new(StatusCode::CONFLICT, "append-failed").detail(error.to_string())
+        }
         StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),
         StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
         StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),

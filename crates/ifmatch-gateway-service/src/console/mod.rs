@@ -62,7 +62,7 @@ pub struct Console {
     sign_in_memory: Memory,
 }
 
-/// What a page answers with.
+/// A page's response.
 enum Answer {
     Page(StatusCode, String),
     /// To this path.
