@@ -50,7 +50,7 @@ const BODIES: &str = "bodies";
 /// Marks the number of a body that was sent in parts.
 const LONG: u64 = 1 << 63;
 /// Name of the object that shows the store's time.
-const CLOCK: &str = "clock";
+const CLOCK: [&str; 2] = ["-ifmatch", "clock"];
 
 /// An object store for bodies, and their prefix. Only ifmatch may use it.
 ///
@@ -118,7 +118,7 @@ impl Bucket {
 
     /// Lists the bodies that are older than this, by the store's own clock.
     pub(super) async fn older_than(&self, age: Duration) -> Result<BoxStream<'static, Result<BodyName, Error>>, Error> {
-        let clock = self.objects.prefix.clone().join(CLOCK);
+        let clock = self.objects.prefix.clone().join(CLOCK[0]).join(CLOCK[1]);
         self.store().put(&clock, PutPayload::new()).await?;
         let now = self.store().head(&clock).await?.last_modified;
         let listed = self.store().list(Some(&self.objects.prefix.clone().join(BODIES)));
@@ -191,15 +191,7 @@ impl Bodies for Bucket {
     }
 
     fn begin(self: Arc<Self>) -> Result<Box<dyn Incoming>, StoreError> {
-        let nonce = nonce()? & !LONG;
-        Ok(Box::new(Arriving {
-            bucket: self,
-            nonce,
-            hasher: Hasher::default(),
-            held: Vec::new(),
-            size: 0,
-            parts: None,
-        }))
+        Ok(Box::new(Arriving::new(self, number(nonce()?), None)))
     }
 
     /// Sends no request: a condition may show that the bytes aren't needed.
@@ -336,7 +328,7 @@ impl Incoming for Arriving {
         if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
-        let name = BodyName { hash, nonce: self.nonce };
+        let name = self.name.unwrap_or(BodyName { hash, nonce: self.nonce });
         self.finish_as(name).await
     }
 }

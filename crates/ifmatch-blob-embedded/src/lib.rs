@@ -68,6 +68,7 @@ mod snapshot;
 mod source;
 mod spool;
 mod swap;
+mod transfer;
 mod upload;
 mod verify;
 #[cfg(test)]

@@ -21,6 +21,8 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 pub(super) struct Spool {
     folder: Arc<Folder>,
     nonce: u64,
+    /// The name, if it doesn't follow from the content.
+    name: Option<BodyName>,
     step: JoinHandle<io::Result<Writing>>,
 }
 
@@ -38,7 +40,12 @@ impl Spool {
             let file = private_files::create_new(&path)?;
             Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
         });
-        Self { folder, nonce, step }
+        Self { folder, nonce, name: None, step }
+    }
+
+    /// Begins a body with this name.
+    pub(super) fn begin_as(folder: Arc<Folder>, name: BodyName) -> Self {
+        Self { name: Some(name), ..Self::begin(folder, name.nonce) }
     }
 
     /// Writes the next bytes. Returns once the previous ones are written.
@@ -57,18 +64,25 @@ impl Spool {
     /// Makes the body durable under its final name, if it has the declared hash.
     pub(super) async fn finish(self, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
         let writing = self.step.await.map_err(lost)?.map_err(disk)?;
-        let (folder, nonce) = (self.folder, self.nonce);
-        spawn_blocking(move || writing.finish(folder, nonce, promised)).await.map_err(lost)?
+        let (folder, nonce, name) = (self.folder, self.nonce, self.name);
+        let name = move |hash| name.unwrap_or(BodyName { hash, nonce });
+        spawn_blocking(move || writing.finish(folder, name, promised)).await.map_err(lost)?
     }
 }
 
 impl Writing {
-    fn finish(self, folder: Arc<Folder>, nonce: u64, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
+    fn finish(
+        self,
+        folder: Arc<Folder>,
+        name: impl FnOnce(ContentHash) -> BodyName,
+        promised: Option<ContentHash>,
+    ) -> Result<Staged, StoreError> {
         let Self { hasher, file, mut path } = self;
-        let name = BodyName { hash: hasher.finish(), nonce };
-        if promised.is_some_and(|promised| promised != name.hash) {
+        let hash = hasher.finish();
+        if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
+        let name = name(hash);
         folder.place(&file, &mut path.0, &name).map_err(disk)?;
         path.keep();
         Ok(Staged::new(name, folder))

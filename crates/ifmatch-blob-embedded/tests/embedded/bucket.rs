@@ -9,9 +9,9 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::{self, Subject, blob, gated, kind, pattern, put};
-use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
+use ifmatch_blob::store::{AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
 use ifmatch_blob::test_util::ManualClock;
 use ifmatch_blob_embedded::{EmbeddedStore, Objects, OpenErrorKind};
 use ifmatch_register::faulty::FaultyRegister;
@@ -282,6 +282,33 @@ async fn a_copy_has_a_body_of_its_own() {
         gateways[1].put(&copy, Put::copying(&source, opened).await.unwrap()).await.unwrap();
         gateways[0].delete(&source, Delete::default()).await.unwrap();
         assert_eq!(read(&gateways[0], &copy).await.unwrap(), pattern(length));
+    }
+}
+
+/// Each append is a copy, since an object can't be lengthened. A block of one gateway is neither lost nor torn by the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_gateways_append_to_one_blob() {
+    let objects: Arc<dyn ObjectStore> = Arc::new(FaultyObjects::default());
+    let Turns { gateways, .. } = gateways(2, &objects);
+    let log = blob("c", "log");
+    for beginning in [0, LONG, IN_PARTS] {
+        let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
+        gateways[0].put(&log, Put { headers, ..put(pattern(beginning)) }).await.unwrap();
+        let appends = (0..12_u8).map(|number| {
+            let (store, log) = (gateways[usize::from(number % 2)].clone(), log.clone());
+            tokio::spawn(async move { store.append(&log, AppendBlock::new(vec![number; 3_000].into())).await })
+        });
+        let mut offsets = Vec::new();
+        for appended in futures_util::future::join_all(appends).await {
+            offsets.push(appended.unwrap().unwrap().offset);
+        }
+        let bytes = read(&gateways[1], &log).await.unwrap();
+        assert_eq!(bytes.len(), beginning + 12 * 3_000);
+        assert_eq!(bytes[..beginning], pattern(beginning));
+        for (number, offset) in (0..).zip(offsets) {
+            let block = usize::try_from(offset).unwrap();
+            assert_eq!(bytes[block..block + 3_000], [number; 3_000], "the block of append {number}");
+        }
     }
 }
 

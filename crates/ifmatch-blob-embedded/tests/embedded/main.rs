@@ -11,6 +11,7 @@ mod copies;
 mod faulty_objects;
 mod interleavings;
 mod times;
+mod transfers;
 mod unreliable;
 
 use ifmatch_blob::conformance::{self, Subject};

@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
-use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
+use ifmatch_blob_embedded::{self as embedded, EmbeddedStore, Objects};
 use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::store_url::check_folder;
 use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::register_url::RegisterUrl;
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_config::{Config, Records, Storage};
 use ifmatch_gateway_service::metrics::register::MeteredRegister;
-use ifmatch_register::{Guarantee, Register};
+use ifmatch_register::{Driver, Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 
 use crate::commands::register;
 
+/// Average interval between sweeps.
+const SWEEP: Duration = Duration::from_hours(24);
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);
 
@@ -51,6 +54,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
             Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
         }
+        Storage::Bucket { url, register } => bucket(url, register).await,
         Storage::Store { url, records } => {
             let name = format!("--store {}", without_secrets(url));
             let backing = store_url::open(&name, url)?;
@@ -80,6 +84,42 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
             Ok(Opened { register: unmetered, ..Opened::new(store) })
+        }
+    }
+}
+
+/// Opens the store in a bucket, with its index in a register.
+async fn bucket(url: &str, register: &RegisterUrl) -> Result<Opened, Error> {
+    let name = format!("--data {}", without_secrets(url));
+    let backing = store_url::open(&name, url)?;
+    let register = register::open(register).await?;
+    if register.engine().guarantee.may_lose_swaps() {
+        return Err(Error::usage(
+            "this --register may lose acknowledged changes in a failover, and with them blobs. Use PostgreSQL or etcd.",
+        ));
+    }
+    ifmatch_blob_objects::claim_bodies(&backing, &register).await.map_err(|error| store_url::failed(&name, &error))?;
+    let objects = Objects::new(Arc::clone(backing.objects()), backing.prefix().clone());
+    // Azure may still be copying when it answers, and files can't be copied.
+    let copies = ["s3:", "gs:", "memory:"].iter().any(|scheme| url.starts_with(scheme));
+    let objects = if copies { objects.copied_by_store() } else { objects };
+    let metered = MeteredRegister::new(Arc::clone(&register));
+    let store = EmbeddedStore::in_bucket(objects, Driver::new(metered)).map_err(|error| Error::usage(error.to_string()))?;
+    let kept = store.clone();
+    tokio::spawn(upkeep(async move || kept.forget_deletions().await));
+    tokio::spawn(sweep(store.clone()));
+    Ok(Opened { register: Some(register), ..Opened::new(store) })
+}
+
+/// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.
+async fn sweep(store: EmbeddedStore) {
+    loop {
+        let share = ifmatch_runtime::nonce().map_or(1, |nonce| 1 + nonce % 2_000);
+        tokio::time::sleep(SWEEP * u32::try_from(share).unwrap_or(1_000) / 1_000).await;
+        match store.sweep().await {
+            Ok(0) => {}
+            Ok(bodies) => tracing::info!(bodies, "removed what killed processes left in the bucket"),
+            Err(error) => tracing::warn!(%error, "the sweep failed; retrying later"),
         }
     }
 }
