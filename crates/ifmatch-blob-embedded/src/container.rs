@@ -61,6 +61,15 @@ impl Inner {
         Ok(self.look_up(container).await?.map(|container| container.incarnation))
     }
 
+    /// Returns the incarnation of a container as this process has seen it last. Another process may have replaced it since.
+    pub(super) async fn find_recent(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
+        if !self.confirms(container) {
+            return self.find(container).await;
+        }
+        let record = self.driver.recent(&key::of_container(container)?).await.map_err(of_driver)?;
+        incarnation_of(&record, self)
+    }
+
     /// Returns the incarnation of a container that must exist.
     pub(super) async fn incarnation(&self, container: &ContainerName) -> Result<Revision, StoreError> {
         self.find(container).await?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
@@ -220,9 +229,14 @@ impl Inner {
         }
     }
 
+    /// Returns `true` if changes of this container's blobs are confirmed.
+    pub(super) fn confirms(&self, container: &ContainerName) -> bool {
+        self.gates.are_shared && !container.is_internal()
+    }
+
     /// Confirms that a blob was written to a container that exists. Keeps away the deletion of a container that had no blobs.
     pub(super) async fn confirm(&self, container: &ContainerName, incarnation: Revision) -> Result<(), StoreError> {
-        if !self.gates.are_shared || container.is_internal() {
+        if !self.confirms(container) {
             return Ok(());
         }
         let unknown = |error: StoreError| StoreError::new(StoreErrorKind::OutcomeUnknown, error);

@@ -287,7 +287,8 @@ impl Drafts {
 /// Returns the content of a version in a bucket. The longer ones are copied for an append.
 async fn get(bucket: &Arc<Bucket>, payload: &Payload, need: Need, nonce: u64) -> Result<Reached, StoreError> {
     let Some(body) = payload.file() else { return Ok(Reached::Absent) };
-    let mut source = bucket.open(body, payload.length, None, Box::new(drop)).await?.ok_or(StoreErrorKind::Unavailable)?;
+    let mut source =
+        bucket.open(body, payload.length, None, Box::new(drop)).await?.ok_or(StoreErrorKind::Unavailable)?;
     let mut bytes = source.read(None).await?;
     if matches!(need, Need::Whole(_)) || payload.length <= IN_MEMORY {
         let whole = bytes.collect().await?.to_bytes();

@@ -193,6 +193,7 @@ impl EmbeddedStore {
     /// ```
     pub fn in_bucket(objects: Objects, driver: Driver) -> Result<Self, OpenError> {
         check_guarantee(&driver)?;
+        let driver = driver.remembering();
         let bucket = Arc::new(Bucket::new(objects, driver.clone()));
         let inner = Inner {
             internal_counts: InternalCounts::unknown(),

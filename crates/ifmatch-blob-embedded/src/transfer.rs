@@ -84,7 +84,8 @@ impl EmbeddedStore {
         let mut record = Some(record);
         let mut damage = None;
         for _ in 0..ATTEMPTS {
-            let Some(found) = record.filter(|found| damage.as_ref().is_none_or(|(of, _)| *of != found.revision())) else {
+            let Some(found) = record.filter(|found| damage.as_ref().is_none_or(|(of, _)| *of != found.revision()))
+            else {
                 break;
             };
             let payload = found.state(self.inner.driver.now()).version().map(Payload::of).transpose();

@@ -25,7 +25,11 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
-    let container = inner.find(&blob.container).await?;
+    let container = match put.container {
+        // It is looked up when the body is there.
+        MissingContainer::Create => inner.find_recent(&blob.container).await?,
+        MissingContainer::Refuse => inner.find(&blob.container).await?,
+    };
     let request = WriteRequest {
         method,
         preconditions: put.preconditions,
@@ -39,7 +43,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     if put.request.is_none() {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
-        inner.check(blob, container, put.container, &request, kind).await?;
+        inner.check_early(blob, container, put.container, &request, kind).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
@@ -118,6 +122,11 @@ type Kind = Option<bool>;
 impl Job {
     /// Returns the incarnation to write to. A write that creates no container belongs to the incarnation that it found.
     async fn incarnation(&self, inner: &Inner) -> Result<Revision, StoreError> {
+        // It was looked up when the write began, and is looked up again after the swap.
+        let found = self.container.filter(|_| inner.confirms(&self.blob.container));
+        if let Some(found) = found.filter(|_| self.missing == MissingContainer::Refuse) {
+            return Ok(found);
+        }
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
                 // A rejected write leaves no container behind.
@@ -174,6 +183,26 @@ impl Inner {
         upload::share(&self.bodies, body, expected).await
     }
 
+    /// Rejects a write before its body arrives.
+    async fn check_early(
+        &self,
+        blob: &BlobPath,
+        container: Option<Revision>,
+        missing: MissingContainer,
+        request: &WriteRequest,
+        kind: Kind,
+    ) -> Result<(), StoreError> {
+        let refused = match self.check(blob, container, missing, request, kind).await {
+            Err(refused) if self.confirms(&blob.container) => refused,
+            checked => return checked,
+        };
+        // Another process may have replaced the container.
+        match self.find(&blob.container).await? {
+            found if found == container => Err(refused),
+            found => self.check(blob, found, missing, request, kind).await,
+        }
+    }
+
     /// Rejects a write early.
     async fn check(
         &self,
@@ -183,14 +212,20 @@ impl Inner {
         request: &WriteRequest,
         kind: Kind,
     ) -> Result<(), StoreError> {
-        let record = match container {
-            Some(incarnation) => {
-                let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
-                self.driver.load(&key).await.map_err(of_driver)?
-            }
+        let key = match container {
+            Some(incarnation) => key::of_blob(&blob.container, incarnation, &blob.name)?,
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
-            None => Record::absent(),
+            None => return self.check_on(&Record::absent(), request, kind),
         };
+        let recent = self.driver.recent(&key).await.map_err(of_driver)?;
+        match self.check_on(&recent, request, kind) {
+            // Another process may have replaced the record.
+            Err(_) => self.check_on(&self.driver.load(&key).await.map_err(of_driver)?, request, kind),
+            checked => checked,
+        }
+    }
+
+    fn check_on(&self, record: &Record, request: &WriteRequest, kind: Kind) -> Result<(), StoreError> {
         let now = self.driver.now();
         match record.apply(&Command::Write(request.write(Content::Unknown)), now).outcome {
             refusal @ Outcome::Refused(_) => Err(refused(refusal, now)),

@@ -166,9 +166,15 @@ pub async fn claim_bodies(backing: &Backing, register: &dyn Register) -> Result<
 
 fn of_another_kind(backing: &Backing, beginning: &str) -> OpenError {
     let what = if beginning == BODIES {
-        format!("{} belongs to a gateway with --store: use it with --store, or choose another prefix for --data", backing.objects)
+        format!(
+            "{} belongs to a gateway with --store: use it with --store, or choose another prefix for --data",
+            backing.objects
+        )
     } else {
-        format!("{} belongs to gateways with --data: use it with --data, or choose another prefix for --store", backing.objects)
+        format!(
+            "{} belongs to gateways with --data: use it with --data, or choose another prefix for --store",
+            backing.objects
+        )
     };
     OpenError::new(OpenErrorKind::Taken, what)
 }

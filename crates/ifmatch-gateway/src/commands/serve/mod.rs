@@ -35,6 +35,7 @@ use super::runtime::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
 use banner::Addresses;
+pub(crate) use storage::folder_error;
 
 /// Interval between runs of the garbage collection.
 const GARBAGE_INTERVAL: Duration = Duration::from_hours(24);

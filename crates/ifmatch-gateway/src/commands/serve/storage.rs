@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
-use ifmatch_blob_embedded::{self as embedded, EmbeddedStore, Objects};
+use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::store_url::check_folder;
@@ -15,11 +15,11 @@ use ifmatch_gateway_config::register_url::RegisterUrl;
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_config::{Config, Records, Storage};
 use ifmatch_gateway_service::metrics::register::MeteredRegister;
-use ifmatch_register::{Driver, Guarantee, Register};
+use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 
-use crate::commands::register;
+use crate::commands::{bucket, register};
 
 /// Average interval between sweeps.
 const SWEEP: Duration = Duration::from_hours(24);
@@ -54,7 +54,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
             Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
         }
-        Storage::Bucket { url, register } => bucket(url, register).await,
+        Storage::Bucket { url, register } => open_bucket(url, register).await,
         Storage::Store { url, records } => {
             let name = format!("--store {}", without_secrets(url));
             let backing = store_url::open(&name, url)?;
@@ -88,23 +88,8 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
     }
 }
 
-/// Opens the store in a bucket, with its index in a register.
-async fn bucket(url: &str, register: &RegisterUrl) -> Result<Opened, Error> {
-    let name = format!("--data {}", without_secrets(url));
-    let backing = store_url::open(&name, url)?;
-    let register = register::open(register).await?;
-    if register.engine().guarantee.may_lose_swaps() {
-        return Err(Error::usage(
-            "this --register may lose acknowledged changes in a failover, and with them blobs. Use PostgreSQL or etcd.",
-        ));
-    }
-    ifmatch_blob_objects::claim_bodies(&backing, &register).await.map_err(|error| store_url::failed(&name, &error))?;
-    let objects = Objects::new(Arc::clone(backing.objects()), backing.prefix().clone());
-    // Azure may still be copying when it answers, and files can't be copied.
-    let copies = ["s3:", "gs:", "memory:"].iter().any(|scheme| url.starts_with(scheme));
-    let objects = if copies { objects.copied_by_store() } else { objects };
-    let metered = MeteredRegister::new(Arc::clone(&register));
-    let store = EmbeddedStore::in_bucket(objects, Driver::new(metered)).map_err(|error| Error::usage(error.to_string()))?;
+async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<Opened, Error> {
+    let (store, register) = bucket::open(url, register).await?;
     let kept = store.clone();
     tokio::spawn(upkeep(async move || kept.forget_deletions().await));
     tokio::spawn(sweep(store.clone()));
@@ -157,7 +142,8 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
     }
 }
 
-fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
+/// Returns the error of a data folder that can't be used.
+pub(crate) fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
     use embedded::OpenErrorKind as Kind;
     let hint = match error.kind() {
         Kind::InUse => "Another ifmatch process uses this folder. Stop it, or choose another folder.",
