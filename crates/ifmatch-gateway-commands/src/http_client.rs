@@ -51,7 +51,7 @@ struct TokenArgs {
     #[arg(long, value_name = "TOKEN", env = "IFMATCH_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    /// File with the bearer token, in place of --token.
+    /// File with the bearer token, instead of --token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

@@ -34,9 +34,10 @@ use crate::error::Error;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
-    /// Folder for the blobs and their index.
+    /// Folder for the blobs and their index, or a bucket for the blobs.
     ///
-    /// One process at a time can use it. Created if missing, readable by this user only.
+    /// One process at a time can use a folder. It is created if missing, readable by this user only. Any number of
+    /// gateways can use a bucket, such as `s3://bucket/prefix`, with an index in --register. Nothing else may use it.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
@@ -47,7 +48,7 @@ pub struct Settings {
     #[arg(long, value_name = "URL", help_heading = "Storage")]
     pub store: Option<String>,
 
-    /// Register for the records of --store, in place of a folder.
+    /// Register for the records of --store, or for the index of a bucket in --data.
     ///
     /// `postgres://USER@HOST/DATABASE`, which gateways share, `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`,
     /// `redb:///FILE` or `memory:`.

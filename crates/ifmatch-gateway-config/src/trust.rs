@@ -15,7 +15,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The certificates to trust, by default the system's.
 #[derive(Args, Default)]
 pub struct Trust {
-    /// PEM file with the authorities to trust, in place of the system's.
+    /// PEM file with the authorities to trust, instead of the system's.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
 }
