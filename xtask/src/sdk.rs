@@ -114,16 +114,17 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
 
 /// Starts a gateway without tables on an object store.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
-    let blobs = listening::free_address()?;
-    let running =
-        Run::new(binary, dir).args(["serve", "--listen", &blobs.to_string(), "--store", "memory:///"]).start()?;
+    let (blobs, s3) = (listening::free_address()?, listening::free_address()?);
+    let running = Run::new(binary, dir)
+        .args(["serve", "--listen", &blobs.to_string(), "--listen-s3", &s3.to_string(), "--store", "memory:///"])
+        .start()?;
     listening::wait("gateway", blobs)?;
     let name = "gateway on objects";
     Ok(Server {
         name,
         blobs,
         tables: blobs,
-        s3: None,
+        s3: Some(s3),
         known_errors: PathBuf::new(),
         keep_alive: true,
         running: vec![running],

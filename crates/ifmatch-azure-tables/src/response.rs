@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use http::header::{CONTENT_TYPE, ETAG, HOST, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
 use ifmatch_core::record::Revision;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
@@ -16,7 +17,6 @@ use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP, TYPE};
 use crate::request::metadata_level::MetadataLevel;
 use crate::storage::entities::Stored;
 use crate::storage::tables::TableName;
-use ifmatch_blob::body::BlobBody;
 
 /// Characters that aren't percent-encoded in the URL of an entity.
 const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'\'');

@@ -18,7 +18,7 @@ use crate::error::AzureError;
 use crate::policies;
 use crate::random_guid;
 use crate::request::headers::VERSION;
-use crate::request::{self, Batch, BlobOperation, Operation, permissions};
+use crate::request::{self, BatchParameters, BlobOperation, RestOperation, permissions};
 use crate::response::{self, RequestIds};
 
 /// Maximum number of parts.
@@ -34,16 +34,16 @@ pub(crate) async fn run(
     accounts: &Accounts,
     account: &Account,
     head: &Parts,
-    batch: Batch,
+    batch: BatchParameters,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Batch { container, boundary, document } = batch;
+    let BatchParameters { container, boundary, document } = batch;
     let bytes = blocks::read(context, document, body).await?;
     let text = std::str::from_utf8(&bytes).map_err(|_| AzureError::invalid_batch("a batch must be UTF-8"))?;
     let parts = parse(text, &boundary)?;
     let version = head.headers.get(VERSION);
     let peer = head.extensions.get::<Peer>();
-    let answers = stream::iter(parts).map(|Part { id, mut head }| {
+    let answers = stream::iter(parts).map(|BatchPart { id, mut head }| {
         if let Some(peer) = peer {
             head.extensions.insert(*peer);
         }
@@ -96,7 +96,7 @@ async fn execute(
     let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
     match operation {
-        Operation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(..)))
+        RestOperation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(..)))
             if container.is_none_or(|container| *container == blob.container) =>
         {
             crate::on_blob(context, &blob, operation, Upload::new(Full::<Bytes>::default())).await
@@ -118,14 +118,14 @@ fn with_account(uri: &Uri, account: &Account) -> Result<Uri, AzureError> {
 
 /// A request in a batch.
 #[derive(Debug)]
-struct Part {
+struct BatchPart {
     /// Its `Content-ID`, which the response repeats.
     id: String,
     head: Parts,
 }
 
 /// Parses a batch.
-fn parse(text: &str, boundary: &str) -> Result<Vec<Part>, AzureError> {
+fn parse(text: &str, boundary: &str) -> Result<Vec<BatchPart>, AzureError> {
     let (open, close) = (format!("--{boundary}"), format!("--{boundary}--"));
     let mut lines = text.lines().map(str::trim_end).skip_while(|line| *line != open);
     let mut parts = Vec::new();
@@ -146,14 +146,14 @@ fn parse(text: &str, boundary: &str) -> Result<Vec<Part>, AzureError> {
             let message = format!("the batch has more than {MAX_PARTS} parts");
             return Err(AzureError::bad_request("ExceedsMaxBatchRequestCount", message));
         }
-        parts.push(Part::parse(&part, parts.len())?);
+        parts.push(BatchPart::parse(&part, parts.len())?);
         if end == close {
             return Ok(parts);
         }
     }
 }
 
-impl Part {
+impl BatchPart {
     /// Parses the lines of the part with this number.
     fn parse(lines: &[&str], number: usize) -> Result<Self, AzureError> {
         let malformed = |what: &str| AzureError::invalid_batch(format!("part {number}: {what}"));

@@ -23,8 +23,8 @@ use crate::blocks;
 use crate::error::AzureError;
 use crate::policies;
 use crate::request::conditions::WriteConditions;
-use crate::request::{ContainerWrite, Document, Lease, List, marker_at};
-use crate::response::Xml;
+use crate::request::{ContainerWrite, LeaseParameters, ListParameters, RequestDocument, marker_at};
+use crate::response::XmlWriter;
 use crate::response::{self, headers};
 use crate::snapshots::{self, SnapshotTime};
 
@@ -86,7 +86,7 @@ pub(crate) async fn set_policies(
     context: &Context,
     container: &ContainerName,
     write: ContainerWrite,
-    document: Document,
+    document: RequestDocument,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let policies = policies::parse(&blocks::read(context, document, body).await?)?;
@@ -96,9 +96,9 @@ pub(crate) async fn set_policies(
 pub(crate) async fn lease_container(
     context: &Context,
     container: &ContainerName,
-    lease: Lease,
+    lease: LeaseParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Lease { conditions, request } = lease;
+    let LeaseParameters { conditions, request } = lease;
     let action = request.action;
     check(context, container, &conditions, LeaseUse::Read(None)).await?;
     let leased = context.store.lease_container(container, request).await.map_err(AzureError::of_container)?;
@@ -154,7 +154,7 @@ const STEP: usize = 500;
 pub(crate) async fn list_blobs(
     context: &Context,
     container: &ContainerName,
-    list: &List,
+    list: &ListParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
     let name = list.container_name(container).unwrap_or(container.as_str());
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)]);
@@ -189,8 +189,8 @@ pub(crate) async fn list_blobs(
 
 /// A page that is being written.
 struct BlobPage<'a> {
-    xml: Xml,
-    list: &'a List,
+    xml: XmlWriter,
+    list: &'a ListParameters,
     /// Number of items that fit in.
     left: usize,
     memory: DocumentMemory,
@@ -200,7 +200,11 @@ struct BlobPage<'a> {
 
 impl BlobPage<'_> {
     /// Writes an item, unless the page is full. Then the listing ends with the marker of this name.
-    fn write(&mut self, name: &str, item: impl FnOnce(&mut Xml, &List)) -> Result<ControlFlow<String>, AzureError> {
+    fn write(
+        &mut self,
+        name: &str,
+        item: impl FnOnce(&mut XmlWriter, &ListParameters),
+    ) -> Result<ControlFlow<String>, AzureError> {
         if self.left == 0 || self.xml.len() >= PAGE {
             return Ok(ControlFlow::Break(marker_at(name, None)));
         }
@@ -260,7 +264,10 @@ impl BlobPage<'_> {
     }
 }
 
-pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Response<BlobBody>, AzureError> {
+pub(crate) async fn list_containers(
+    context: &Context,
+    list: &ListParameters,
+) -> Result<Response<BlobBody>, AzureError> {
     let prefix = list.account_prefix();
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint)]);
     xml.open("Containers");
@@ -300,8 +307,8 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
     Ok(end(xml, next, memory))
 }
 
-fn begin(list: &List, attributes: &[(&str, &str)]) -> Xml {
-    let mut xml = Xml::begin_with("EnumerationResults", attributes);
+fn begin(list: &ListParameters, attributes: &[(&str, &str)]) -> XmlWriter {
+    let mut xml = XmlWriter::begin_with("EnumerationResults", attributes);
     xml.text("Prefix", &list.prefix);
     xml.maybe("Marker", list.marker.as_ref().map(|marker| URL_SAFE.encode(marker)).as_deref());
     if let Some(max_results) = &list.max_results {
@@ -313,12 +320,12 @@ fn begin(list: &List, attributes: &[(&str, &str)]) -> Xml {
     xml
 }
 
-fn end(mut xml: Xml, next: Option<String>, memory: DocumentMemory) -> Response<BlobBody> {
+fn end(mut xml: XmlWriter, next: Option<String>, memory: DocumentMemory) -> Response<BlobBody> {
     xml.maybe("NextMarker", next.map(|next| URL_SAFE.encode(next)).as_deref());
     response::document(memory.hold(xml.end("EnumerationResults")))
 }
 
-fn add_blob(xml: &mut Xml, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>, list: &List) {
+fn add_blob(xml: &mut XmlWriter, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>, list: &ListParameters) {
     let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
     xml.blob_name(name);
@@ -373,7 +380,7 @@ fn add_blob(xml: &mut Xml, name: &str, info: &BlobInfo, snapshot: Option<Snapsho
     xml.close("Blob");
 }
 
-fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadata: bool) {
+fn add_container(xml: &mut XmlWriter, name: &str, entry: &ContainerEntry, with_metadata: bool) {
     let info = &entry.info;
     xml.open("Container");
     xml.text("Name", name);
@@ -391,13 +398,13 @@ fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadat
 }
 
 /// Adds a tag, which listings show without quotes.
-fn add_tag(xml: &mut Xml, tag: Option<&EntityTag>) {
+fn add_tag(xml: &mut XmlWriter, tag: Option<&EntityTag>) {
     if let Some(tag) = tag {
         xml.text("Etag", tag.to_string().trim_matches('"'));
     }
 }
 
-fn add_lease(xml: &mut Xml, seen: Option<&SeenLease>) {
+fn add_lease(xml: &mut XmlWriter, seen: Option<&SeenLease>) {
     let (state, status, duration) = headers::lease_properties(seen);
     xml.text("LeaseStatus", status);
     xml.text("LeaseState", state);
@@ -407,7 +414,7 @@ fn add_lease(xml: &mut Xml, seen: Option<&SeenLease>) {
 }
 
 /// Adds the metadata. Blobs written in the plain dialect may have names that aren't valid elements.
-fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
+fn add_metadata(xml: &mut XmlWriter, stored: &BlobHeaders) {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_element = |name: &str| {
         name.bytes().all(inner) && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')

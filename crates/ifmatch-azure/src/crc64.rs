@@ -50,33 +50,33 @@ impl Crc64 {
 
     /// Wraps a body that must have this CRC-64. A complete body with another one ends with an error, so no store
     /// accepts it.
-    pub(crate) fn watch(wanted: Option<Self>, body: Upload) -> (Upload, Watch) {
-        let watch = Watch::default();
+    pub(crate) fn watch(wanted: Option<Self>, body: Upload) -> (Upload, Crc64Watch) {
+        let watch = Crc64Watch::default();
         let Some(wanted) = wanted else { return (body, watch) };
-        let watched = Watched { body, wanted, found: Self::default(), watch: watch.clone() };
+        let watched = WatchedBody { body, wanted, found: Self::default(), watch: watch.clone() };
         (Upload::new(watched), watch)
     }
 }
 
 /// Tells if a body had another CRC-64 than declared.
 #[derive(Clone, Default)]
-pub(crate) struct Watch(Arc<AtomicBool>);
+pub(crate) struct Crc64Watch(Arc<AtomicBool>);
 
-impl Watch {
+impl Crc64Watch {
     /// Translates the error of a write that read the body.
     pub(crate) fn explain(&self, error: StoreError, other: impl FnOnce(StoreError) -> AzureError) -> AzureError {
         if self.0.load(Ordering::Acquire) { AzureError::crc64_mismatch() } else { other(error) }
     }
 }
 
-struct Watched {
+struct WatchedBody {
     body: Upload,
     wanted: Crc64,
     found: Crc64,
-    watch: Watch,
+    watch: Crc64Watch,
 }
 
-impl Body for Watched {
+impl Body for WatchedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use http::header::{CONTENT_RANGE, ETAG, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
+use ifmatch_blob::documents::Crowded;
+use ifmatch_blob::name::InvalidName;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use ifmatch_core::append::AppendFailure;
 use ifmatch_core::lease::azure::HeaderError;
 use ifmatch_core::range;
 
 use crate::auth::AuthError;
-use ifmatch_blob::documents::Crowded;
-use ifmatch_blob::name::InvalidName;
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// An error of the Blob service.
 #[derive(Debug)]

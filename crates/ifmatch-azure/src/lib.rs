@@ -32,7 +32,7 @@ use uuid::{Builder, Uuid};
 
 use auth::{Authenticated, Grant};
 use error::AzureError;
-use request::{BlobOperation, ContainerOperation, Operation, Part, permissions};
+use request::{BlobOperation, BlobPart, ContainerOperation, RestOperation, permissions};
 use response::RequestIds;
 
 /// The Azure dialect of a [`BlobService`](ifmatch_blob::BlobService), for requests with `x-ms-version` or with a signature
@@ -114,7 +114,8 @@ async fn execute(
     let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall(), policy)?;
     let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
-    let is_read = matches!(&operation, Operation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, Part::Tags));
+    let is_read =
+        matches!(&operation, RestOperation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, BlobPart::Tags));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
     if let Grant::SharedAccess(access) = &grant
         && is_read
@@ -133,19 +134,19 @@ async fn carry_out(
     accounts: &Accounts,
     account: &Account,
     head: &Parts,
-    operation: Operation<'_>,
+    operation: RestOperation<'_>,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::GetAccountInformation => Ok(service_info::account_information()),
-        Operation::GetServiceProperties => Ok(service_info::blob_properties()),
-        Operation::GetServiceStatistics => Ok(service_info::statistics()),
-        Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
-        Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
-        Operation::Container(container, operation) => {
+        RestOperation::GetAccountInformation => Ok(service_info::account_information()),
+        RestOperation::GetServiceProperties => Ok(service_info::blob_properties()),
+        RestOperation::GetServiceStatistics => Ok(service_info::statistics()),
+        RestOperation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
+        RestOperation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
+        RestOperation::Container(container, operation) => {
             Box::pin(on_container(context, &container, operation, body)).await
         }
-        Operation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,
+        RestOperation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,
     }
 }
 

@@ -11,8 +11,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::auth;
 use crate::auth::shared_access::instant;
 use crate::error::AzureError;
-use crate::request::xml::{self, Visitor, invalid};
-use crate::response::Xml;
+use crate::request::xml::{self, XmlVisitor, invalid};
+use crate::response::XmlWriter;
 
 /// Maximum number of policies of a container.
 const MAX_POLICIES: usize = 5;
@@ -23,7 +23,7 @@ const PERMISSIONS: &str = "racwdxyltfmeopi";
 
 /// A stored access policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Policy {
+pub(crate) struct AccessPolicy {
     id: String,
     /// Begin, end and permissions, which a signature must not state if the policy does.
     limits: [Option<String>; 3],
@@ -32,7 +32,7 @@ pub(crate) struct Policy {
 /// The names of the limits: the parameter of a signature, and the element of a document.
 const LIMITS: [(&str, &str); 3] = [("st", "Start"), ("se", "Expiry"), ("sp", "Permission")];
 
-impl Policy {
+impl AccessPolicy {
     /// Returns the limit that has this name as a parameter of a signature.
     pub(crate) fn limit(&self, parameter: &str) -> Option<&str> {
         let at = LIMITS.iter().position(|(name, _)| *name == parameter)?;
@@ -58,14 +58,14 @@ impl Policy {
 }
 
 /// Returns the policies in the fields of a container.
-pub(crate) fn of(headers: &BlobHeaders) -> Vec<Policy> {
+pub(crate) fn of(headers: &BlobHeaders) -> Vec<AccessPolicy> {
     let text = headers.policies.as_ref().map(FieldText::as_str).unwrap_or_default();
-    text.split(';').filter_map(Policy::parse).collect()
+    text.split(';').filter_map(AccessPolicy::parse).collect()
 }
 
 /// Parses the body of Set Container ACL into the form in which stores keep policies.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
-    let mut document = Document::default();
+    let mut document = PoliciesParser::default();
     if !bytes.trim_ascii().is_empty() {
         xml::visit(bytes, &mut document)?;
     }
@@ -73,16 +73,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
         return Err(invalid("the last element does not end"));
     }
     let policies = document.policies;
-    if !policies.iter().all(Policy::is_valid) {
+    if !policies.iter().all(AccessPolicy::is_valid) {
         let message = "an Id has 1 to 64 characters, Start and Expiry are times such as 2026-11-28T15:00:00Z, and Permission is letters \
                        such as rwd";
         return Err(AzureError::bad_request("InvalidXmlNodeValue", message));
     }
-    let is_twice = |(at, policy): (usize, &Policy)| policies[..at].iter().any(|other| other.id == policy.id);
+    let is_twice = |(at, policy): (usize, &AccessPolicy)| policies[..at].iter().any(|other| other.id == policy.id);
     if policies.iter().enumerate().any(is_twice) {
         return Err(invalid("two policies have the same Id"));
     }
-    let text = |policy: &Policy| {
+    let text = |policy: &AccessPolicy| {
         let limits = policy.limits.each_ref().map(|limit| limit.as_deref().unwrap_or_default());
         format!("{},{}", utf8_percent_encode(&policy.id, NON_ALPHANUMERIC), limits.join(","))
     };
@@ -91,9 +91,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
 }
 
 /// Returns the document that describes these policies.
-pub(crate) fn document(policies: &[Policy]) -> String {
+pub(crate) fn document(policies: &[AccessPolicy]) -> String {
     const ROOT: &str = "SignedIdentifiers";
-    let mut xml = Xml::begin(ROOT);
+    let mut xml = XmlWriter::begin(ROOT);
     for policy in policies {
         xml.open("SignedIdentifier");
         xml.text("Id", &policy.id);
@@ -116,24 +116,24 @@ pub(crate) fn document(policies: &[Policy]) -> String {
 
 /// The policies that the signatures of a request name.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedPolicies {
     /// Of the signature in the request's own query.
-    pub(crate) of_request: Option<Policy>,
+    pub(crate) of_request: Option<AccessPolicy>,
     /// Of the signature in the URL of a copy's source.
-    pub(crate) of_source: Option<Policy>,
+    pub(crate) of_source: Option<AccessPolicy>,
 }
 
 /// Finds the policies that a request's signatures name. Without its policy, a signature grants nothing.
-pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) -> Result<Named, AzureError> {
+pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) -> Result<NamedPolicies, AzureError> {
     let of_request = find(context, auth::policy_named(accounts, head)).await?;
     let of_source = match auth::source_of(head) {
         Some(source) => find(context, auth::policy_named(accounts, &source)).await?,
         None => None,
     };
-    Ok(Named { of_request, of_source })
+    Ok(NamedPolicies { of_request, of_source })
 }
 
-async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Result<Option<Policy>, AzureError> {
+async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Result<Option<AccessPolicy>, AzureError> {
     let Some((container, id)) = named else { return Ok(None) };
     let info = context.store.container(&container).await.map_err(AzureError::of_container)?;
     Ok(info.and_then(|info| of(&info.headers).into_iter().find(|policy| policy.id == id)))
@@ -141,9 +141,9 @@ async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Resu
 
 /// The state of parsing a document.
 #[derive(Default)]
-struct Document {
-    path: Vec<Element>,
-    policies: Vec<Policy>,
+struct PoliciesParser {
+    path: Vec<PolicyElement>,
+    policies: Vec<AccessPolicy>,
     /// The names of the elements in the last policy.
     seen: Vec<Vec<u8>>,
     /// The text since the last tag, whose parts are shown one by one.
@@ -151,14 +151,14 @@ struct Document {
     is_complete: bool,
 }
 
-impl Document {
+impl PoliciesParser {
     /// Takes the text before a tag. The spaces of an id belong to it, as a signature names it.
     fn end_text(&mut self) -> Result<(), AzureError> {
         let text = std::mem::take(&mut self.text);
         match (self.path.last(), self.policies.last_mut()) {
-            (Some(Element::Id), Some(policy)) => policy.id.push_str(&text),
+            (Some(PolicyElement::Id), Some(policy)) => policy.id.push_str(&text),
             _ if text.trim().is_empty() => {}
-            (Some(Element::Limit(at)), Some(policy)) => {
+            (Some(PolicyElement::Limit(at)), Some(policy)) => {
                 policy.limits[*at].get_or_insert_default().push_str(text.trim());
             }
             _ => return Err(invalid("unexpected text between elements")),
@@ -168,7 +168,7 @@ impl Document {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Element {
+enum PolicyElement {
     Root,
     Identifier,
     Id,
@@ -177,20 +177,20 @@ enum Element {
     Limit(usize),
 }
 
-impl Visitor for Document {
+impl XmlVisitor for PoliciesParser {
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
         let is_first = !self.seen.iter().any(|seen| seen == name);
-        let limit = || LIMITS.iter().position(|(_, limit)| limit.as_bytes() == name).map(Element::Limit);
+        let limit = || LIMITS.iter().position(|(_, limit)| limit.as_bytes() == name).map(PolicyElement::Limit);
         let element = match (self.path.last(), name) {
-            (None, b"SignedIdentifiers") if !self.is_complete => Some(Element::Root),
-            (Some(Element::Root), b"SignedIdentifier") if self.policies.len() < MAX_POLICIES => {
-                self.policies.push(Policy::default());
+            (None, b"SignedIdentifiers") if !self.is_complete => Some(PolicyElement::Root),
+            (Some(PolicyElement::Root), b"SignedIdentifier") if self.policies.len() < MAX_POLICIES => {
+                self.policies.push(AccessPolicy::default());
                 self.seen.clear();
-                Some(Element::Identifier)
+                Some(PolicyElement::Identifier)
             }
-            (Some(Element::Identifier), b"Id") if is_first => Some(Element::Id),
-            (Some(Element::Identifier), b"AccessPolicy") if is_first => Some(Element::Policy),
-            (Some(Element::Policy), _) => limit().filter(|_| is_first),
+            (Some(PolicyElement::Identifier), b"Id") if is_first => Some(PolicyElement::Id),
+            (Some(PolicyElement::Identifier), b"AccessPolicy") if is_first => Some(PolicyElement::Policy),
+            (Some(PolicyElement::Policy), _) => limit().filter(|_| is_first),
             _ => None,
         };
         self.end_text()?;
@@ -217,7 +217,7 @@ impl Visitor for Document {
 mod tests {
     use super::*;
 
-    fn kept(document: &str) -> Result<Vec<Policy>, &'static str> {
+    fn kept(document: &str) -> Result<Vec<AccessPolicy>, &'static str> {
         let policies = parse(document.as_bytes()).map_err(|error| error.code)?;
         Ok(of(&BlobHeaders { policies, ..BlobHeaders::default() }))
     }

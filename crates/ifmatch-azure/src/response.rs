@@ -110,7 +110,7 @@ pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody>
 
 /// An error response. The response to HEAD has neither a body nor a content type.
 pub(crate) fn error(error: AzureError, method: &Method) -> Response<BlobBody> {
-    let mut xml = Xml::begin("Error");
+    let mut xml = XmlWriter::begin("Error");
     xml.text("Code", error.code);
     xml.text("Message", &error.message);
     let text = xml.end("Error");
@@ -134,9 +134,9 @@ pub(crate) fn error(error: AzureError, method: &Method) -> Response<BlobBody> {
 pub(crate) const MEDIA_TYPE: &str = "application/xml";
 
 /// A document, written element by element.
-pub(crate) struct Xml(Writer<Vec<u8>>);
+pub(crate) struct XmlWriter(Writer<Vec<u8>>);
 
-impl Xml {
+impl XmlWriter {
     /// Begins a document with this root.
     pub(crate) fn begin(root: &str) -> Self {
         Self::begin_with(root, &[])

@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 
-use crate::response::{self, Xml};
+use crate::response::{self, XmlWriter};
 
 /// The properties of the Blob service: logging, metrics and soft delete are off.
 pub(crate) fn blob_properties() -> Response<BlobBody> {
@@ -20,8 +20,8 @@ pub fn table_properties() -> Response<BlobBody> {
 
 const PROPERTIES: &str = "StorageServiceProperties";
 
-fn common_properties() -> Xml {
-    let mut xml = Xml::begin(PROPERTIES);
+fn common_properties() -> XmlWriter {
+    let mut xml = XmlWriter::begin(PROPERTIES);
     xml.open("Logging");
     xml.text("Version", "1.0");
     for name in ["Delete", "Read", "Write"] {
@@ -40,7 +40,7 @@ fn common_properties() -> Xml {
     xml
 }
 
-fn switched_off(xml: &mut Xml, name: &str) {
+fn switched_off(xml: &mut XmlWriter, name: &str) {
     xml.open(name);
     xml.text("Enabled", "false");
     xml.close(name);
@@ -49,7 +49,7 @@ fn switched_off(xml: &mut Xml, name: &str) {
 /// A service's statistics. A second location doesn't exist.
 pub fn statistics() -> Response<BlobBody> {
     const STATISTICS: &str = "StorageServiceStats";
-    let mut xml = Xml::begin(STATISTICS);
+    let mut xml = XmlWriter::begin(STATISTICS);
     xml.open("GeoReplication");
     xml.text("Status", "unavailable");
     xml.text("LastSyncTime", "");

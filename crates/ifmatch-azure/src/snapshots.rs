@@ -50,7 +50,7 @@ use crate::auth::shared_access::instant;
 use crate::blobs::write;
 use crate::containers;
 use crate::error::AzureError;
-use crate::request::{TakeSnapshot, Write};
+use crate::request::{TakeSnapshot, WriteHeaders};
 use crate::response;
 
 /// The container of all snapshots.
@@ -105,7 +105,7 @@ impl fmt::Display for SnapshotTime {
 
 /// How a deletion treats the blob's snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deletion {
+pub(crate) enum SnapshotDeletion {
     /// Deletes the blob unless it has snapshots.
     Bare,
     /// Deletes the blob and its snapshots.
@@ -117,13 +117,13 @@ pub(crate) enum Deletion {
 }
 
 /// A blob from its creation to its deletion.
-struct Life {
+struct BlobLife {
     created: Timestamp,
     /// Prefix of the names of its snapshots.
     folder: String,
 }
 
-impl Life {
+impl BlobLife {
     /// Returns the current life of a blob, or `None` if the store doesn't tell when a blob was created.
     fn of(container: &ContainerInfo, blob: &BlobPath, info: &BlobInfo) -> Option<Self> {
         let (opened, created) = (container.created?.micros(), info.created?);
@@ -165,7 +165,7 @@ impl Life {
 
     /// Returns the properties of the version of which a snapshot was taken.
     fn restored(&self, mut info: BlobInfo) -> BlobInfo {
-        if let Some(origin) = info.headers.snapshot.take().and_then(|text| Origin::parse(text.as_str())) {
+        if let Some(origin) = info.headers.snapshot.take().and_then(|text| SnapshotOrigin::parse(text.as_str())) {
             (info.tag, info.last_modified) = (origin.tag.or(info.tag), origin.last_modified);
         }
         (info.created, info.lease) = (Some(self.created), None);
@@ -191,7 +191,7 @@ impl Life {
 }
 
 /// The version of which a snapshot was taken. Stores keep it in the form of its text.
-struct Origin {
+struct SnapshotOrigin {
     /// The tag of the snapshot, if the store knows it.
     tag: Option<EntityTag>,
     last_modified: HttpDate,
@@ -199,7 +199,7 @@ struct Origin {
     name: String,
 }
 
-impl Origin {
+impl SnapshotOrigin {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
         let (tag, date, name) = (parts.next()?, parts.next()?.parse().ok()?, name::decode(parts.next()?).ok()?);
@@ -241,7 +241,7 @@ async fn take_in_gate(
     let opened = context.store.open(blob, Reading::WHOLE).await.map_err(AzureError::of_blob)?;
     let opened = opened.ok_or_else(AzureError::blob_not_found)?;
     write::evaluate(&opened.info, &take.write)?;
-    let life = Life::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
+    let life = BlobLife::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
     let (time, path) = free(context, &life).await?;
     let tag = opened.info.tag.clone();
     let tag = match &take.metadata {
@@ -249,7 +249,7 @@ async fn take_in_gate(
         Some(_) => tag.and_then(|tag| tag.with_suffix(&format!("-{:x}", time.0)).ok()),
         None => tag,
     };
-    let origin = Origin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
+    let origin = SnapshotOrigin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
     let BlobHeaders { copied, tier, tags, .. } = opened.info.headers.clone();
     let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
     (whole.headers.copied, whole.headers.tier, whole.headers.tags) = (copied, tier, tags);
@@ -267,7 +267,7 @@ async fn take_in_gate(
 }
 
 /// Returns the time for the next snapshot, which no other has.
-async fn free(context: &Context, life: &Life) -> Result<(SnapshotTime, BlobPath), AzureError> {
+async fn free(context: &Context, life: &BlobLife) -> Result<(SnapshotTime, BlobPath), AzureError> {
     let now = context.wall().micros();
     for time in (now..now.saturating_add(TRIES)).map(SnapshotTime::of_micros) {
         let path = life.path(time)?;
@@ -286,7 +286,7 @@ pub(crate) async fn open(
     reading: Reading,
 ) -> Result<Option<Opened>, AzureError> {
     let Some(time) = snapshot else { return context.store.open(blob, reading).await.map_err(AzureError::of_blob) };
-    let Some((life, _)) = Life::find(context, blob).await? else { return Ok(None) };
+    let Some((life, _)) = BlobLife::find(context, blob).await? else { return Ok(None) };
     let opened = context.store.open(&life.path(time)?, reading.without_lease()).await.map_err(AzureError::of_blob)?;
     Ok(opened.map(|Opened { info, source }| Opened { info: life.restored(info), source }))
 }
@@ -298,7 +298,7 @@ pub(crate) async fn of_listed(
     blob: (&BlobPath, &BlobInfo),
     after: Option<SnapshotTime>,
 ) -> Result<(Vec<(SnapshotTime, BlobInfo)>, bool), AzureError> {
-    match Life::of(container, blob.0, blob.1).filter(|_| may_exist(context)) {
+    match BlobLife::of(container, blob.0, blob.1).filter(|_| may_exist(context)) {
         Some(life) => life.page(context, after, STEP).await,
         None => Ok((Vec::new(), false)),
     }
@@ -308,8 +308,8 @@ pub(crate) async fn of_listed(
 pub(crate) async fn delete(
     context: &Context,
     blob: &BlobPath,
-    write: Write,
-    deletion: Deletion,
+    write: WriteHeaders,
+    deletion: SnapshotDeletion,
 ) -> Result<(), AzureError> {
     let delete = Delete {
         preconditions: write.conditions.preconditions.clone(),
@@ -318,7 +318,7 @@ pub(crate) async fn delete(
     };
     match deletion {
         // Any other store has no snapshots.
-        Deletion::Bare if context.store.peek().is_some() => {
+        SnapshotDeletion::Bare if context.store.peek().is_some() => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {
                 let _gate = gate(&blob).await;
@@ -327,10 +327,10 @@ pub(crate) async fn delete(
             })
             .await
         }
-        Deletion::Include if may_exist(context) => {
+        SnapshotDeletion::Include if may_exist(context) => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {
-                let life = Life::find(&context, &blob).await?;
+                let life = BlobLife::find(&context, &blob).await?;
                 delete_blob(&context, &blob, delete).await?;
                 if let Some((life, _)) = life
                     && let Err(error) = life.discard(&context).await
@@ -341,8 +341,8 @@ pub(crate) async fn delete(
             })
             .await
         }
-        Deletion::Bare | Deletion::Include => delete_blob(context, blob, delete).await,
-        Deletion::Only => {
+        SnapshotDeletion::Bare | SnapshotDeletion::Include => delete_blob(context, blob, delete).await,
+        SnapshotDeletion::Only => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {
                 // A later version's snapshots are not those that the condition was for.
@@ -351,20 +351,20 @@ pub(crate) async fn delete(
                 let opened = context.store.open(&blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
                 let opened = opened.ok_or_else(AzureError::blob_not_found)?;
                 write::evaluate(&opened.info, &write)?;
-                match Life::of(&container, &blob, &opened.info).filter(|_| may_exist(&context)) {
+                match BlobLife::of(&container, &blob, &opened.info).filter(|_| may_exist(&context)) {
                     Some(life) => life.discard(&context).await,
                     None => Ok(()),
                 }
             })
             .await
         }
-        Deletion::One(time) => {
+        SnapshotDeletion::One(time) => {
             let Some(opened) = open(context, blob, Some(time), Reading::HEAD).await? else {
                 containers::find(context, &blob.container).await?;
                 return Err(AzureError::blob_not_found());
             };
             write::evaluate(&opened.info, &write)?;
-            let found = Life::find(context, blob).await?;
+            let found = BlobLife::find(context, blob).await?;
             let (life, _) = found.ok_or_else(AzureError::blob_not_found)?;
             context.store.delete(&life.path(time)?, Delete::default()).await.map_err(AzureError::of_blob)
         }
@@ -372,11 +372,11 @@ pub(crate) async fn delete(
 }
 
 /// Refuses to delete a blob with snapshots alone. Its lease and a false condition are reported first.
-async fn refuse_snapshots(context: &Context, blob: &BlobPath, write: &Write) -> Result<(), AzureError> {
+async fn refuse_snapshots(context: &Context, blob: &BlobPath, write: &WriteHeaders) -> Result<(), AzureError> {
     if !may_exist(context) {
         return Ok(());
     }
-    let Some((life, info)) = Life::find(context, blob).await? else { return Ok(()) };
+    let Some((life, info)) = BlobLife::find(context, blob).await? else { return Ok(()) };
     if life.page(context, None, 1).await?.0.is_empty() {
         return Ok(());
     }
@@ -409,14 +409,14 @@ pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
 async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
     let store = &*context.store;
     let snapshot = store.open(place, Reading::HEAD.without_lease()).await?;
-    let origin = snapshot.and_then(|opened| Origin::parse(opened.info.headers.snapshot?.as_str()));
+    let origin = snapshot.and_then(|opened| SnapshotOrigin::parse(opened.info.headers.snapshot?.as_str()));
     let container = place.name.as_str().split('/').next().unwrap_or_default();
     let (Some(origin), Ok(container)) = (origin, ContainerName::new(container)) else { return Ok(true) };
     let Ok(name) = BlobName::new(&origin.name) else { return Ok(true) };
     let blob = BlobPath { container, name };
     let Some(container) = store.container(&blob.container).await? else { return Ok(false) };
     let Some(opened) = store.open(&blob, Reading::HEAD.without_lease()).await? else { return Ok(false) };
-    let life = Life::of(&container, &blob, &opened.info);
+    let life = BlobLife::of(&container, &blob, &opened.info);
     Ok(life.is_none_or(|life| place.name.as_str().starts_with(&life.folder)))
 }
 
@@ -468,8 +468,8 @@ mod tests {
     fn an_origin_is_read_as_it_was_written() {
         for tag in [None, EntityTag::strong("7f3a-1").ok()] {
             let origin =
-                Origin { tag: tag.clone(), last_modified: HttpDate::from_unix(7), name: "a b/\u{fc} c".into() };
-            let read = Origin::parse(origin.to_field().expect("writable").as_str()).expect("an origin");
+                SnapshotOrigin { tag: tag.clone(), last_modified: HttpDate::from_unix(7), name: "a b/\u{fc} c".into() };
+            let read = SnapshotOrigin::parse(origin.to_field().expect("writable").as_str()).expect("an origin");
             assert_eq!((read.tag, read.last_modified, read.name), (tag, origin.last_modified, origin.name));
         }
     }

@@ -110,7 +110,7 @@ pub(super) fn updated(
     draft: &mut Draft,
 ) -> Result<Option<Content>, StoreError> {
     let bytes = draft.bytes()?.cloned();
-    let current = version.zip(bytes).map(|(version, bytes)| Current { bytes, generation: version.generation() });
+    let current = version.zip(bytes).map(|(version, bytes)| Current { bytes, generation: Some(version.generation()) });
     match (update.change)(current.as_ref()) {
         ContentChange::Keep => Ok(None),
         ContentChange::Delete => Ok(Some(Content::Absent)),

@@ -206,7 +206,7 @@ pub(super) fn warn_of_foreign_files(root: &Path) {
     let foreign = names.map(|name| name.to_string_lossy().into_owned()).find(|name| !own(name));
     if let Some(name) = foreign {
         let folder = root.display();
-        tracing::warn!(%folder, %name, "the data folder has other files, which are not served: `ifmatch import` copies files into a store");
+        tracing::warn!(%folder, %name, "the data folder has other files, which are not served: upload them, for instance with rclone");
     }
 }
 

@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
-use ifmatch_blob::headers::{Append, BlobHeaders};
+use ifmatch_blob::headers::{Append, BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{AppendBlock, Appended, BlobStore, Put, Reading, Upload};
+use ifmatch_blob::store::{
+    AppendBlock, Appended, BlobStore, HeaderChange, Put, Reading, SetHeaders, StoreErrorKind, Upload,
+};
 use ifmatch_register::{Driver, MemoryRegister};
 
 use super::EmbeddedStore;
@@ -278,6 +280,35 @@ async fn append(store: &Store) -> Vec<(u64, u8)> {
     appended.push(append(7).await);
     let written = |(number, result): (u8, Result<Appended, _>)| Some((result.ok()?.offset, number));
     appended.into_iter().filter_map(written).collect()
+}
+
+/// The sync of some appends fails, and a change of the fields waits with them.
+#[tokio::test]
+async fn a_failed_append_fails_no_other_change_of_its_group() {
+    let (root, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
+    let platter = Platter::new(1);
+    let store = open(root.path(), &register, platter.clone()).await.expect("it opens");
+    append(&store).await;
+    platter.fail(Call::File, 1);
+    let block = || AppendBlock::new(vec![8; BLOCK].into());
+    let log = log();
+    let before = bytes_of(&store, &log).await.expect("there it is").len();
+    let metadata = HeaderChange::Metadata([("owner".into(), FieldText::new("me").expect("valid"))].into());
+    let (first, second, set) = tokio::join!(
+        store.append(&log, block()),
+        store.append(&log, block()),
+        store.set_headers(&log, SetHeaders::new(metadata)),
+    );
+    set.expect("it needs no sync of the file");
+    let failed = [first, second].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    assert!(
+        !failed.is_empty() && failed.iter().all(|error| *error.kind() == StoreErrorKind::Unavailable),
+        "{failed:?}"
+    );
+    let next = store.append(&log, block()).await.expect("the body is copied");
+    assert_eq!(next.offset, (before + (2 - failed.len()) * BLOCK) as u64);
+    let opened = store.open(&log, Reading::HEAD).await.expect("readable").expect("there it is");
+    assert_eq!(opened.info.headers.metadata.len(), 1);
 }
 
 /// Length of a block in bytes: two don't fit into a record.

@@ -156,7 +156,9 @@ impl Draft {
             Reached::Memory(bytes, _) => {
                 let blocks = vec![bytes.clone(), block.clone()];
                 let mut hasher = Hasher::default();
-                blocks.iter().for_each(|block| hasher.update(block));
+                for block in &blocks {
+                    hasher.update(block);
+                }
                 let name = BodyName { hash: hasher.clone().finish(), nonce: self.nonce };
                 let appending = Appending { name, target: Target::New, hasher: hasher.clone(), blocks };
                 self.proposed = Some(Proposed::Other(Reached::Appending(appending.into())));
@@ -271,7 +273,7 @@ impl Drafts {
                 let folder = Arc::clone(folder);
                 let read = move || match need {
                     Need::Whole(_) => whole(&folder, &payload).map_err(disk),
-                    Need::End => end(&folder, payload, nonce),
+                    Need::End => end(&folder, &payload, nonce),
                 };
                 spawn_blocking(read).await.map_err(lost)??
             }
@@ -343,8 +345,8 @@ fn whole(folder: &Folder, payload: &Payload) -> io::Result<Reached> {
 }
 
 /// Returns the file of the version if a block can be written to its end, or else a copy.
-fn end(folder: &Folder, payload: Payload, nonce: u64) -> Result<Reached, StoreError> {
-    let (name, file) = open(folder, &payload).map_err(disk)?;
+fn end(folder: &Folder, payload: &Payload, nonce: u64) -> Result<Reached, StoreError> {
+    let (name, file) = open(folder, payload).map_err(disk)?;
     let found = file.metadata().map_err(disk)?;
     let end = FileEnd { length: found.len(), has_one_name: folders::has_one_name(&found) };
     let state = match &payload.place {
@@ -353,7 +355,7 @@ fn end(folder: &Folder, payload: Payload, nonce: u64) -> Result<Reached, StoreEr
     };
     let appending = match state.filter(|state| state.clone().finish() == payload.hash) {
         Some(hasher) => Appending { name, target: Target::InPlace(payload.length), hasher, blocks: Vec::new() },
-        None => copy(folder, file, &payload, nonce)?,
+        None => copy(folder, file, payload, nonce)?,
     };
     Ok(Reached::Appending(appending.into()))
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use http::Method;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::{leased, nonce, of_driver, refused};
+use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::lease::{LeaseAction, SeenLease};
 use ifmatch_core::precondition::Preconditions;
@@ -14,9 +17,6 @@ use super::container::state::Members;
 use super::permit::{Ending, Guarded, check, key};
 use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
-use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::{leased, nonce, of_driver, refused};
-use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 
 /// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream::{BoxStream, StreamExt, TryStreamExt, empty, iter};
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
+use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behind};
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
@@ -11,8 +13,6 @@ use super::container::is_asked_for;
 use super::container::state::Members;
 use super::failure;
 use super::shared::Shared;
-use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behind};
 
 /// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
 const HIDDEN: usize = 100;

@@ -20,6 +20,7 @@
 //! and a store of objects has no index.
 
 use http::Method;
+use ifmatch_blob::store::BoxError;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
@@ -35,7 +36,6 @@ use super::backing::Backing;
 use super::failure;
 use super::failure::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support, probe};
-use ifmatch_blob::store::BoxError;
 
 /// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";

@@ -5,6 +5,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::Method;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver, refused};
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
@@ -15,9 +18,6 @@ use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 use super::attributes::Current;
 use super::failure::lost;
 use super::shared::Shared;
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::records::{nonce, of_driver, refused};
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use ifmatch_blob::store::BoxError;
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 use object_store::{
@@ -11,7 +12,6 @@ use object_store::{
 
 use super::backing::Backing;
 use super::failure::{OpenError, OpenErrorKind};
-use ifmatch_blob::store::BoxError;
 
 /// Folder of objects that aren't blobs. Container names can't begin like this.
 pub(super) const FOLDER: &str = "-ifmatch";

@@ -8,6 +8,9 @@ use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Extent, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 use ifmatch_core::range::RangeSpec;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
@@ -16,9 +19,6 @@ use super::attributes::Current;
 use super::direct::DirectBody;
 use super::failure;
 use super::shared::Shared;
-use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Extent, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 
 impl Shared {
     /// Opens an object. Returns `None` if there is none or it isn't a blob.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::shared::Shared;
-use super::upload::PART;
-use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
 };
 use ifmatch_core::precondition::Precondition;
+
+use super::shared::Shared;
+use super::upload::PART;
+use super::write::{Basis, contended};
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;

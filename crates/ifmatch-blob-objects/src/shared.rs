@@ -3,6 +3,9 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::of_driver;
+use ifmatch_blob::store::{StoreError, StoreErrorKind, Turns};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key};
@@ -17,9 +20,6 @@ use super::failure;
 use super::owner::{Claim, Owner};
 use super::probe::Capability;
 use super::records::RecentRecords;
-use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::of_driver;
-use ifmatch_blob::store::{StoreError, StoreErrorKind, Turns};
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use http::Method;
+use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_core::command::{Command, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
@@ -14,7 +15,6 @@ use ifmatch_register::{Engine, Key, MemoryRegister, Register, RegisterError, Sca
 
 use super::container::KEYS;
 use super::container::state::Payload;
-use ifmatch_blob::headers::BlobHeaders;
 
 /// Number of blobs whose writers take turns in this process.
 const CAPACITY: usize = 10_000;

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, Method};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver};
+use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
@@ -24,10 +28,6 @@ use super::probe::Support;
 use super::shared::{Keeps, Shared};
 use super::upload::Multipart;
 use super::upload::{Promise, Spool};
-use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::records::{nonce, of_driver};
-use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 
 /// Maximum number of attempts while other programs keep changing the object.
 const TRIES: u32 = 8;

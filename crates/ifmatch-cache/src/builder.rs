@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Uri};
 use ifmatch_runtime::{Clock, SystemClock};
 
 use crate::body::folder::Disk;
-use crate::config::Config;
+use crate::config::CacheConfig;
 use crate::layer::CacheLayer;
 use crate::policy::Audience;
 use crate::policy::freshness::Heuristic;
@@ -27,13 +27,13 @@ use crate::state::CacheState;
 #[derive(Clone, Debug)]
 pub struct Builder {
     clock: Arc<dyn Clock>,
-    config: Config,
+    config: CacheConfig,
     entry_limit: Option<u64>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), config: Config::default(), entry_limit: None }
+        Self { clock: Arc::new(SystemClock), config: CacheConfig::default(), entry_limit: None }
     }
 }
 

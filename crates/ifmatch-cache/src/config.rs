@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Uri};
 
-use crate::body::folder::Folder;
+use crate::body::folder::CacheFolder;
 use crate::policy::Audience;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::Heuristic;
@@ -18,12 +18,12 @@ use crate::policy::storable::Rules;
 pub(crate) const CAPACITY: u64 = 256 * 1024 * 1024;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct CacheConfig {
     pub(crate) audience: Audience,
     pub(crate) scheme: Option<Box<str>>,
     pub(crate) capacity: u64,
     pub(crate) entry_limit: u64,
-    pub(crate) disk: Option<Arc<Folder>>,
+    pub(crate) disk: Option<Arc<CacheFolder>>,
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
     pub(crate) rules: Rules,
@@ -42,7 +42,7 @@ pub(crate) struct Config {
     pub(crate) normalizes_accept_encoding: bool,
 }
 
-impl Default for Config {
+impl Default for CacheConfig {
     fn default() -> Self {
         Self {
             audience: Audience::Shared,
@@ -68,7 +68,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl CacheConfig {
     /// Returns the directives of a response that apply to this cache.
     pub(crate) fn governing(&self, response: &HeaderMap) -> Governing {
         Governing::of(response, self.audience)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::{Invalidation, Metrics, Outcome};
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::reuse::Reuse;
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::state::CacheState;
 use crate::store::stored_response::SecondaryKey;
 
@@ -67,7 +67,7 @@ impl Purge {
 
 /// Returns `true` for a URL that a response may be stored for.
 fn is_url(text: &str) -> bool {
-    begins_url(text) && !Key::parse(text).is_empty()
+    begins_url(text) && !CacheKey::parse(text).is_empty()
 }
 
 /// Returns `true` for the beginning of such a URL: the scheme, and perhaps a part of the host.
@@ -97,7 +97,7 @@ impl CacheHandle {
                 Purge::Url(url) => purged += self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
                 Purge::Prefix(prefix) => prefixes.push(self.prefix(prefix)),
                 Purge::Group { origin, name } => {
-                    for key in Key::parse(origin) {
+                    for key in CacheKey::parse(origin) {
                         purged += table.invalidate_group(key.origin(), name);
                         origins.insert(key.origin().to_owned());
                     }
@@ -122,7 +122,7 @@ impl CacheHandle {
             Purge::Url(url) => self.keys(url).iter().filter(|key| table.soft_purge(key, now)).count(),
             Purge::Prefix(prefix) => table.soft_purge_prefix(&self.prefix(prefix), now),
             Purge::Group { origin, name } => {
-                Key::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
+                CacheKey::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
             }
         };
         self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
@@ -144,21 +144,21 @@ impl CacheHandle {
     }
 
     /// Returns the keys of a URL, according to the rules for queries.
-    pub(crate) fn keys(&self, url: &str) -> Vec<Key> {
+    pub(crate) fn keys(&self, url: &str) -> Vec<CacheKey> {
         let without_fragment = url.split_once('#').map_or(url, |(url, _)| url);
-        Key::parse(&self.0.config.query.apply(without_fragment))
+        CacheKey::parse(&self.0.config.query.apply(without_fragment))
     }
 
     /// Returns the common prefix of the keys of all URLs with this prefix. Rules for queries change what follows `?`, so
     /// it is cut there.
     fn prefix(&self, start: &str) -> String {
         let changes = self.0.config.query.is_active();
-        Key::prefix(start.split_once('?').filter(|_| changes).map_or(start, |(path, _)| path))
+        CacheKey::prefix(start.split_once('?').filter(|_| changes).map_or(start, |(path, _)| path))
     }
 
     /// Returns the URL of a request, as a purge of it expects. Returns `None` if the request names no host or several.
     pub fn url(&self, head: &Parts) -> Option<String> {
-        Some(Key::of(head, self.0.config.scheme.as_deref())?.as_str().to_owned())
+        Some(CacheKey::of(head, self.0.config.scheme.as_deref())?.as_str().to_owned())
     }
 
     /// Returns the current counters.

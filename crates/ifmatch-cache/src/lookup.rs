@@ -15,25 +15,25 @@ use crate::request::{CacheRequest, is_same_target};
 use crate::respond::response_body::ResponseBody;
 use crate::respond::{CachedResponse, respond};
 use crate::state::CacheState;
-use crate::store::stored_response::Stored;
-use crate::store::table::Found;
+use crate::store::stored_response::StoredResponse;
+use crate::store::table::FoundEntry;
 
 /// The result of a lookup.
-pub(crate) enum Lookup<T> {
+pub(crate) enum LookupResult<T> {
     /// The store has the response.
     Hit(Response<ResponseBody<T>>, Outcome),
     /// The store has a stale response, which is to be revalidated in the background.
-    HitAndRevalidate(Response<ResponseBody<T>>, Outcome, Plan),
+    HitAndRevalidate(Response<ResponseBody<T>>, Outcome, ForwardPlan),
     /// The origin must be asked.
-    Forward(Plan),
+    Forward(ForwardPlan),
 }
 
 /// Why and how to ask the origin.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct ForwardPlan {
     pub(crate) why: Forward,
     /// The stored response that the request selects.
-    pub(crate) stored: Option<Stored>,
+    pub(crate) stored: Option<StoredResponse>,
     /// `true` if the response isn't expected to be shareable, so no request should wait for it.
     pub(crate) unshared: bool,
     /// `true` if stored responses could be used without validation when `stored` was looked up.
@@ -43,14 +43,14 @@ pub(crate) struct Plan {
     pub(crate) flight_key: FlightKey,
 }
 
-impl Plan {
+impl ForwardPlan {
     /// Returns the plan for a request that wasn't looked up.
     pub(crate) fn without_lookup(request: &CacheRequest) -> Self {
         let flight_key = FlightKey::new(Vary::default(), &request.head.headers, &request.implicit_key);
         Self { why: Forward::UriMiss, stored: None, unshared: true, trusted: false, failing: false, flight_key }
     }
 
-    fn new(state: &CacheState, request: &CacheRequest, found: &Found, trusted: bool, why: Forward) -> Self {
+    fn new(state: &CacheState, request: &CacheRequest, found: &FoundEntry, trusted: bool, why: Forward) -> Self {
         let flight_key = FlightKey::expected(found, &request.head.headers, &request.implicit_key);
         let stored = found.stored().cloned();
         let is_as_sent = stored.as_ref().is_none_or(|stored| Revalidation::of(stored, request).is_none());
@@ -69,7 +69,7 @@ impl Plan {
 }
 
 /// Looks up whether a stored response can answer the request.
-pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> Lookup<T> {
+pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> LookupResult<T> {
     let trusted = state.is_trusted();
     let found = state.table.find(&request.key, &request.head.headers, &request.implicit_key);
     decide(state, request, &found, trusted)
@@ -77,11 +77,17 @@ pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> Lookup<T>
 
 /// Decides whether what was found can answer the request. `trusted` says if stored responses could be used without validation
 /// *before* it was looked up: a purge elsewhere may have become known since, and removed it.
-pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Found, trusted: bool) -> Lookup<T> {
+pub(crate) fn decide<T>(
+    state: &CacheState,
+    request: &CacheRequest,
+    found: &FoundEntry,
+    trusted: bool,
+) -> LookupResult<T> {
     let now = state.wall();
-    let forward = |why| Lookup::Forward(Plan::new(state, request, found, trusted, why));
+    let forward = |why| LookupResult::Forward(ForwardPlan::new(state, request, found, trusted, why));
     let Some(stored) = found.stored() else {
-        let same = |stored: &Stored| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
+        let same =
+            |stored: &StoredResponse| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
         let has_variants = found.entry.variants.iter().any(same);
         return forward(if has_variants { Forward::VaryMiss } else { Forward::UriMiss });
     };
@@ -116,9 +122,9 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
     state.counters.bytes.add(bytes);
     match reuse {
         Reuse::StaleWhileRevalidate => {
-            let plan = Plan::new(state, request, found, trusted, Forward::Stale);
-            Lookup::HitAndRevalidate(response, outcome, plan)
+            let plan = ForwardPlan::new(state, request, found, trusted, Forward::Stale);
+            LookupResult::HitAndRevalidate(response, outcome, plan)
         }
-        _ => Lookup::Hit(response, outcome),
+        _ => LookupResult::Hit(response, outcome),
     }
 }

@@ -235,16 +235,16 @@ impl<const N: usize> Default for Counts<N> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    outcomes: [Counter; Outcome::ALL.len()],
-    not_stored: [Counter; NotStored::ALL.len()],
-    invalidated: [Counter; Invalidation::ALL.len()],
-    pub(crate) confirmed: Counter,
-    pub(crate) stored: Counter,
-    pub(crate) bytes: Counter,
+pub(crate) struct CacheCounters {
+    outcomes: [CacheCounter; Outcome::ALL.len()],
+    not_stored: [CacheCounter; NotStored::ALL.len()],
+    invalidated: [CacheCounter; Invalidation::ALL.len()],
+    pub(crate) confirmed: CacheCounter,
+    pub(crate) stored: CacheCounter,
+    pub(crate) bytes: CacheCounter,
 }
 
-impl Counters {
+impl CacheCounters {
     pub(crate) fn ended(&self, outcome: Outcome) {
         self.outcomes[outcome as usize].add(1);
     }
@@ -275,9 +275,9 @@ impl Counters {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct CacheCounter(AtomicU64);
 
-impl Counter {
+impl CacheCounter {
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -288,12 +288,12 @@ impl Counter {
 }
 
 /// A request without an outcome so far. Counts it when dropped.
-pub(crate) struct Tally {
+pub(crate) struct RequestTally {
     state: Arc<CacheState>,
     outcome: Outcome,
 }
 
-impl Tally {
+impl RequestTally {
     /// Begins with [`Outcome::Abandoned`]: the client may leave at any time.
     pub(crate) fn new(state: &Arc<CacheState>) -> Self {
         Self::of(state, Outcome::Abandoned)
@@ -309,7 +309,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for RequestTally {
     fn drop(&mut self) {
         self.state.counters.ended(self.outcome);
     }

@@ -12,13 +12,13 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::fetch::forward::{Forwarding, revalidate};
+use crate::fetch::forward::{ForwardedRequest, revalidate};
 use crate::fetch::resume::resumable;
 use crate::inner_service::InnerService;
-use crate::lookup::{Lookup, lookup};
-use crate::metrics::{Outcome, Tally};
+use crate::lookup::{LookupResult, lookup};
+use crate::metrics::{Outcome, RequestTally};
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::request::{CacheRequest, Handling, accept_encoding, normalize};
+use crate::request::{CacheRequest, RequestHandling, accept_encoding, normalize};
 use crate::respond;
 use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
@@ -94,8 +94,8 @@ where
         let (mut head, body) = request.into_parts();
         let state = &self.state;
         normalize::apply(&state.config.query, &mut head.uri);
-        match Handling::of(&head, &body, &state.config) {
-            Handling::Read(key, flags) => {
+        match RequestHandling::of(&head, &body, &state.config) {
+            RequestHandling::Read(key, flags) => {
                 key.set_host(&mut head);
                 if state.config.normalizes_accept_encoding {
                     accept_encoding::normalize(&mut head.headers);
@@ -103,7 +103,7 @@ where
                 let mut request = CacheRequest::new(head, key, flags, &state.config);
                 request.client = self.client;
                 match lookup(state, &request) {
-                    Lookup::Hit(response, outcome) => {
+                    LookupResult::Hit(response, outcome) => {
                         state.counters.ended(outcome);
                         if response.body().may_break_off() {
                             let response = resumable::<B, _>(response, &request, inner.clone());
@@ -111,7 +111,7 @@ where
                         }
                         Either::Left(ready(Ok(response)))
                     }
-                    Lookup::HitAndRevalidate(response, outcome, plan) => {
+                    LookupResult::HitAndRevalidate(response, outcome, plan) => {
                         state.counters.ended(outcome);
                         let (state, inner) = (Arc::clone(state), inner.clone());
                         Either::Right(Box::pin(async move {
@@ -120,23 +120,23 @@ where
                             Ok(response)
                         }))
                     }
-                    Lookup::Forward(plan) => {
-                        let forwarding = Forwarding::new(state, request, plan);
+                    LookupResult::Forward(plan) => {
+                        let forwarding = ForwardedRequest::new(state, request, plan);
                         Either::Right(Box::pin(forwarding.run::<B, _>(inner.clone())))
                     }
                 }
             }
-            Handling::Write(key) => {
+            RequestHandling::Write(key) => {
                 key.set_host(&mut head);
                 let request = Request::from_parts(head, body);
                 Either::Right(Box::pin(write(Arc::clone(state), inner.clone(), key, request)))
             }
-            Handling::OnlyIfCached => {
+            RequestHandling::OnlyIfCached => {
                 state.counters.ended(Outcome::OnlyIfCached);
                 Either::Left(ready(Ok(respond::only_if_cached())))
             }
-            Handling::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
-            Handling::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
+            RequestHandling::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
+            RequestHandling::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
         }
     }
 }
@@ -148,7 +148,7 @@ impl<S> Cache<S> {
         N: InnerService<B>,
         B: Send + 'static,
     {
-        let tally = Tally::of(&self.state, Outcome::stored(why));
+        let tally = RequestTally::of(&self.state, Outcome::stored(why));
         Either::Right(Box::pin(async move {
             let _tally = tally;
             let (mut head, body) = inner.run(request).await?.into_parts();

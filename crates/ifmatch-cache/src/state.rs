@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 
-use crate::body::budget::Budget;
-use crate::config::Config;
+use crate::body::budget::ByteBudget;
+use crate::config::CacheConfig;
 use crate::fetch::single_flight::Flights;
-use crate::metrics::Counters;
+use crate::metrics::CacheCounters;
 use crate::respond::recent_heads::RecentHeads;
-use crate::store::table::Table;
+use crate::store::table::EntryTable;
 
 #[derive(Debug)]
 pub(crate) struct CacheState {
-    pub(crate) config: Config,
-    pub(crate) table: Table,
+    pub(crate) config: CacheConfig,
+    pub(crate) table: EntryTable,
     pub(crate) flights: Arc<Flights>,
     /// Memory of bodies that are still arriving.
-    pub(crate) budget: Budget,
+    pub(crate) budget: ByteBudget,
     /// Memory of bodies that clients are reading, in case they are evicted.
-    pub(crate) held: Budget,
-    pub(crate) counters: Counters,
+    pub(crate) held: ByteBudget,
+    pub(crate) counters: CacheCounters,
     pub(crate) recent_heads: RecentHeads,
     /// Time until which stored responses may be used without validation, by the interval clock, in microseconds.
     trusted_until: AtomicU64,
@@ -31,14 +31,14 @@ pub(crate) struct CacheState {
 
 impl CacheState {
     /// Creates the state. With a disk, starts the thread that writes evicted responses to it.
-    pub(crate) fn start(clock: Arc<dyn Clock>, config: Config) -> Arc<Self> {
-        let (table, spilled) = Table::new(config.capacity, config.entry_limit, config.disk.as_ref());
+    pub(crate) fn start(clock: Arc<dyn Clock>, config: CacheConfig) -> Arc<Self> {
+        let (table, spilled) = EntryTable::new(config.capacity, config.entry_limit, config.disk.as_ref());
         let state = Arc::new(Self {
             table,
             flights: Arc::default(),
-            budget: Budget::of(config.capacity / 4),
-            held: Budget::of(config.capacity / 8),
-            counters: Counters::default(),
+            budget: ByteBudget::of(config.capacity / 4),
+            held: ByteBudget::of(config.capacity / 8),
+            counters: CacheCounters::default(),
             recent_heads: RecentHeads::default(),
             trusted_until: AtomicU64::new(u64::MAX),
             clock,

@@ -9,28 +9,28 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::task::detach;
 
 use crate::fetch::forward::bad_gateway;
-use crate::fetch::origin::{Fetch, NewResponse};
+use crate::fetch::origin::{NewResponse, OriginRequest};
 use crate::inner_service::InnerService;
-use crate::lookup::Plan;
-use crate::metrics::{Invalidation, Outcome, Tally};
+use crate::lookup::ForwardPlan;
+use crate::metrics::{Invalidation, Outcome, RequestTally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::freshness::explicit;
 use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
 use crate::request::CacheRequest;
 use crate::request::flags::RequestFlags;
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::request::normalize;
 use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
-use crate::store::table::Invalidated;
+use crate::store::table::InvalidationResult;
 
 /// Forwards a write in a separate task: the origin may carry it out even if the client has left, and its response
 /// decides if the stored responses remain valid.
 pub(crate) async fn write<B, S>(
     state: Arc<CacheState>,
     inner: S,
-    key: Key,
+    key: CacheKey,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
@@ -44,13 +44,13 @@ where
 async fn forward_write<B, S>(
     state: Arc<CacheState>,
     mut inner: S,
-    key: Key,
+    key: CacheKey,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
     S: InnerService<B>,
 {
-    let _tally = Tally::of(&state, Outcome::Write);
+    let _tally = RequestTally::of(&state, Outcome::Write);
     let may_be_stored = matches!(*request.method(), Method::POST | Method::PATCH);
     let target = format!("{}{}", key.origin(), normalize::target(request.uri()));
     let post = may_be_stored.then(|| PostRequest::new(&state, &key, &request));
@@ -84,7 +84,7 @@ where
 }
 
 /// Invalidates the target of a write, and the URIs and groups named in the response.
-fn invalidate(state: &CacheState, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
+fn invalidate(state: &CacheState, key: &CacheKey, target: &str, response: &HeaderMap) -> InvalidationResult {
     let changed = state.table.invalidate(key);
     state.counters.invalidated(Invalidation::Write, changed.found.into());
     let sibling = |path: String| key.sibling(&state.config.query.apply(&path));
@@ -106,7 +106,7 @@ struct PostRequest {
 }
 
 impl PostRequest {
-    fn new<B>(state: &CacheState, key: &Key, request: &Request<B>) -> Self {
+    fn new<B>(state: &CacheState, key: &CacheKey, request: &Request<B>) -> Self {
         let (mut head, ()) = Request::new(()).into_parts();
         head.uri.clone_from(request.uri());
         head.headers.clone_from(request.headers());
@@ -123,7 +123,7 @@ impl PostRequest {
         state: &Arc<CacheState>,
         target: &str,
         response: Response<T>,
-        changed: &Invalidated,
+        changed: &InvalidationResult,
     ) -> NewResponse<T>
     where
         T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
@@ -136,7 +136,7 @@ impl PostRequest {
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
             return NewResponse::NotStored(response, Outcome::Write);
         }
-        let fetch = Fetch::new(state, &self.request, Plan::without_lookup(&self.request), None);
+        let fetch = OriginRequest::new(state, &self.request, ForwardPlan::without_lookup(&self.request), None);
         fetch.store_post(response, self.began, changed.ordinal, self.requested)
     }
 }
@@ -145,7 +145,7 @@ impl PostRequest {
 /// have taken effect.
 struct InvalidateOnDrop<'a> {
     state: &'a CacheState,
-    key: &'a Key,
+    key: &'a CacheKey,
     resolved: bool,
 }
 

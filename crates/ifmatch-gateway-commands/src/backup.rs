@@ -2,28 +2,27 @@
 //! only.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use clap::Args;
 use ifmatch_gateway_config::endpoint_paths::SNAPSHOT;
 use ifmatch_gateway_config::error::Error;
 use indicatif::HumanBytes;
 use reqwest::{Method, StatusCode};
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-use super::http_client::{Gateway, ask, origin, rejected};
+use super::http_client::{GatewayArgs, ask, origin, rejected};
 use super::runtime::block_on;
-use super::transfer::Progress;
 use crate::platform::identity;
-use crate::progress::{Display, Done};
-use crate::terminal::{counted, print_line};
+use crate::progress::{ProgressDisplay, WorkDone};
+use crate::terminal::counted;
 
 /// The index in a data folder.
 const INDEX: &str = "index.redb";
@@ -46,7 +45,7 @@ pub struct BackupArgs {
     to: PathBuf,
 
     #[command(flatten)]
-    gateway: Gateway,
+    gateway: GatewayArgs,
 
     /// Print JSON, one object per line: `status` and `summary`.
     #[arg(long)]
@@ -85,20 +84,55 @@ Exit codes:
 
 /// The response of the gateway.
 #[derive(Deserialize)]
-struct Snapshot {
+struct TakenSnapshot {
     bodies: u64,
     bytes: u64,
 }
 
 /// The copy of a snapshot.
-struct Copy {
+struct SnapshotCopy {
     from: PathBuf,
     to: PathBuf,
     /// The index of the snapshot.
     index: File,
-    progress: Arc<Progress>,
-    stopped: Arc<AtomicBool>,
+    progress: Arc<CopyProgress>,
     _lock: File,
+}
+
+/// The bodies that are in the backup, and the bytes that were copied.
+#[derive(Default)]
+struct CopyProgress {
+    bodies: AtomicU64,
+    bytes: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl CopyProgress {
+    fn done(&self) -> WorkDone {
+        WorkDone { items: self.bodies.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+
+    /// Ends the copy before the next body.
+    fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+    }
+}
+
+/// The last line: JSON for programs, text for people.
+#[derive(Serialize)]
+#[serde(tag = "message", rename = "summary")]
+struct BackupSummary {
+    bodies: u64,
+    bytes: u64,
+    copied_bytes: u64,
+    seconds: f64,
+}
+
+impl fmt::Display for BackupSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bodies, all) = (counted(self.bodies, "body", "bodies"), HumanBytes(self.bytes));
+        write!(f, "backed up {bodies} ({all}, {} new)", HumanBytes(self.copied_bytes))
+    }
 }
 
 /// Brings a backup up to date.
@@ -107,14 +141,13 @@ struct Copy {
 /// Fails if the gateway takes no snapshot, or a folder can't be used.
 pub fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
-        let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
         if is_within(&args.to, &args.data) {
             return Err(Error::usage("--to is inside the data folder. Choose a folder outside it."));
         }
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
         let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
-        let snapshot: Snapshot = request(args, Method::PUT).await?;
+        let snapshot: TakenSnapshot = request(args, Method::PUT).await?;
         let index = File::open(from.join(INDEX)).ok();
         let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
         let Some(index) = index.filter(|_| taken != before) else {
@@ -124,17 +157,16 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
                 origin(&args.gateway.url)
             )));
         };
-        let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
-        let mut display = Display::start(total, args.json)?;
-        let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
-        let (shown, stop) = (Arc::clone(&progress), Arc::clone(&stopped));
-        let copy = Copy { from, to: args.to.clone(), index, progress, stopped, _lock: lock };
+        let total = WorkDone { items: snapshot.bodies, bytes: snapshot.bytes };
+        let mut display = ProgressDisplay::start(total, args.json)?;
+        let progress = Arc::<CopyProgress>::default();
+        let copy = SnapshotCopy { from, to: args.to.clone(), index, progress: Arc::clone(&progress), _lock: lock };
         let copying = spawn_blocking(move || {
             let copied = copy.run();
             // The snapshot of another backup that has replaced it stays.
             (copied, copy.check_snapshot().is_ok())
         });
-        let ended = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
+        let ended = display.during(copying, || progress.done(), || progress.stop()).await?;
         display.finish();
         let (copied, is_ours) = ended.map_err(|error| Error::runtime(error.to_string()))?;
         // Also after a failure: it would keep the space of all that is deleted from now on.
@@ -144,7 +176,9 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
         if !is_complete {
             return Err(Error::interrupted("stopped early. Run the command again to continue."));
         }
-        print_line(&summary(&display, &snapshot, shown.done(), args.json))
+        let TakenSnapshot { bodies, bytes } = snapshot;
+        let (copied_bytes, seconds) = (progress.done().bytes, display.elapsed().as_secs_f64());
+        display.report(&BackupSummary { bodies, bytes, copied_bytes, seconds })
     })
 }
 
@@ -172,7 +206,7 @@ fn lock(folder: &Path) -> Result<File, Error> {
 }
 
 async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
-    let Gateway { url, connection } = &args.gateway;
+    let GatewayArgs { url, connection } = &args.gateway;
     let url = url.join(SNAPSHOT).map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
     let request = connection.client(&url, None)?.request(method, url.clone());
     ask(&url, request).await?.map_err(|(status, detail)| {
@@ -185,7 +219,7 @@ async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Resu
     })
 }
 
-impl Copy {
+impl SnapshotCopy {
     /// Copies bodies first, then replaces the index, and then removes bodies that it no longer has. After an interruption at
     /// any point, the backup is the earlier one or the new one. Returns `false` if a signal has stopped it.
     fn run(&self) -> Result<bool, Error> {
@@ -215,18 +249,18 @@ impl Copy {
         // Those of existing bodies as well: the backup that copied them may have been interrupted before it synced them.
         let mut folders = HashSet::from([self.to.join("bodies")]);
         for body in bodies {
-            if self.stopped.load(Relaxed) {
+            if self.progress.is_stopped.load(Relaxed) {
                 return Ok(false);
             }
             let to = self.to.join(body);
             let folder = to.parent().unwrap_or(&self.to).to_owned();
             if !existing.contains(body) {
                 create(&folder)?;
-                self.progress.add_bytes(copy(&self.from.join(body), &incomplete)?);
+                self.progress.bytes.fetch_add(copy(&self.from.join(body), &incomplete)?, Relaxed);
                 rename(&incomplete, &to)?;
             }
             folders.insert(folder);
-            self.progress.add_item();
+            self.progress.bodies.fetch_add(1, Relaxed);
         }
         folders.iter().try_for_each(|folder| sync(folder))?;
         Ok(true)
@@ -295,19 +329,6 @@ fn at(path: &Path, error: &io::Error) -> Error {
     Error::runtime(format!("{}: {error}", path.display()))
 }
 
-fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) -> String {
-    let Snapshot { bodies, bytes } = snapshot;
-    if as_json {
-        let (copied, seconds) = (done.bytes, display.elapsed().as_secs_f64());
-        let summary = json!({
-            "message": "summary", "bodies": bodies, "bytes": bytes, "copied_bytes": copied, "seconds": seconds,
-        });
-        return summary.to_string();
-    }
-    let bodies = counted(*bodies, "body", "bodies");
-    format!("backed up {bodies} ({}, {} new)", HumanBytes(*bytes), HumanBytes(done.bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,12 +358,11 @@ mod tests {
     fn a_snapshot_replaced_meanwhile_is_no_backup() {
         let root = tempfile::tempdir().unwrap();
         let (from, to) = (root.path().join("snapshot"), root.path().join("to"));
-        let copy = || Copy {
+        let copy = || SnapshotCopy {
             index: File::open(from.join(INDEX)).unwrap(),
             from: from.clone(),
             to: to.clone(),
-            progress: Progress::start(None),
-            stopped: Arc::default(),
+            progress: Arc::default(),
             _lock: lock(&to).unwrap(),
         };
         let backed_up = || (fs::read_to_string(to.join(INDEX)).unwrap(), to.join("bodies/00/first").is_file());

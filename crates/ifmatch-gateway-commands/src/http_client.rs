@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::store_url::Place;
+use super::store_url::ObjectPlace;
 
 /// URL of a gateway with the default settings.
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:10000";
@@ -25,20 +25,20 @@ pub(crate) const GIVE_TOKEN: &str = "with --token-file FILE or --token TOKEN, or
 
 /// The gateway that a command is about.
 #[derive(Args)]
-pub(crate) struct Gateway {
+pub(crate) struct GatewayArgs {
     /// URL of the gateway.
     #[arg(long, value_name = "URL", env = "IFMATCH_URL", hide_env_values = true, default_value = DEFAULT_URL, value_parser = gateway_url)]
     pub(crate) url: Url,
 
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
 }
 
 /// The token and the certificates of a connection to a gateway.
 #[derive(Args)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArgs {
     #[command(flatten)]
-    token: Token,
+    token: TokenArgs,
 
     #[command(flatten)]
     trust: Trust,
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 
 /// The token of a command.
 #[derive(Args)]
-struct Token {
+struct TokenArgs {
     /// Bearer token. Other users of this machine can see it: prefer --token-file.
     #[arg(long, value_name = "TOKEN", env = "IFMATCH_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -56,7 +56,7 @@ struct Token {
     token_file: Option<PathBuf>,
 }
 
-impl Token {
+impl TokenArgs {
     /// Returns the token: the first one of the file, if there is a file.
     fn read(&self) -> Result<Option<String>, Error> {
         match &self.token_file {
@@ -66,7 +66,7 @@ impl Token {
     }
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Creates a client for `url` that sends the token with each request. The timeout covers a whole exchange.
     ///
     /// # Errors
@@ -173,9 +173,9 @@ pub(crate) fn explained(url: &str, text: &str) -> String {
 
 /// Access to a server.
 #[derive(Args)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteArgs {
     #[command(flatten)]
-    token: Token,
+    token: TokenArgs,
 
     /// Header of every request, such as `x-ms-blob-type: BlockBlob`. Repeatable.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
@@ -185,7 +185,7 @@ pub(crate) struct Remote {
     trust: Trust,
 }
 
-impl Remote {
+impl RemoteArgs {
     /// Creates a connection to the server of a URL.
     ///
     /// # Errors
@@ -207,11 +207,11 @@ impl Remote {
     ///
     /// # Errors
     /// Fails if the URL or a setting is invalid, or if there are flags that only HTTP has.
-    pub(crate) async fn place(&self, url: &str) -> Result<Place, Error> {
+    pub(crate) async fn place(&self, url: &str) -> Result<ObjectPlace, Error> {
         if !self.headers.is_empty() {
             return Err(Error::usage(format!("--header is for http and https URLs. Remove it for {url}.")));
         }
-        Place::open(url).await
+        ObjectPlace::open(url).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_gateway_config::endpoint_paths::{LEASES, OVERVIEW};
 use ifmatch_gateway_config::error::Error;
 use reqwest::header::CONTENT_TYPE;
@@ -11,15 +12,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::http_client::{Gateway, ask, origin, rejected};
+use crate::http_client::{GatewayArgs, ask, origin, rejected};
 use crate::runtime::block_on;
 use crate::terminal::{cut, print_line, printable};
-use ifmatch_blob::leases::LeaseTarget;
 
 /// `ifmatch lease …`
 #[derive(Args)]
 #[command(arg_required_else_help = true)]
-pub struct Lease {
+pub struct LeaseArgs {
     #[command(subcommand)]
     command: LeaseCommand,
 }
@@ -64,7 +64,7 @@ enum LeaseCommand {
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
-    gateway: Gateway,
+    gateway: GatewayArgs,
 
     /// Print JSON, one object per line.
     #[arg(long)]
@@ -99,7 +99,7 @@ Once the lease is broken, writes with its ID get 412. A gateway with tokens requ
 ///
 /// # Errors
 /// Fails if the gateway can't be reached, or rejects the request.
-pub fn run(lease: &Lease) -> Result<(), Error> {
+pub fn run(lease: &LeaseArgs) -> Result<(), Error> {
     block_on(async {
         match &lease.command {
             LeaseCommand::List { prefix, options } => list(options, prefix.trim_start_matches('/')).await,
@@ -138,9 +138,9 @@ async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
 }
 
 impl Options {
-    fn client(&self) -> Result<Client, Error> {
-        let Gateway { url, connection } = &self.gateway;
-        Ok(Client { http: connection.client(url, Some(TIMEOUT))?, url: url.clone() })
+    fn client(&self) -> Result<LeaseClient, Error> {
+        let GatewayArgs { url, connection } = &self.gateway;
+        Ok(LeaseClient { http: connection.client(url, Some(TIMEOUT))?, url: url.clone() })
     }
 
     fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {
@@ -158,21 +158,21 @@ fn target(path: &str) -> Result<LeaseTarget, Error> {
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of one gateway.
-struct Client {
+struct LeaseClient {
     http: reqwest::Client,
     url: Url,
 }
 
 /// A page of the listing.
 #[derive(Deserialize)]
-struct Page {
+struct LeasesPage {
     leases: Vec<Value>,
     next: Option<String>,
 }
 
-impl Client {
+impl LeaseClient {
     /// Returns a page of the listing.
-    async fn page(&self, prefix: &str, after: Option<&str>) -> Result<Page, Error> {
+    async fn page(&self, prefix: &str, after: Option<&str>) -> Result<LeasesPage, Error> {
         let mut url = self.url(None)?;
         url.query_pairs_mut().append_pair("prefix", prefix);
         if let Some(after) = after {

@@ -10,7 +10,6 @@ pub mod progress;
 pub mod runtime;
 pub mod store_url;
 pub mod terminal;
-pub mod transfer;
 pub mod verify;
 
 mod http_client;

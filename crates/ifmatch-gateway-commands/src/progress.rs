@@ -1,5 +1,6 @@
 //! Progress of long commands: a bar on a terminal, a line a minute elsewhere, and a line for each SIGUSR1.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{IsTerminal, stderr};
 use std::pin::pin;
@@ -7,11 +8,12 @@ use std::time::Duration;
 
 use ifmatch_gateway_config::error::Error;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::terminal::{counted, print_line};
-use crate::platform::{Asked, StopSignals};
+use crate::platform::{AskedSignal, StopSignals};
 
 /// Interval of updates of the bar.
 const BAR: Duration = Duration::from_millis(100);
@@ -21,42 +23,42 @@ const LINE: Duration = Duration::from_mins(1);
 const JSON: Duration = Duration::from_secs(1);
 
 /// The display of a command's progress.
-pub(crate) struct Display {
+pub(crate) struct ProgressDisplay {
     started: Instant,
-    total: Done,
-    form: Form,
+    total: WorkDone,
+    form: DisplayForm,
     ticks: Interval,
-    report: Asked,
+    report: AskedSignal,
     stop: StopSignals,
 }
 
 /// The work that is done, or all of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Done {
+pub(crate) struct WorkDone {
     /// Number of items.
     pub(crate) items: u64,
     /// Number of bytes.
     pub(crate) bytes: u64,
 }
 
-enum Form {
+enum DisplayForm {
     Bar(ProgressBar),
     Lines,
     Json,
 }
 
-impl Display {
+impl ProgressDisplay {
     /// Starts the display for this `total` of work, as JSON on stdout or for people on stderr. SIGINT and SIGTERM no
     /// longer end the process.
     ///
     /// # Errors
     /// Fails if the system refuses to handle signals.
-    pub(crate) fn start(total: Done, as_json: bool) -> Result<Self, Error> {
+    pub(crate) fn start(total: WorkDone, as_json: bool) -> Result<Self, Error> {
         let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
         let (form, every) = match () {
-            () if as_json => (Form::Json, JSON),
-            () if stderr().is_terminal() => (Form::Bar(bar(total.bytes)), BAR),
-            () => (Form::Lines, LINE),
+            () if as_json => (DisplayForm::Json, JSON),
+            () if stderr().is_terminal() => (DisplayForm::Bar(bar(total.bytes)), BAR),
+            () => (DisplayForm::Lines, LINE),
         };
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -67,7 +69,7 @@ impl Display {
             total,
             form,
             ticks,
-            report: Asked::to_report().map_err(failed)?,
+            report: AskedSignal::to_report().map_err(failed)?,
             stop: StopSignals::listen().map_err(failed)?,
         })
     }
@@ -79,7 +81,7 @@ impl Display {
     pub(crate) async fn during<F: Future>(
         &mut self,
         work: F,
-        done: impl Fn() -> Done,
+        done: impl Fn() -> WorkDone,
         stop: impl Fn(),
     ) -> Result<F::Output, Error> {
         let mut work = pin!(work);
@@ -93,14 +95,18 @@ impl Display {
         }
     }
 
-    /// Prints a line of the result on stdout, above the bar.
+    /// Prints a line of the result on stdout, above the bar: as JSON for programs, as text for people.
     ///
     /// # Errors
     /// Fails if the line can't be written.
-    pub(crate) fn print(&self, line: &str) -> Result<(), Error> {
+    pub(crate) fn report(&self, result: &(impl Serialize + fmt::Display)) -> Result<(), Error> {
         match &self.form {
-            Form::Bar(bar) => bar.suspend(|| print_line(line)),
-            Form::Lines | Form::Json => print_line(line),
+            DisplayForm::Json => {
+                let json = serde_json::to_string(result).map_err(|error| Error::runtime(error.to_string()))?;
+                print_line(&json)
+            }
+            DisplayForm::Bar(bar) => bar.suspend(|| print_line(&result.to_string())),
+            DisplayForm::Lines => print_line(&result.to_string()),
         }
     }
 
@@ -111,23 +117,23 @@ impl Display {
 
     /// Removes the bar.
     pub(crate) fn finish(&self) {
-        if let Form::Bar(bar) = &self.form {
+        if let DisplayForm::Bar(bar) = &self.form {
             bar.finish_and_clear();
         }
     }
 
     /// Moves the bar, or prints a line, which is `asked` for beside a bar.
-    fn show(&self, done: Done, asked: bool) -> Result<(), Error> {
+    fn show(&self, done: WorkDone, asked: bool) -> Result<(), Error> {
         match &self.form {
-            Form::Json => return print_line(&self.status(done)),
-            Form::Bar(bar) if asked => bar.suspend(|| eprint_line(&self.line(done))),
-            Form::Bar(bar) => bar.set_position(done.bytes),
-            Form::Lines => eprint_line(&self.line(done)),
+            DisplayForm::Json => return print_line(&self.status(done)),
+            DisplayForm::Bar(bar) if asked => bar.suspend(|| eprint_line(&self.line(done))),
+            DisplayForm::Bar(bar) => bar.set_position(done.bytes),
+            DisplayForm::Lines => eprint_line(&self.line(done)),
         }
         Ok(())
     }
 
-    fn status(&self, done: Done) -> String {
+    fn status(&self, done: WorkDone) -> String {
         json!({
             "message": "status",
             "items": done.items,
@@ -139,7 +145,7 @@ impl Display {
         .to_string()
     }
 
-    fn line(&self, done: Done) -> String {
+    fn line(&self, done: WorkDone) -> String {
         let seconds = self.elapsed().as_secs().max(1);
         let rate = done.bytes / seconds;
         let left = match self.total.bytes.saturating_sub(done.bytes).checked_div(rate) {

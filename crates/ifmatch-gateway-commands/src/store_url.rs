@@ -9,13 +9,13 @@ use ifmatch_client::{Cause, Objects};
 use ifmatch_gateway_config::error::Error;
 
 /// An object, or a folder of objects, for the library of clients.
-pub(crate) struct Place {
+pub(crate) struct ObjectPlace {
     pub(crate) objects: Objects,
     /// Path of the object or the folder in its bucket, without a slash at either end.
     pub(crate) path: String,
 }
 
-impl Place {
+impl ObjectPlace {
     /// Opens the place of a URL.
     ///
     /// # Errors

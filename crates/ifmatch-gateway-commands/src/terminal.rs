@@ -10,7 +10,7 @@ use ifmatch_gateway_config::settings::LogFormat;
 
 /// Escape sequences for styles, which are empty without colours.
 #[derive(Clone, Copy)]
-pub struct Style {
+pub struct TextStyle {
     /// Starts bold text.
     pub(crate) bold: &'static str,
     /// Starts dim text.
@@ -21,7 +21,7 @@ pub struct Style {
     pub plain: &'static str,
 }
 
-impl Style {
+impl TextStyle {
     /// Returns the styles, with or without colours.
     pub fn new(colours: bool) -> Self {
         if colours {
@@ -72,9 +72,9 @@ pub fn print_text(text: &str) -> Result<(), Error> {
 
 /// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,
 /// since a closed stdout isn't a reason to stop.
-pub fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
+pub fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, TextStyle) -> io::Result<()>) {
     let out = stdout();
-    let style = Style::new(format == LogFormat::Text && supports_colour(&out));
+    let style = TextStyle::new(format == LogFormat::Text && supports_colour(&out));
     let out = &mut out.lock();
     let written = match format {
         LogFormat::Text => print_title(out, style).and_then(|()| rest(out, style)),
@@ -95,7 +95,7 @@ fn print_objects(out: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> io::
     Ok(())
 }
 
-fn print_title(out: &mut dyn Write, style: Style) -> io::Result<()> {
+fn print_title(out: &mut dyn Write, style: TextStyle) -> io::Result<()> {
     writeln!(out, "{}ifmatch{} {}", style.bold, style.plain, env!("CARGO_PKG_VERSION"))
 }
 

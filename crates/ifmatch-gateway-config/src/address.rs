@@ -187,9 +187,10 @@ pub(crate) fn check_listeners(listeners: &[(&'static str, &[ListenAddress])]) ->
     for (at, (flag, list, address)) in all.iter().enumerate() {
         for (other_flag, other_list, other) in &all[..at] {
             if overlap((list, *address), (other_list, *other)) {
-                return Err(Error::usage(format!(
-                    "{flag} {address} and {other_flag} {other} share a port. Give each listener its own."
-                )));
+                return Err(Error::setting(
+                    flag,
+                    format!("{address} and {other_flag} {other} share a port. Give each listener its own."),
+                ));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The error of a command: a message and an exit code.
 
+use std::fmt;
+
 /// Error of a command.
 ///
 /// Its message states the problem and its solution, in one or a few lines.
@@ -17,6 +19,17 @@
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    /// The settings that it is about, of which a file may have one.
+    pub(crate) subjects: Vec<Subject>,
+}
+
+/// What an error in the settings is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The setting with this flag.
+    Flag(String),
+    /// The route with this pattern.
+    Route(String),
 }
 
 /// Kind of an [`Error`].
@@ -38,34 +51,55 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), subjects: Vec::new() }
+    }
+
     /// Creates an error in the settings.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Usage, message: message.into() }
+        Self::new(ErrorKind::Usage, message)
+    }
+
+    /// Creates an error about the setting with a flag: the flag, and what is wrong with it.
+    pub(crate) fn setting(flag: &str, problem: impl fmt::Display) -> Self {
+        Self::usage(format!("{flag} {problem}")).about(flag)
+    }
+
+    /// States that the error is about the setting with a flag, too.
+    pub(crate) fn about(mut self, flag: &str) -> Self {
+        self.subjects.push(Subject::Flag(flag.to_owned()));
+        self
+    }
+
+    /// States that the error is about a route.
+    pub(crate) fn about_route(mut self, pattern: &str) -> Self {
+        self.subjects.push(Subject::Route(pattern.to_owned()));
+        self
     }
 
     /// Creates an error of the environment.
     pub fn runtime(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Runtime, message: message.into() }
+        Self::new(ErrorKind::Runtime, message)
     }
 
     /// Creates an error for damaged data.
     pub fn damaged(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Damaged, message: message.into() }
+        Self::new(ErrorKind::Damaged, message)
     }
 
     /// Creates an error for changes of another writer that were left as they are.
     pub fn conflict(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Conflict, message: message.into() }
+        Self::new(ErrorKind::Conflict, message)
     }
 
     /// Creates an error for data that another process uses.
     pub fn in_use(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::InUse, message: message.into() }
+        Self::new(ErrorKind::InUse, message)
     }
 
     /// Creates an error for a command that a signal has ended.
     pub fn interrupted(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Interrupted, message: message.into() }
+        Self::new(ErrorKind::Interrupted, message)
     }
 
     /// Returns the kind of the error.

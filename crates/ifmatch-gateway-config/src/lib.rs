@@ -134,9 +134,8 @@ impl Config {
         }
         for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
             if listener.is_requested && accounts.is_empty() {
-                return Err(Error::usage(format!(
-                    "{clients} need an account. Set --accounts NAME:KEY, or {flag} off."
-                )));
+                let message = format!("{clients} need an account. Set --accounts NAME:KEY, or {flag} off.");
+                return Err(Error::usage(message).about(flag));
             }
         }
         check_listeners(&[
@@ -152,7 +151,8 @@ impl Config {
         let settings = &server.settings;
         Ok(Self {
             max_waits: max_waits(settings)?,
-            cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
+            cors: Cors::new(&settings.cors_origin)
+                .map_err(|error| Error::usage(format!("--cors-origin: {error}")).about("--cors-origin"))?,
             cache: cache(settings)?,
             storage: storage(settings)?,
             server,
@@ -219,22 +219,28 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
             }
             Ok(Storage::Bucket { url, register })
         }
-        (Some(_), None, Some(_)) => Err(Error::usage(
-            "--register needs --store, or the URL of a bucket in --data: one process alone uses a folder. Set --data \
+        (Some(_), None, Some(_)) => Err(Error::setting(
+            "--register",
+            "needs --store, or the URL of a bucket in --data: one process alone uses a folder. Set --data \
              s3://BUCKET/PREFIX, or remove --register.",
         )),
-        (Some(data), Some(_), None) if is_url(&data) => Err(Error::usage(
-            "--data is a bucket, and --store another one. Use one: --data for a bucket that only gateways use, --store for one \
+        (Some(data), Some(_), None) if is_url(&data) => Err(Error::setting(
+            "--data",
+            "is a bucket, and --store another one. Use one: --data for a bucket that only gateways use, --store for one \
              whose objects other programs use, too.",
         )),
         (Some(_), Some(_), Some(_)) => {
-            Err(Error::usage("--data and --register both keep the records of --store. Use one."))
+            Err(Error::setting("--data", "and --register both keep the records of --store. Use one.")
+                .about("--register"))
         }
         (Some(folder), None, None) => Ok(Storage::Folder(folder)),
-        (_, Some(url), _) if !url.contains(':') => Err(Error::usage(format!(
-            "--store takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
-            std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
-        ))),
+        (_, Some(url), _) if !url.contains(':') => Err(Error::setting(
+            "--store",
+            format!(
+                "takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
+                std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
+            ),
+        )),
         (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
         (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
         (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
@@ -260,17 +266,19 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
     match settings.max_waits.map(|waits| waits as usize) {
         None => Ok(half.min(Waits::DEFAULT_MAX)),
         Some(waits) if waits <= half => Ok(waits),
-        Some(waits) => Err(Error::usage(format!(
-            "--max-waits is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."
-        ))),
+        Some(waits) => Err(Error::setting(
+            "--max-waits",
+            format!("is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."),
+        )),
     }
 }
 
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some() && settings.store.is_none() && settings.data.as_deref().is_none_or(|data| !is_url(data)) {
-        return Err(Error::usage(
-            "--cache needs a bucket: the operating system already caches the files in --data. Remove --cache.",
+        return Err(Error::setting(
+            "--cache",
+            "needs a bucket: the operating system already caches the files in --data. Remove --cache.",
         ));
     }
     Ok(cache)

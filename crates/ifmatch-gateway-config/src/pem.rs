@@ -59,8 +59,8 @@ impl PemFile<'_> {
             if self.is_encrypted() {
                 let Self { flag, path } = self;
                 let path = path.display();
-                return Error::usage(format!(
-                    "{flag} {path} is encrypted, and there is no way to pass its password. Decrypt it: openssl pkey -in {path} -out \
+                return Error::setting(flag, format!(
+                    "{path} is encrypted, and there is no way to pass its password. Decrypt it: openssl pkey -in {path} -out \
                      decrypted.pem"
                 ));
             }
@@ -78,16 +78,17 @@ impl PemFile<'_> {
         let Self { flag, path } = self;
         match error {
             pem::Error::NoItemsFound => self.lacks(what),
-            pem::Error::Io(error) => Error::usage(format!("can't read {flag} {}: {error}", path.display())),
-            error => Error::usage(format!(
-                "{flag} {} isn't a valid PEM file ({error}). Convert it with openssl.",
-                path.display()
-            )),
+            pem::Error::Io(error) => Error::usage(format!("can't read {flag} {}: {error}", path.display())).about(flag),
+            error => Error::setting(
+                flag,
+                format!("{} isn't a valid PEM file ({error}). Convert it with openssl.", path.display()),
+            ),
         }
     }
 
     fn lacks(self, what: &str) -> Error {
-        Error::usage(format!("{} {} contains no {what} in PEM format. Check the file.", self.flag, self.path.display()))
+        let problem = format!("{} contains no {what} in PEM format. Check the file.", self.path.display());
+        Error::setting(self.flag, problem)
     }
 }
 
@@ -97,12 +98,17 @@ impl PemFile<'_> {
 /// Fails if a file can't be read or contains no certificate or key, or if they don't match.
 pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<CertifiedKey, Error> {
     let (chain, private) = (cert.certificates()?, key.private_key()?);
-    let (cert, key) = (cert.path.display(), key.path.display());
-    CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => Error::usage(format!(
-            "the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."
-        )),
-        error => Error::usage(format!("can't use the certificate in {cert} with the key in {key}: {error}")),
+    CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| {
+        let (flag, cert, key) = (cert.flag, cert.path.display(), key.path.display());
+        let message = match error {
+            rustls::Error::InconsistentKeys(_) => {
+                format!(
+                    "the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."
+                )
+            }
+            error => format!("can't use the certificate in {cert} with the key in {key}: {error}"),
+        };
+        Error::usage(message).about(flag)
     })
 }
 
@@ -122,7 +128,7 @@ pub(super) fn configure_upstreams(
         ("--upstream-client-key", key.is_some()),
     ];
     if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set && !secure) {
-        return Err(Error::usage(format!("{flag} needs an upstream with TLS. Write https:// in --upstream.")));
+        return Err(Error::setting(flag, "needs an upstream with TLS. Write https:// in --upstream."));
     }
     if let Some(path) = &settings.upstream_ca {
         builder = builder.trust(roots(path)?);
@@ -135,10 +141,10 @@ pub(super) fn configure_upstreams(
         }
         (None, None) => Ok(builder),
         (Some(_), None) => {
-            Err(Error::usage("--upstream-client-cert needs --upstream-client-key, its private key. Set both."))
+            Err(Error::setting("--upstream-client-cert", "needs --upstream-client-key, its private key. Set both."))
         }
         (None, Some(_)) => {
-            Err(Error::usage("--upstream-client-key needs --upstream-client-cert, its certificate. Set both."))
+            Err(Error::setting("--upstream-client-key", "needs --upstream-client-cert, its certificate. Set both."))
         }
     }
 }
@@ -148,7 +154,7 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in (PemFile { flag, path }).certificates()? {
         roots.add(certificate).map_err(|error| {
-            Error::usage(format!("{flag} {} contains an unusable certificate: {error}", path.display()))
+            Error::setting(flag, format!("{} contains an unusable certificate: {error}", path.display()))
         })?;
     }
     Ok(roots)

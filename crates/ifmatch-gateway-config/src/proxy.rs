@@ -124,8 +124,9 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     if !settings.guard_writes {
         return match register {
             None => Ok(None),
-            Some(_) => Err(Error::usage(
-                "--register needs --guard-writes, whose records it keeps. Add it, or remove --register.",
+            Some(_) => Err(Error::setting(
+                "--register",
+                "needs --guard-writes, whose records it keeps. Add it, or remove --register.",
             )),
         };
     }
@@ -139,35 +140,44 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
 /// The guard gives up a write after `--answer-timeout`. A route that waits longer would let another write begin in the
 /// meantime.
 pub fn guarded_timeout() -> Error {
-    Error::usage("--guard-writes needs one --answer-timeout for all routes. Remove answer-timeout from the routes.")
+    Error::setting(
+        "--guard-writes",
+        "needs one --answer-timeout for all routes. Remove answer-timeout from the routes.",
+    )
 }
 
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
     let is_set = settings.purge_register.is_some() || !settings.purge_peer.is_empty();
     if is_set && cache.is_some_and(|cache| cache.bytes() == 0) {
-        return Err(Error::usage(
-            "--purge-register and --purge-peer need the cache. Remove them, or remove --cache 0.",
-        ));
+        return Err(Error::setting(
+            "--purge-register",
+            "and --purge-peer need the cache. Remove them, or remove --cache 0.",
+        )
+        .about("--purge-peer"));
     }
     let peer = |text: &String| {
         let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
         text.parse().ok().filter(is_usable).ok_or_else(|| {
             let shown = without_secrets(text);
-            Error::usage(format!(
-                "--purge-peer can't be '{shown}'. Use a proxy's address, such as http://10.0.0.8:9000."
-            ))
+            Error::setting(
+                "--purge-peer",
+                format!("can't be '{shown}'. Use a proxy's address, such as http://10.0.0.8:9000."),
+            )
         })
     };
     match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {
         (None, []) => Ok(PurgeConfig::Alone),
         (None, peers) => peers.iter().map(peer).collect::<Result<_, _>>().map(PurgeConfig::Peers),
-        (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::usage(format!(
-            "--purge-register can't be {url}, which one process alone can use. Use PostgreSQL, etcd, Redis or an object store."
-        ))),
-        (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
-        (Some(_), _) => Err(Error::usage(
-            "--purge-register and --purge-peer exclude each other. Keep the register: it needs no list of peers.",
+        (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::setting(
+            "--purge-register",
+            format!("can't be {url}, which one process alone can use. Use PostgreSQL, etcd, Redis or an object store."),
         )),
+        (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
+        (Some(_), _) => Err(Error::setting(
+            "--purge-register",
+            "and --purge-peer exclude each other. Keep the register: it needs no list of peers.",
+        )
+        .about("--purge-peer")),
     }
 }
 
@@ -181,20 +191,23 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
         };
         if let Some(wrong) = names.iter().find(|name| name.is_empty() || !is_name(name)) {
             let detail = "Write a parameter's decoded name, such as 'page', or a prefix, such as 'utm_*'.";
-            return Err(Error::usage(format!("{flag} contains '{wrong}', which isn't a name. {detail}")));
+            return Err(Error::setting(flag, format!("contains '{wrong}', which isn't a name. {detail}")));
         }
     }
     let filter = match (&settings.drop_query[..], &settings.keep_query[..]) {
         ([], []) => QueryFilter::None,
         (drop, []) => QueryFilter::Drop(drop.to_vec()),
         ([], keep) => QueryFilter::Keep(keep.to_vec()),
-        _ => return Err(Error::usage("--drop-query and --keep-query exclude each other. Use one.")),
+        _ => {
+            return Err(
+                Error::setting("--drop-query", "and --keep-query exclude each other. Use one.").about("--keep-query")
+            );
+        }
     };
     let rules = QueryRules { sort: settings.sort_query, filter };
     if rules.is_active() && cache.is_some_and(|cache| cache.bytes() == 0) {
-        return Err(Error::usage(
-            "--sort-query, --drop-query and --keep-query need the cache. Remove them, or remove --cache 0.",
-        ));
+        let message = "--sort-query, --drop-query and --keep-query need the cache. Remove them, or remove --cache 0.";
+        return Err(Error::usage(message).about("--sort-query").about("--drop-query").about("--keep-query"));
     }
     Ok(rules)
 }
@@ -210,10 +223,10 @@ fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
 
 fn reject_storage(settings: &Settings) -> Result<(), Error> {
     match arguments::OF_STORAGE.iter().find(|(_, is_set)| is_set(settings)) {
-        Some((id, _)) => Err(Error::usage(format!(
-            "--{} is for `ifmatch serve`. A proxy stores no blobs: remove it, or use `ifmatch serve`.",
-            id.replace('_', "-")
-        ))),
+        Some((id, _)) => Err(Error::setting(
+            &format!("--{}", id.replace('_', "-")),
+            "is for `ifmatch serve`. A proxy stores no blobs: remove it, or use `ifmatch serve`.",
+        )),
         None => Ok(()),
     }
 }
@@ -224,7 +237,8 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
         routes.push(Route::to("/", settings.upstream.clone()));
     }
     if routes.is_empty() {
-        return Err(Error::usage("no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests."));
+        let message = "no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests.";
+        return Err(Error::usage(message).about("--upstream"));
     }
     Ok(routes)
 }
@@ -248,7 +262,9 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
     let mut secure = false;
     for route in routes {
         let flag = if route.pattern == "/" { "--upstream" } else { "--route" };
-        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(format!("{flag}: {error}"));
+        let usage = |error: ifmatch_proxy::InvalidUpstream| {
+            Error::usage(format!("{flag}: {error}")).about_route(&route.pattern).about(flag)
+        };
         let upstream = route.upstream().transpose().map_err(usage)?;
         secure |= upstream.as_ref().is_some_and(Upstream::is_secure);
         let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
@@ -258,7 +274,7 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
     match &settings.health_path {
         None => Ok(builder),
         Some(path) if path.starts_with('/') => Ok(builder.health_check(check(path)?)),
-        Some(path) => Err(Error::usage(format!("--health-path must start with a slash: write /{path}"))),
+        Some(path) => Err(Error::setting("--health-path", format!("must start with a slash: write /{path}"))),
     }
 }
 

@@ -55,12 +55,15 @@ impl ServerConfig {
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: Settings, access: Access) -> Result<Self, Error> {
         if settings.listen.is_empty() {
-            return Err(Error::usage("--listen is empty. Name an address, or remove it."));
+            return Err(Error::setting("--listen", "is empty. Name an address, or remove it."));
         }
         if let Some(name) = settings.s3_host.iter().find(|name| !is_host_name(name)) {
-            return Err(Error::usage(format!(
-                "--s3-host {name:?} isn't the name of a host. Write it without scheme, port, path and *, such as s3.example.com."
-            )));
+            return Err(Error::setting(
+                "--s3-host",
+                format!(
+                    "{name:?} isn't the name of a host. Write it without scheme, port, path and *, such as s3.example.com."
+                ),
+            ));
         }
         let console = console(&settings, &access)?;
         check_listeners(&[
@@ -96,8 +99,9 @@ impl CacheConfig {
         let memory = settings.cache.unwrap_or(default_memory).bytes();
         if memory == 0 {
             return match settings.cache_dir {
-                Some(_) => Err(Error::usage(
-                    "--cache-dir needs --cache, the memory for small bodies. Set it, such as --cache 256MiB.",
+                Some(_) => Err(Error::setting(
+                    "--cache-dir",
+                    "needs --cache, the memory for small bodies. Set it, such as --cache 256MiB.",
                 )),
                 None => Ok(None),
             };
@@ -134,12 +138,14 @@ fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Err
     match settings.console {
         Some(OptionalAddress::Off) => Ok(OptionalListener::default()),
         Some(OptionalAddress::On(_)) if !can_sign_in => {
-            Err(Error::usage("the console needs a token to sign in with. Set --write-token-file, or --console off."))
+            let message = "the console needs a token to sign in with. Set --write-token-file, or --console off.";
+            Err(Error::usage(message).about("--console"))
         }
         Some(OptionalAddress::On(address)) if access.is_open() && !address.is_loopback() => Err(Error::usage(format!(
             "other machines can reach the console at {address}, so a token is required. Set --write-token-file, or \
              --console 127.0.0.1:10004."
-        ))),
+        ))
+        .about("--console")),
         Some(OptionalAddress::On(address)) => Ok(OptionalListener { address: Some(address), is_requested: true }),
         None => {
             let is_on = can_sign_in && Exposure::of(services) == Exposure::Loopback;
@@ -153,13 +159,14 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     let (certs, keys) = (&settings.tls_cert, &settings.tls_key);
     match (certs.len(), keys.len()) {
         (0, 0) if !settings.redirect_listen.is_empty() => {
-            Err(Error::usage("--redirect-listen redirects to TLS. Set --tls-cert and --tls-key, too."))
+            Err(Error::setting("--redirect-listen", "redirects to TLS. Set --tls-cert and --tls-key, too."))
         }
-        (_, 0) if !certs.is_empty() => Err(Error::usage("--tls-cert needs --tls-key, its private key. Set both.")),
-        (0, _) if !keys.is_empty() => Err(Error::usage("--tls-key needs --tls-cert, its certificate. Set both.")),
-        (certs, keys) if certs != keys => Err(Error::usage(format!(
-            "--tls-cert names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."
-        ))),
+        (_, 0) if !certs.is_empty() => Err(Error::setting("--tls-cert", "needs --tls-key, its private key. Set both.")),
+        (0, _) if !keys.is_empty() => Err(Error::setting("--tls-key", "needs --tls-cert, its certificate. Set both.")),
+        (certs, keys) if certs != keys => Err(Error::setting(
+            "--tls-cert",
+            format!("names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."),
+        )),
         _ => Ok(certs.iter().zip(keys).map(|(cert, key)| TlsFiles { cert: cert.clone(), key: key.clone() }).collect()),
     }
 }
@@ -167,9 +174,10 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
 fn limits(settings: &Settings) -> Result<Limits, Error> {
     let header_size = settings.max_header_size;
     if header_size.bytes() < MIN_HEADER_SIZE || u32::try_from(header_size.bytes()).is_err() {
-        return Err(Error::usage(format!(
-            "--max-header-size is {header_size}. Set it to at least 8KiB and less than 4GiB."
-        )));
+        return Err(Error::setting(
+            "--max-header-size",
+            format!("is {header_size}. Set it to at least 8KiB and less than 4GiB."),
+        ));
     }
     Ok(Limits {
         header_size: header_size.as_usize(),
@@ -196,7 +204,7 @@ fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
 /// Requires a number greater than zero.
 pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
     match value {
-        0 => Err(Error::usage(format!("{flag} can't be 0. Set it to at least 1."))),
+        0 => Err(Error::setting(flag, "can't be 0. Set it to at least 1.")),
         count => Ok(count),
     }
 }
@@ -204,7 +212,7 @@ pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
 /// Requires a time greater than zero.
 pub(crate) fn positive(value: Span, flag: &str) -> Result<Duration, Error> {
     match value.duration() {
-        Duration::ZERO => Err(Error::usage(format!("{flag} can't be 0. Set it to a time such as 30s."))),
+        Duration::ZERO => Err(Error::setting(flag, "can't be 0. Set it to a time such as 30s.")),
         duration => Ok(duration),
     }
 }

@@ -11,7 +11,7 @@ use toml::Value;
 use super::config_error;
 use super::settings::Settings;
 use super::shown_url::{HIDDEN, without_secrets};
-use crate::error::Error;
+use crate::error::{Error, Subject};
 use crate::text::Text;
 
 /// Flags and variables, and the text of the file, which is empty without a file.
@@ -120,15 +120,18 @@ impl<'a> Sources<'a> {
         command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(of).collect()
     }
 
-    /// Adds the line of the first setting that an error names, if it comes from the file.
+    /// Adds the line of the first setting that an error is about and that comes from the file.
     pub fn locate(&self, error: Error) -> Error {
-        let message = error.to_string();
-        let flags = message.split(|end: char| !end.is_ascii_alphanumeric() && end != '-');
-        let keys = flags.filter_map(|word| word.strip_prefix("--"));
-        let mut of_file = keys.filter(|key| self.given(&key.replace('-', "_")).is_none());
-        let line = route_line(&self.text, &message).or_else(|| of_file.find_map(|key| line_of(&self.text, key)));
-        match line {
-            Some(line) => Error::usage(format!("{}: line {line}: {message}", self.name)),
+        let line_of = |subject: &Subject| match subject {
+            Subject::Flag(flag) => {
+                let key = flag.trim_start_matches('-');
+                let is_given = self.given(&key.replace('-', "_")).is_some();
+                line_of(&self.text, key).filter(|_| !is_given)
+            }
+            Subject::Route(pattern) => route_line(&self.text, pattern),
+        };
+        match error.subjects.iter().find_map(line_of) {
+            Some(line) => Error::usage(format!("{}: line {line}: {error}", self.name)),
             None => error,
         }
     }
@@ -191,11 +194,9 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
     text.lines().position(sets).map(|before| before + 1)
 }
 
-/// Returns the number of the last line that gives a route what an error about the routes quotes first.
-fn route_line(text: &str, message: &str) -> Option<usize> {
-    let quoted =
-        message.strip_prefix("--route: '").or_else(|| message.strip_prefix("--upstream: '"))?.split('\'').next()?;
-    let quoted = ['"', '\''].map(|quote| format!("{quote}{quoted}{quote}"));
+/// Returns the number of the last line that gives a route this pattern.
+fn route_line(text: &str, pattern: &str) -> Option<usize> {
+    let quoted = ['"', '\''].map(|quote| format!("{quote}{pattern}{quote}"));
     let names = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
     let matches = |line: &str| line.trim().strip_prefix("match").is_some_and(names);
     text.lines().collect::<Vec<_>>().iter().rposition(|line| matches(line)).map(|before| before + 1)
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     /// Flags of a server, and the text of a file.
-    fn with<T>(server: fn(Command) -> Command, flags: &[&str], text: &str, read: impl Fn(&Sources<'_>) -> T) -> T {
+    fn with<T>(server: fn(Command) -> Command, flags: &[&str], text: &str, read: impl FnOnce(&Sources<'_>) -> T) -> T {
         let command = arguments::in_texts(server(Command::new("server")).no_binary_name(true));
         let given = command.get_matches_from(flags);
         read(&Sources { given: &given, name: "a.toml".to_owned(), text: text.to_owned() })
@@ -279,15 +280,17 @@ mod tests {
     fn an_error_has_the_line_of_the_setting_that_it_names() {
         let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n\
                     [[proxy.route]]\nmatch = '/a'\n[[proxy.route]]\nmatch = \"/a\"\n[[proxy.route]]\nmatch = '/a/b'\nlisten = 1\n";
-        for (message, expected) in [
-            ("no upstream. Set --upstream http://a, or --route", "a.toml: line 4: no upstream"),
-            ("--max-waits is 0", "a.toml: line 1: --max-waits is 0"),
-            ("--max-waits-x is 0, unlike --balance", "a.toml: line 3: "),
-            ("--listen is 0", "--listen is 0"),
-            ("--route: '/a' has the same host and path as the route '/a'", "a.toml: line 8: --route: '/a'"),
-            ("--route: '/c' is not valid", "--route: '/c' is not valid"),
+        let route = |pattern: &str| Error::usage("--route: a rule").about_route(pattern).about("--route");
+        for (error, expected) in [
+            (Error::usage("no upstream").about("--upstream"), "a.toml: line 4: no upstream"),
+            (Error::setting("--max-waits", "is 0"), "a.toml: line 1: --max-waits is 0"),
+            (Error::setting("--max-waits-x", "is 0, unlike --balance").about("--balance"), "a.toml: line 3: "),
+            (Error::usage("--balance is unknown"), "--balance is unknown"),
+            (Error::setting("--listen", "is 0"), "--listen is 0"),
+            (route("/a"), "a.toml: line 8: --route: a rule"),
+            (route("/c"), "--route: a rule"),
         ] {
-            let located = with(arguments::proxy, &["--listen", "1"], text, |file| file.locate(Error::usage(message)));
+            let located = with(arguments::proxy, &["--listen", "1"], text, |file| file.locate(error));
             assert!(located.to_string().starts_with(expected), "{located}");
         }
     }

@@ -13,11 +13,11 @@ use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::azure::ERROR_CODE;
+use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
-use ifmatch_gateway_config::text::Text;
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
 const KEPT: usize = 500;
@@ -35,7 +35,7 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);
 
 /// A request that can lose, as it was sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct RequestAttempt {
     method: Method,
     /// The host, of a proxy, for which it is part of the name of a resource.
     host: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Attempt {
     conditions: [Option<HeaderValue>; conditions::COUNT],
 }
 
-impl Attempt {
+impl RequestAttempt {
     /// Returns the attempt of a request, or `None` if the request can't lose: it reads, and its condition, if any, can only
     /// lead to 304.
     pub(crate) fn of<B>(
@@ -101,7 +101,7 @@ pub(crate) struct Conflict {
 
 /// The conflicts of a path in the last ten minutes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Worst {
+pub(crate) struct WorstPath {
     /// The path, as in a conflict.
     pub(crate) path: Text,
     /// The number of its conflicts.
@@ -111,12 +111,12 @@ pub(crate) struct Worst {
     /// The numbers of conflicts kept, by status.
     pub(crate) statuses: BTreeMap<u16, u32>,
     /// The clients of the conflicts kept, those with most conflicts first.
-    pub(crate) clients: Vec<Loser>,
+    pub(crate) clients: Vec<LosingClient>,
 }
 
 /// The conflicts of a client in the last ten minutes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Loser {
+pub(crate) struct LosingClient {
     /// Its address. Clients behind one address differ in their programs.
     pub(crate) client: IpAddr,
     /// Its program, as it names itself.
@@ -130,50 +130,50 @@ pub(crate) struct Loser {
 }
 
 /// What tells clients apart: the address, and the program.
-type Client = (IpAddr, Option<Text>);
+type ConflictClient = (IpAddr, Option<Text>);
 
-impl Loser {
-    fn new((client, user_agent): Client, count: u32, uncertain: u32) -> Self {
+impl LosingClient {
+    fn new((client, user_agent): ConflictClient, count: u32, uncertain: u32) -> Self {
         Self { client, product: user_agent.as_ref().map(product), user_agent, count, uncertain }
     }
 }
 
 impl Conflict {
-    fn client(&self) -> Client {
+    fn client(&self) -> ConflictClient {
         (self.client, self.user_agent.clone())
     }
 }
 
 /// The conflicts kept, in bounded memory.
 #[derive(Debug, Default)]
-pub(crate) struct Conflicts(Mutex<Memory>);
+pub(crate) struct ConflictLog(Mutex<ConflictMemory>);
 
 #[derive(Debug, Default)]
-struct Memory {
+struct ConflictMemory {
     total: u64,
     recent: VecDeque<Conflict>,
-    paths: Tally<String>,
-    clients: Tally<Client>,
+    paths: FrequentKeys<String>,
+    clients: FrequentKeys<ConflictClient>,
 }
 
 /// The most frequent keys of the last ten minutes. A key that takes the place of another inherits its count, so a frequent key can't
 /// be missed (the algorithm Space-Saving).
 #[derive(Debug)]
-struct Tally<K>(HashMap<K, Counts>);
+struct FrequentKeys<K>(HashMap<K, MinuteCounts>);
 
 /// Counts of a key by minute.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct MinuteCounts {
     by_minute: [u32; MINUTES],
     last: u64,
     inherited: u32,
     since: u64,
 }
 
-impl Conflicts {
+impl ConflictLog {
     /// Keeps a request that was refused. `now` is the time of the interval clock, and `wall` the time of day.
-    pub(crate) fn add(&self, attempt: Attempt, refusal: &Refusal<'_>, now: Timestamp, wall: Timestamp) {
-        let Attempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
+    pub(crate) fn add(&self, attempt: RequestAttempt, refusal: &ConflictRefusal<'_>, now: Timestamp, wall: Timestamp) {
+        let RequestAttempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
         let host = host.map_or_else(String::new, |host| format!("//{host}"));
         let path = cut(format!("{host}{}", request_id::escape(uri.path())), LONGEST_PATH);
         let sent = HEADERS.iter().zip(&conditions).filter_map(|(name, value)| Some((name, value.as_ref()?)));
@@ -212,27 +212,27 @@ impl Conflicts {
     }
 
     /// Returns the paths with most conflicts in the last ten minutes, worst first.
-    pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<Worst> {
+    pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<WorstPath> {
         let memory = self.lock();
         let kept: Vec<_> = memory.recent.iter().filter(|conflict| conflict.is_since(wall)).collect();
         let most = memory.paths.most(limit, minute(now)).into_iter();
-        most.map(|(path, count, uncertain)| Worst::of(path, (count, uncertain), &kept)).collect()
+        most.map(|(path, count, uncertain)| WorstPath::of(path, (count, uncertain), &kept)).collect()
     }
 
     /// Returns the clients with most conflicts in the last ten minutes, worst first.
-    pub(crate) fn losers(&self, limit: usize, now: Timestamp) -> Vec<Loser> {
+    pub(crate) fn losers(&self, limit: usize, now: Timestamp) -> Vec<LosingClient> {
         let most = self.lock().clients.most(limit, minute(now)).into_iter();
-        most.map(|(client, count, uncertain)| Loser::new(client, count, uncertain)).collect()
+        most.map(|(client, count, uncertain)| LosingClient::new(client, count, uncertain)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Memory> {
+    fn lock(&self) -> MutexGuard<'_, ConflictMemory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A response that refused a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct ConflictRefusal<'a> {
     /// Its status.
     pub(crate) status: StatusCode,
     /// Its header fields.
@@ -241,7 +241,7 @@ pub(crate) struct Refusal<'a> {
     pub(crate) by_lease: bool,
 }
 
-impl Refusal<'_> {
+impl ConflictRefusal<'_> {
     /// Returns `true` for the statuses of conflicts.
     pub(crate) fn is_conflict(status: StatusCode) -> bool {
         let statuses = [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED, StatusCode::PRECONDITION_REQUIRED];
@@ -249,7 +249,7 @@ impl Refusal<'_> {
     }
 }
 
-impl Worst {
+impl WorstPath {
     fn of(path: String, (count, uncertain): (u32, u32), kept: &[&Conflict]) -> Self {
         let of_path: Vec<_> = kept.iter().copied().filter(|conflict| conflict.path.0 == path).collect();
         let mut statuses = BTreeMap::new();
@@ -268,15 +268,15 @@ impl Conflict {
 }
 
 /// Returns the clients of these conflicts, those with most conflicts first.
-pub(crate) fn losers(conflicts: &[&Conflict]) -> Vec<Loser> {
+pub(crate) fn losers(conflicts: &[&Conflict]) -> Vec<LosingClient> {
     let counted = counted(conflicts.iter().map(|conflict| conflict.client()));
-    counted.into_iter().map(|(client, count)| Loser::new(client, count, 0)).collect()
+    counted.into_iter().map(|(client, count)| LosingClient::new(client, count, 0)).collect()
 }
 
 /// Returns the paths of these conflicts, those with most conflicts first.
-pub(crate) fn paths(conflicts: &[&Conflict]) -> Vec<Worst> {
+pub(crate) fn paths(conflicts: &[&Conflict]) -> Vec<WorstPath> {
     let counted = counted(conflicts.iter().map(|conflict| conflict.path.0.clone()));
-    counted.into_iter().map(|(path, count)| Worst::of(path, (count, 0), conflicts)).collect()
+    counted.into_iter().map(|(path, count)| WorstPath::of(path, (count, 0), conflicts)).collect()
 }
 
 /// Counts keys, the most frequent ones first.
@@ -290,20 +290,20 @@ fn counted<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<(K, u32)> {
     counts
 }
 
-impl<K> Default for Tally<K> {
+impl<K> Default for FrequentKeys<K> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord> Tally<K> {
+impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
     fn add(&mut self, key: K, now: u64) {
-        let mut new = Counts::default();
+        let mut new = MinuteCounts::default();
         if !self.0.contains_key(&key) && self.0.len() >= COUNTED {
             let least = self.0.iter().map(|(key, counts)| (counts.total(now), key)).min();
             if let Some((count, least)) = least.map(|(count, key)| (count, key.clone())) {
                 self.0.remove(&least);
-                new = Counts { inherited: count, since: now, ..new };
+                new = MinuteCounts { inherited: count, since: now, ..new };
                 new.add(now, count);
             }
         }
@@ -319,7 +319,7 @@ impl<K: Clone + Eq + Hash + Ord> Tally<K> {
     }
 }
 
-impl Counts {
+impl MinuteCounts {
     fn add(&mut self, now: u64, count: u32) {
         *self = self.moved(now);
         if let Some(current) = self.by_minute.last_mut() {
@@ -394,15 +394,15 @@ mod tests {
         Timestamp::from_micros(1_700_000_000_000_000)
     }
 
-    fn lose(conflicts: &Conflicts, path: &str, now: Timestamp) {
+    fn lose(conflicts: &ConflictLog, path: &str, now: Timestamp) {
         let request = Request::put(path).header("if-match", "\"old\"").body(()).unwrap();
-        let attempt = Attempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
+        let attempt = RequestAttempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
         let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"new\""))]);
-        let refusal = Refusal { status: StatusCode::PRECONDITION_FAILED, headers: &headers, by_lease: false };
+        let refusal = ConflictRefusal { status: StatusCode::PRECONDITION_FAILED, headers: &headers, by_lease: false };
         conflicts.add(*attempt, &refusal, now, now);
     }
 
-    fn worst(conflicts: &Conflicts, now: Timestamp) -> Vec<(String, u32, u32)> {
+    fn worst(conflicts: &ConflictLog, now: Timestamp) -> Vec<(String, u32, u32)> {
         let worst = conflicts.worst(10, now, now).into_iter();
         worst.map(|worst| (worst.path.0, worst.count, worst.uncertain)).collect()
     }
@@ -411,7 +411,7 @@ mod tests {
     fn a_read_that_can_only_be_answered_costs_nothing() {
         let client = [192, 0, 2, 1].into();
         let noted = |request: http::request::Builder| {
-            Attempt::of(&request.body(()).unwrap(), client, "none", || None).is_some()
+            RequestAttempt::of(&request.body(()).unwrap(), client, "none", || None).is_some()
         };
         assert!(!noted(Request::get("/a")) && !noted(Request::get("/a").header("if-none-match", "\"a\"")));
         assert!(!noted(Request::head("/a").header("if-modified-since", "x")));
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_worst_paths_are_those_of_the_last_ten_minutes() {
-        let conflicts = Conflicts::default();
+        let conflicts = ConflictLog::default();
         let at = |minutes: u32| start().saturating_add(MINUTE * minutes);
         for _ in 0..3 {
             lose(&conflicts, "/a", at(0));
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_a_frequent_path_is_found_among_many() {
-        let conflicts = Conflicts::default();
+        let conflicts = ConflictLog::default();
         let long = "x".repeat(10_000);
         for number in 0..10 * COUNTED {
             lose(&conflicts, &format!("/{number}/{long}"), start());
@@ -457,14 +457,15 @@ mod tests {
 
     #[test]
     fn eight_clients_behind_one_address_are_eight() {
-        let conflicts = Conflicts::default();
+        let conflicts = ConflictLog::default();
         let agents: Vec<_> =
             (0..8).map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)")).collect();
         for (tries, agent) in agents.iter().enumerate() {
             for _ in 0..=tries {
                 let request = Request::put("/state").header(USER_AGENT, agent).body(()).unwrap();
-                let attempt = Attempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
-                let refusal = Refusal { status: StatusCode::CONFLICT, headers: &HeaderMap::new(), by_lease: true };
+                let attempt = RequestAttempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
+                let refusal =
+                    ConflictRefusal { status: StatusCode::CONFLICT, headers: &HeaderMap::new(), by_lease: true };
                 conflicts.add(*attempt, &refusal, start(), start());
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ifmatch_register::{ConnectError, ConnectErrorKind, async_trait};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -14,7 +15,6 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::STATEMENT_LIMIT;
 use crate::error::{of_attempt, of_connection, unanswered};
 use crate::settings::Settings;
-use ifmatch_register::{ConnectError, ConnectErrorKind, async_trait};
 
 /// Time limit of a connection with its checks, for all hosts together.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
 //! The tables and their version.
 
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
@@ -7,7 +8,6 @@ use crate::connection::{Connection, Tls};
 use crate::epoch::Known;
 use crate::error::of_connection;
 use crate::settings::Settings;
-use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// The version of the tables.
 const VERSION: i32 = 2;

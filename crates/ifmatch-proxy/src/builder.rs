@@ -8,12 +8,12 @@ use std::time::Duration;
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
-use crate::forward::headers::{Forwarding, Name};
+use crate::forward::headers::{ForwardingRules, ProxyName};
 use crate::observer::{Observer, UpstreamState};
-use crate::proxy::{Proxy, Shared, Timeouts};
+use crate::proxy::{Proxy, ProxyState, UpstreamTimeouts};
 use crate::route::{Route, Routes};
-use crate::upstream::client::Client;
-use crate::upstream::connect::Certificates;
+use crate::upstream::client::HttpClient;
+use crate::upstream::connect::TlsCertificates;
 use crate::upstream::health::HealthCheck;
 use crate::upstream::{InvalidUpstream, Upstream};
 
@@ -36,10 +36,10 @@ use crate::upstream::{InvalidUpstream, Upstream};
 #[derive(Clone, Default)]
 pub struct ProxyBuilder {
     routes: Routes,
-    forwarding: Forwarding,
-    timeouts: Timeouts,
+    forwarding: ForwardingRules,
+    timeouts: UpstreamTimeouts,
     health: Option<HealthCheck>,
-    certificates: Certificates,
+    certificates: TlsCertificates,
     http2: bool,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -160,16 +160,16 @@ impl ProxyBuilder {
     /// Fails if an upstream uses TLS, the system has no root certificates, and there are [no others](Self::trust).
     pub fn build(mut self) -> io::Result<Proxy> {
         let secure = self.routes.upstreams().any(Upstream::is_secure);
-        let certificates = if secure { self.certificates } else { Certificates::unused() };
+        let certificates = if secure { self.certificates } else { TlsCertificates::unused() };
         for route in self.routes.all_mut() {
-            let client = |timeout| Client::new(timeout, certificates.clone(), self.http2);
+            let client = |timeout| HttpClient::new(timeout, certificates.clone(), self.http2);
             route.client = route.connect_timeout.map(client).transpose()?;
         }
-        let client = Client::new(self.timeouts.connect, certificates, self.http2)?;
-        Ok(Proxy::new(Shared {
+        let client = HttpClient::new(self.timeouts.connect, certificates, self.http2)?;
+        Ok(Proxy::new(ProxyState {
             client,
             routes: self.routes,
-            name: Name::new(),
+            name: ProxyName::new(),
             forwarding: self.forwarding,
             timeouts: self.timeouts,
             health: self.health,

@@ -23,22 +23,22 @@ use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
-use crate::forward::attempts::{Attempts, Next, is_faulty};
+use crate::forward::attempts::{NextAttempt, RequestAttempts, is_faulty};
 use crate::forward::framing;
-use crate::forward::headers::{self, Client, Forwarding, Name};
+use crate::forward::headers::{self, Client, ForwardingRules, ProxyName};
 use crate::forward::outgoing;
-use crate::forward::request_body::{BoxError, Interrupted, RequestBody};
+use crate::forward::request_body::{BoxError, InterruptedBody, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::observer::{Event, Exchange, LastExchange, Observer, UpstreamState};
-use crate::route::public_url::Forwarded;
+use crate::route::public_url::ForwardedRequest;
 use crate::route::{Route, Routes, Target};
-use crate::upstream::breaker::{Outcome, Requester};
+use crate::upstream::breaker::{RequestOutcome, Requester};
 use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
-use crate::upstream::selection::{Admission, Rejected, ServerSlot};
-use crate::upstream::server::Server;
-use crate::upstream::slots::Slot;
+use crate::upstream::selection::{NoServerReason, ServerAdmission, ServerSlot};
+use crate::upstream::server::UpstreamServer;
+use crate::upstream::slots::RequestSlot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
@@ -48,28 +48,28 @@ use crate::upstream::slots::Slot;
 #[derive(Clone)]
 pub struct Proxy {
     /// Requests keep the state with which they began.
-    shared: Arc<watch::Sender<Arc<Shared>>>,
+    shared: Arc<watch::Sender<Arc<ProxyState>>>,
 }
 
 /// State shared by all requests.
-pub(crate) struct Shared {
-    pub(crate) client: client::Client,
+pub(crate) struct ProxyState {
+    pub(crate) client: client::HttpClient,
     pub(crate) routes: Routes,
-    pub(crate) name: Name,
-    pub(crate) forwarding: Forwarding,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) name: ProxyName,
+    pub(crate) forwarding: ForwardingRules,
+    pub(crate) timeouts: UpstreamTimeouts,
     pub(crate) health: Option<HealthCheck>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// Timeouts for upstreams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
+pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for UpstreamTimeouts {
     fn default() -> Self {
         Self { connect: Duration::from_secs(5), answer: Duration::from_mins(1) }
     }
@@ -175,9 +175,9 @@ impl Proxy {
         drop(other);
         self.shared.send_modify(|shared| {
             new.routes.inherit(&shared.routes, new.health.as_ref());
-            let forwarding = Forwarding { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
-            let timeouts = Timeouts { answer: shared.timeouts.answer, ..new.timeouts };
-            *shared = Arc::new(Shared {
+            let forwarding = ForwardingRules { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
+            let timeouts = UpstreamTimeouts { answer: shared.timeouts.answer, ..new.timeouts };
+            *shared = Arc::new(ProxyState {
                 client: new.client.clone(),
                 routes: new.routes.clone(),
                 name: shared.name,
@@ -207,7 +207,7 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: ProxyState) -> Self {
         Self { shared: Arc::new(watch::Sender::new(Arc::new(shared))) }
     }
 }
@@ -240,7 +240,7 @@ where
     }
 }
 
-impl Shared {
+impl ProxyState {
     async fn forward(
         &self,
         head: Parts,
@@ -260,7 +260,7 @@ impl Shared {
         if let Some(redirection) = target.redirection() {
             return Ok(redirection?.map(|()| ProxyBody::empty()));
         }
-        let mut attempts = Attempts::of(&head.method, body.is_empty());
+        let mut attempts = RequestAttempts::of(&head.method, body.is_empty());
         let mut tried = Vec::new();
         let requester = requester(&head);
         let mut slot = self.first_slot(&target, requester).await?;
@@ -274,14 +274,14 @@ impl Shared {
             let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
             let next = attempts.next(outcome);
             let admit = || target.route.upstream().and_then(|upstream| upstream.admit(server, requester));
-            if next == Next::Same
+            if next == NextAttempt::Same
                 && let Some(admission) = admit()
             {
                 slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
             let mut other = None;
-            if next != Next::Return {
+            if next != NextAttempt::Return {
                 body.wait_for_return().await;
                 tried.push(server);
                 // With a slot in hand, a request doesn't wait for another one, which may belong to a request that waits for this one.
@@ -300,7 +300,7 @@ impl Shared {
                     (response, _) => (server, response?, permit),
                 };
                 let prefix = target.prefix.unwrap_or_default();
-                let forwarded = Forwarded { server, path: &target.path, prefix, host: headers::host(&head) };
+                let forwarded = ForwardedRequest { server, path: &target.path, prefix, host: headers::host(&head) };
                 return self.respond(&target, &forwarded, response, client, permit);
             };
             if let Ok(response) = response {
@@ -311,9 +311,9 @@ impl Shared {
     }
 
     /// Returns a route's timeouts.
-    fn timeouts_of(&self, target: &Target<'_>) -> Timeouts {
+    fn timeouts_of(&self, target: &Target<'_>) -> UpstreamTimeouts {
         let Route { connect_timeout, answer_timeout, .. } = target.route;
-        Timeouts {
+        UpstreamTimeouts {
             connect: connect_timeout.unwrap_or(self.timeouts.connect),
             answer: answer_timeout.unwrap_or(self.timeouts.answer),
         }
@@ -327,8 +327,8 @@ impl Shared {
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
                 let error = match rejected {
-                    Rejected::NoSlot => ProxyErrorKind::Overloaded.into(),
-                    Rejected::Unavailable(pause) => ProxyError::unavailable(pause),
+                    NoServerReason::NoSlot => ProxyErrorKind::Overloaded.into(),
+                    NoServerReason::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {
                     observer.observe(Event::Rejected { route: target.name, reason: error.kind() });
@@ -341,7 +341,7 @@ impl Shared {
     fn observe(
         &self,
         target: &Target<'_>,
-        server: &Server,
+        server: &UpstreamServer,
         head: &Parts,
         response: &Result<Response<Incoming>, ProxyError>,
         duration: Duration,
@@ -360,8 +360,8 @@ impl Shared {
     async fn send(
         &self,
         target: &Target<'_>,
-        server: &Server,
-        admission: Admission<'_>,
+        server: &UpstreamServer,
+        admission: ServerAdmission<'_>,
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<Incoming>, ProxyError> {
@@ -386,7 +386,7 @@ impl Shared {
         let result = tokio::select! {
             result = client.send(server, upgrade, body, outgoing) => result,
             () = too_slow => {
-                admission.record(Outcome::Hung);
+                admission.record(RequestOutcome::Hung);
                 return Err(ProxyErrorKind::Timeout.into());
             }
         };
@@ -402,10 +402,10 @@ impl Shared {
     fn respond(
         &self,
         target: &Target<'_>,
-        forwarded: &Forwarded<'_>,
+        forwarded: &ForwardedRequest<'_>,
         mut response: Response<Incoming>,
         client: Option<UpgradeRequest>,
-        slot: Slot,
+        slot: RequestSlot,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if upgraded {
@@ -434,7 +434,7 @@ fn kind(error: &SendError) -> ProxyErrorKind {
     match error {
         SendError::Connect(_) | SendError::Consumed => ProxyErrorKind::Unreachable,
         SendError::Exchange(error) if client::is_unprocessed(error) => ProxyErrorKind::Unreachable,
-        SendError::Exchange(error) if client::causes(error).any(<dyn Error>::is::<Interrupted>) => {
+        SendError::Exchange(error) if client::causes(error).any(<dyn Error>::is::<InterruptedBody>) => {
             ProxyErrorKind::Interrupted
         }
         SendError::Exchange(_) => ProxyErrorKind::Broken,
@@ -443,12 +443,14 @@ fn kind(error: &SendError) -> ProxyErrorKind {
 
 /// Returns the result of a request for the server's breaker. `None` if it says nothing about the server: the client
 /// left, or the server ended the connection properly.
-fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<Outcome> {
+fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<RequestOutcome> {
     match result {
-        Ok(response) => Some(if is_faulty(response.status()) { Outcome::Faulty } else { Outcome::Answered }),
-        Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => Some(Outcome::ConnectTimeout),
-        Err(SendError::Connect(_)) => Some(Outcome::Unreachable),
-        Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(Outcome::Faulty),
+        Ok(response) => {
+            Some(if is_faulty(response.status()) { RequestOutcome::Faulty } else { RequestOutcome::Answered })
+        }
+        Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => Some(RequestOutcome::ConnectTimeout),
+        Err(SendError::Connect(_)) => Some(RequestOutcome::Unreachable),
+        Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(RequestOutcome::Faulty),
     }
 }
 

@@ -16,35 +16,25 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Returns `true` if a file is known to have one name only. On Windows it never is.
 pub fn has_one_name(file: &Metadata) -> bool {
-    imp::has_one_name(file)
+    names::has_one_name(file)
 }
 
 /// Folders that are opened like files.
 #[cfg(not(windows))]
 mod imp {
-    use std::fs::{File, Metadata};
+    use std::fs::File;
     use std::io;
     use std::path::Path;
 
     pub(super) fn open(path: &Path) -> io::Result<File> {
         File::open(path)
     }
-
-    #[cfg(unix)]
-    pub(super) fn has_one_name(file: &Metadata) -> bool {
-        std::os::unix::fs::MetadataExt::nlink(file) == 1
-    }
-
-    #[cfg(not(unix))]
-    pub(super) fn has_one_name(_: &Metadata) -> bool {
-        false
-    }
 }
 
 /// Folders on Windows.
 #[cfg(windows)]
 mod imp {
-    use std::fs::{File, Metadata, OpenOptions};
+    use std::fs::{File, OpenOptions};
     use std::io;
     use std::os::windows::fs::OpenOptionsExt;
     use std::path::Path;
@@ -60,8 +50,24 @@ mod imp {
     pub(super) fn open(path: &Path) -> io::Result<File> {
         OpenOptions::new().access_mode(ACCESS).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
     }
+}
 
-    /// The standard library doesn't tell the number of names.
+/// Files that know how many names they have.
+#[cfg(unix)]
+mod names {
+    use std::fs::Metadata;
+    use std::os::unix::fs::MetadataExt;
+
+    pub(super) fn has_one_name(file: &Metadata) -> bool {
+        file.nlink() == 1
+    }
+}
+
+/// The standard library doesn't tell the number of names elsewhere.
+#[cfg(not(unix))]
+mod names {
+    use std::fs::Metadata;
+
     pub(super) fn has_one_name(_: &Metadata) -> bool {
         false
     }

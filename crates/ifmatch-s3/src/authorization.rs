@@ -5,7 +5,7 @@
 //! presigned upload could thus add `x-amz-copy-source`, and copy any object. It also accepts signatures for another service, `sts`, for
 //! which it reads a body before the signature is verified; and it knows no `Date`.
 //!
-//! Once `s3s` has selected an operation, and before it reads the body, [`Access`] decides.
+//! Once `s3s` has selected an operation, and before it reads the body, [`AccessCheck`] decides.
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, DATE, ORIGIN};
 use http::request::Parts;
@@ -21,9 +21,9 @@ use time::OffsetDateTime;
 
 use crate::body::BODY_HASH;
 use crate::chunks;
-use crate::document::Expected;
-use crate::incoming::Incoming;
-use crate::operation::{self, Asked};
+use crate::document::ExpectedDigests;
+use crate::incoming::IncomingBody;
+use crate::operation::{self, RequestOptions};
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -55,16 +55,16 @@ pub(crate) fn unsigned() -> S3Error {
 
 /// Marks a request without a signature, at a time when everyone may read.
 #[derive(Clone, Copy)]
-pub(crate) struct Anonymous;
+pub(crate) struct AnonymousRead;
 
 /// Marks a request of the account with this access key id, whose signature was verified, and then removed.
 #[derive(Clone)]
-struct Verified(String);
+struct VerifiedAccount(String);
 
 /// The operations that [take back](verified) the account of a signature that was removed.
 const TAKING_LISTS: [&str; 2] = ["GetObject", "HeadObject"];
 
-/// Removes the signature of a request after it was verified, so the request can be changed. [`Access`] admits it only for the
+/// Removes the signature of a request after it was verified, so the request can be changed. [`AccessCheck`] admits it only for the
 /// operations that know the account nevertheless.
 pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     head.headers.remove(AUTHORIZATION);
@@ -74,32 +74,32 @@ pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     let mut parts = head.uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(|error| s3_error!(error, InvalidURI))?);
     head.uri = Uri::from_parts(parts).map_err(|error| s3_error!(error, InvalidURI))?;
-    head.extensions.insert(Verified(access_key));
+    head.extensions.insert(VerifiedAccount(access_key));
     Ok(())
 }
 
 /// Returns a request with the access key id of the signature that was [removed](remove) from it.
 pub(crate) fn verified<T>(mut request: S3Request<T>) -> S3Request<T> {
-    if let Some(Verified(access_key)) = request.extensions.remove() {
+    if let Some(VerifiedAccount(access_key)) = request.extensions.remove() {
         request.credentials = Some(Credentials { access_key, secret_key: SecretKey::from(String::new()) });
     }
     request
 }
 
-/// Admits signed requests, and those that are [`Anonymous`] and read, if they ask for nothing that would be ignored.
-pub(crate) struct Access {
+/// Admits signed requests, and those that are [`AnonymousRead`] and read, if they ask for nothing that would be ignored.
+pub(crate) struct AccessCheck {
     pub(crate) accounts: Accounts,
     /// A write may ask for encryption, which the disk or the store does.
     pub(crate) is_encrypted: bool,
 }
 
 #[async_trait::async_trait]
-impl S3Access for Access {
+impl S3Access for AccessCheck {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
         let name = request.s3_op().name().to_owned();
         let query = parameters(request.uri().query().unwrap_or_default());
         let key = request.credentials().map(|credentials| credentials.access_key.clone());
-        let verified = request.extensions_mut().get().map(|Verified(access_key)| access_key.clone());
+        let verified = request.extensions_mut().get().map(|VerifiedAccount(access_key)| access_key.clone());
         if verified.is_some() && !TAKING_LISTS.contains(&&*name) {
             // Without its signature, the request would count as one of the default account.
             return Err(s3_error!(InvalidArgument, "only GetObject and HeadObject take a list of tags: send one tag"));
@@ -108,7 +108,7 @@ impl S3Access for Access {
             key
         } else {
             let reads = matches!(&*name, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
-            if !reads || request.extensions_mut().get::<Anonymous>().is_none() {
+            if !reads || request.extensions_mut().get::<AnonymousRead>().is_none() {
                 return Err(unsigned());
             }
             // Otherwise, the author of a link could turn an object into a web page.
@@ -120,7 +120,7 @@ impl S3Access for Access {
             }
             self.accounts.iter().next().map(Account::name).unwrap_or_default().to_owned()
         };
-        let asked = Asked { method: request.method(), query: &query, headers: request.headers() };
+        let asked = RequestOptions { method: request.method(), query: &query, headers: request.headers() };
         asked.check(&name, self.is_encrypted)?;
         operation::check_owner(&account, &query, request.headers())?;
         if matches!(&*name, "PutObject" | "UploadPart") {
@@ -130,8 +130,8 @@ impl S3Access for Access {
             operation::require_checksum(request.headers())?;
         }
         if let Some(digests) = operation::document(&name) {
-            let expected = Expected::of(request.headers(), digests)?;
-            if let Some(incoming) = request.extensions_mut().get::<Incoming>() {
+            let expected = ExpectedDigests::of(request.headers(), digests)?;
+            if let Some(incoming) = request.extensions_mut().get::<IncomingBody>() {
                 incoming.expect_document(expected);
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// Returns the account that signed a request. A request without a signature, which [`Access`](crate::authorization::Access) has admitted, reads
+    /// Returns the account that signed a request. A request without a signature, which [`AccessCheck`](crate::authorization::AccessCheck) has admitted, reads
     /// the buckets of the default account.
     pub(crate) fn account(&self, credentials: Option<&Credentials>) -> S3Result<&Account> {
         let account = match credentials {

@@ -14,7 +14,7 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
-use crate::checksum::{self, Algorithm, CHECKSUM};
+use crate::checksum::{self, CHECKSUM, DigestAlgorithm};
 use crate::error;
 
 /// The hash of a body, or the way in which it is sent.
@@ -27,19 +27,19 @@ const ALGORITHMS: [&str; 2] = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-a
 
 /// The result of reading a body.
 #[derive(Clone, Default)]
-pub(crate) struct Outcome {
-    read: Arc<OnceLock<Result<Checksum, Refused>>>,
+pub(crate) struct BodyOutcome {
+    read: Arc<OnceLock<Result<Checksum, BodyRefusal>>>,
     kept: LateChecksum,
 }
 
 /// The reason why a body was refused.
 #[derive(Clone, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct BodyRefusal {
     code: S3ErrorCode,
     message: String,
 }
 
-impl Refused {
+impl BodyRefusal {
     pub(crate) fn new(error: &S3Error) -> Self {
         Self { code: error.code().clone(), message: error.message().unwrap_or_default().to_owned() }
     }
@@ -54,15 +54,15 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for BodyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for BodyRefusal {}
 
-impl Outcome {
+impl BodyOutcome {
     /// Returns the checksums of a body that was read to its end.
     pub(crate) fn checksum(&self) -> Checksum {
         self.read.get().and_then(|outcome| outcome.as_ref().ok()).cloned().unwrap_or_default()
@@ -88,8 +88,8 @@ pub(crate) fn verified(
     body: Upload,
     headers: &HeaderMap,
     trailers: Option<TrailingHeaders>,
-    keeps: Option<Algorithm>,
-) -> (Upload, Outcome) {
+    keeps: Option<DigestAlgorithm>,
+) -> (Upload, BodyOutcome) {
     let announced = list(headers, TRAILER).filter(|name| name.starts_with(CHECKSUM)).collect();
     let mut hasher = ChecksumHasher::default();
     for name in headers.keys().map(http::HeaderName::as_str) {
@@ -103,15 +103,16 @@ pub(crate) fn verified(
     if let Some(algorithm) = keeps {
         algorithm.enable(&mut hasher);
     }
-    let outcome = Outcome::default();
+    let outcome = BodyOutcome::default();
     let given = headers.clone();
-    let verified = Verified { body, hasher: Some(hasher), given, announced, trailers, keeps, outcome: outcome.clone() };
+    let verified =
+        VerifiedBody { body, hasher: Some(hasher), given, announced, trailers, keeps, outcome: outcome.clone() };
     (Upload::new(verified), outcome)
 }
 
 /// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
-pub(crate) fn announced(headers: &HeaderMap, keeps: Option<Algorithm>) -> Option<FieldText> {
-    let value = |algorithm: Algorithm| Some(headers.get(algorithm.field())?.to_str().ok()?.to_owned());
+pub(crate) fn announced(headers: &HeaderMap, keeps: Option<DigestAlgorithm>) -> Option<FieldText> {
+    let value = |algorithm: DigestAlgorithm| Some(headers.get(algorithm.field())?.to_str().ok()?.to_owned());
     checksum::kept(&checksum::each(value), keeps)
 }
 
@@ -123,12 +124,12 @@ fn list<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Strin
 
 /// Computes the checksum with this name.
 fn enable(hasher: &mut ChecksumHasher, name: &str) {
-    if let Some(algorithm) = name.strip_prefix(CHECKSUM).and_then(Algorithm::named) {
+    if let Some(algorithm) = name.strip_prefix(CHECKSUM).and_then(DigestAlgorithm::named) {
         algorithm.enable(hasher);
     }
 }
 
-struct Verified {
+struct VerifiedBody {
     body: Upload,
     /// `None` after the end.
     hasher: Option<ChecksumHasher>,
@@ -137,18 +138,18 @@ struct Verified {
     /// The names of the checksums that must follow the body.
     announced: Vec<String>,
     trailers: Option<TrailingHeaders>,
-    keeps: Option<Algorithm>,
-    outcome: Outcome,
+    keeps: Option<DigestAlgorithm>,
+    outcome: BodyOutcome,
 }
 
-impl Verified {
+impl VerifiedBody {
     /// Compares the checksums.
     fn end(&self, computed: Checksum) -> S3Result<Checksum> {
         let trailers = self.trailers.as_ref().and_then(TrailingHeaders::take).unwrap_or_default();
         if let Some(name) = self.announced.iter().find(|name| !trailers.contains_key(name.as_str())) {
             return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
         }
-        for algorithm in Algorithm::ALL {
+        for algorithm in DigestAlgorithm::ALL {
             let name = algorithm.field();
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
                 if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
@@ -159,13 +160,13 @@ impl Verified {
         Ok(computed)
     }
 
-    fn refuse(&self, refused: Refused) -> BoxError {
+    fn refuse(&self, refused: BodyRefusal) -> BoxError {
         drop(self.outcome.read.set(Err(refused.clone())));
         refused.into()
     }
 }
 
-impl Body for Verified {
+impl Body for VerifiedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -190,7 +191,7 @@ impl Body for Verified {
                     drop(this.outcome.read.set(Ok(checksum)));
                     None
                 }
-                Some(Err(error)) => Some(Err(this.refuse(Refused::new(&error)))),
+                Some(Err(error)) => Some(Err(this.refuse(BodyRefusal::new(&error)))),
                 None => None,
             },
         })
@@ -207,12 +208,12 @@ impl Body for Verified {
 }
 
 /// Translates an error of a body. The types of `s3s` are private, so their text distinguishes them.
-pub(crate) fn of_body(error: &BoxError) -> Refused {
-    if let Some(refused) = error.downcast_ref::<Refused>() {
+pub(crate) fn of_body(error: &BoxError) -> BodyRefusal {
+    if let Some(refused) = error.downcast_ref::<BodyRefusal>() {
         return refused.clone();
     }
     let text = error.to_string();
-    Refused::new(&if text.contains("Sha256Mismatch") {
+    BodyRefusal::new(&if text.contains("Sha256Mismatch") {
         other_hash()
     } else if text.contains("SignatureMismatch") {
         s3_error!(SignatureDoesNotMatch, "the signature of a chunk of the body does not match")

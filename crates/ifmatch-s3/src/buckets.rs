@@ -20,7 +20,7 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, NULL_VERSION, refuse};
-use crate::incoming::Incoming;
+use crate::incoming::IncomingBody;
 use crate::{convert, document, error};
 
 /// Maximum number of buckets of a page.
@@ -73,7 +73,7 @@ pub(crate) async fn create(
     let directory = input.create_bucket_configuration.is_some_and(|it| it.bucket.is_some() || it.location.is_some());
     refuse(directory, "a directory bucket")?;
     // `s3s` doesn't know them.
-    let document = extensions.get::<Incoming>().and_then(Incoming::document);
+    let document = extensions.get::<IncomingBody>().and_then(IncomingBody::document);
     refuse(document.is_some_and(|document| document::has_entries(document)), "a bucket with tags")?;
     let container = backend.container(credentials.as_ref(), &input.bucket)?;
     let created = backend.context.store.create_container(&container, BlobHeaders::default()).await;
@@ -131,11 +131,11 @@ pub(crate) async fn version_1(
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
     let S3Request { input, credentials, extensions, .. } = request;
-    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    let mut query = ListingQuery::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = Some(backend.owner(credentials.as_ref())?);
     let marker = input.marker.filter(|marker| !marker.is_empty());
     let after = marker.clone().map(|marker| query.after(marker));
-    let Page { contents, common_prefixes, next, last, memory: _memory, .. } = query
+    let ListingPage { contents, common_prefixes, next, last, memory: _memory, .. } = query
         .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
         .await?;
     let is_truncated = Some(next.is_some());
@@ -159,14 +159,14 @@ pub(crate) async fn version_2(
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let S3Request { input, credentials, extensions, .. } = request;
-    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    let mut query = ListingQuery::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = input.fetch_owner.unwrap_or_default().then(|| backend.owner(credentials.as_ref())).transpose()?;
     let start_after = input.start_after.filter(|start| !start.is_empty());
     let after = match &input.continuation_token {
         Some(token) => Some(decode(token)?),
         None => start_after.clone(),
     };
-    let Page { contents, common_prefixes, next, memory: _memory, .. } = query
+    let ListingPage { contents, common_prefixes, next, memory: _memory, .. } = query
         .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
         .await?;
     let count = contents.len() + common_prefixes.len();
@@ -193,7 +193,7 @@ pub(crate) async fn versions(
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
     let S3Request { input, credentials, extensions, .. } = request;
-    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    let mut query = ListingQuery::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = Some(backend.owner(credentials.as_ref())?);
     let key_marker = input.key_marker.filter(|marker| !marker.is_empty());
     let version_id_marker = input.version_id_marker.filter(|marker| !marker.is_empty());
@@ -201,7 +201,7 @@ pub(crate) async fn versions(
         return Err(s3_error!(InvalidArgument, "a version-id-marker needs a key-marker"));
     }
     let after = key_marker.clone().map(|marker| query.after(marker));
-    let Page { contents, common_prefixes, next, last, ends_with_object, memory: _memory } = query
+    let ListingPage { contents, common_prefixes, next, last, ends_with_object, memory: _memory } = query
         .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
         .await?;
     let is_truncated = next.is_some();
@@ -240,7 +240,7 @@ fn decode(token: &str) -> S3Result<String> {
 }
 
 /// The parameters of all listings of objects.
-struct Query {
+struct ListingQuery {
     prefix: String,
     delimiter: Option<String>,
     max_keys: i32,
@@ -251,7 +251,7 @@ struct Query {
 
 /// A page of a listing.
 #[derive(Default)]
-struct Page {
+struct ListingPage {
     contents: Vec<Object>,
     common_prefixes: Vec<CommonPrefix>,
     /// Position of the next page.
@@ -272,7 +272,7 @@ fn written_length(text: &str) -> usize {
     text.len() + 5 * text.bytes().filter(|byte| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'')).count()
 }
 
-impl Query {
+impl ListingQuery {
     fn new(
         prefix: Option<String>,
         delimiter: Option<String>,
@@ -311,7 +311,7 @@ impl Query {
         bucket: &str,
         after: Option<String>,
         mut memory: DocumentMemory,
-    ) -> S3Result<Page> {
+    ) -> S3Result<ListingPage> {
         let container = backend.container(credentials, bucket)?;
         let limit = usize::try_from(self.max_keys).unwrap_or_default();
         let hierarchy = Hierarchy {
@@ -326,9 +326,9 @@ impl Query {
         let Listing { items, next } =
             listing.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
         if limit == 0 {
-            return Ok(Page::default());
+            return Ok(ListingPage::default());
         }
-        let mut page = Page { next, memory: Some(memory), ..Page::default() };
+        let mut page = ListingPage { next, memory: Some(memory), ..ListingPage::default() };
         let mut bytes = 0;
         for item in items {
             if bytes >= PAGE {

@@ -33,20 +33,20 @@ macro_rules! with_checksums {
 pub(crate) use with_checksums;
 
 /// Returns the checksums with these values.
-pub(crate) fn each(value: impl Fn(Algorithm) -> Option<String>) -> Checksum {
+pub(crate) fn each(value: impl Fn(DigestAlgorithm) -> Option<String>) -> Checksum {
     Checksum {
-        checksum_crc32: value(Algorithm::Crc32),
-        checksum_crc32c: value(Algorithm::Crc32c),
-        checksum_crc64nvme: value(Algorithm::Crc64Nvme),
-        checksum_sha1: value(Algorithm::Sha1),
-        checksum_sha256: value(Algorithm::Sha256),
+        checksum_crc32: value(DigestAlgorithm::Crc32),
+        checksum_crc32c: value(DigestAlgorithm::Crc32c),
+        checksum_crc64nvme: value(DigestAlgorithm::Crc64Nvme),
+        checksum_sha1: value(DigestAlgorithm::Sha1),
+        checksum_sha256: value(DigestAlgorithm::Sha256),
         checksum_type: None,
     }
 }
 
 /// An algorithm of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Algorithm {
+pub(crate) enum DigestAlgorithm {
     Crc64Nvme,
     Crc32c,
     Crc32,
@@ -54,7 +54,7 @@ pub(crate) enum Algorithm {
     Sha1,
 }
 
-impl Algorithm {
+impl DigestAlgorithm {
     /// All algorithms. Of several checksums of an object, the first one is kept.
     pub(crate) const ALL: [Self; 5] = [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1];
 
@@ -129,35 +129,35 @@ impl Algorithm {
 
 /// The checksum of an object that is uploaded in parts. S3's default, if the client doesn't choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    pub(crate) algorithm: Algorithm,
+pub(crate) struct ChecksumPlan {
+    pub(crate) algorithm: DigestAlgorithm,
     pub(crate) is_composite: bool,
 }
 
-impl Default for Plan {
+impl Default for ChecksumPlan {
     fn default() -> Self {
-        Self { algorithm: Algorithm::Crc64Nvme, is_composite: false }
+        Self { algorithm: DigestAlgorithm::Crc64Nvme, is_composite: false }
     }
 }
 
-impl Plan {
+impl ChecksumPlan {
     /// Reads the choice of a client.
     pub(crate) fn new(algorithm: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Self> {
         let unknown =
             || s3_error!(InvalidRequest, "the checksum algorithm must be CRC64NVME, CRC32C, CRC32, SHA256 or SHA1");
-        let algorithm = algorithm.map(|name| Algorithm::named(name.as_str()).ok_or_else(unknown)).transpose()?;
+        let algorithm = algorithm.map(|name| DigestAlgorithm::named(name.as_str()).ok_or_else(unknown)).transpose()?;
         let algorithm = algorithm.unwrap_or(Self::default().algorithm);
         let is_composite = match kind.map(ChecksumType::as_str) {
-            None => algorithm != Algorithm::Crc64Nvme,
+            None => algorithm != DigestAlgorithm::Crc64Nvme,
             Some(ChecksumType::COMPOSITE) => true,
             Some(ChecksumType::FULL_OBJECT) => false,
             Some(_) => return Err(s3_error!(InvalidRequest, "the checksum type must be COMPOSITE or FULL_OBJECT")),
         };
         match algorithm {
-            Algorithm::Crc64Nvme if is_composite => {
+            DigestAlgorithm::Crc64Nvme if is_composite => {
                 Err(s3_error!(InvalidRequest, "CRC64NVME is a checksum of the whole object: use the type FULL_OBJECT"))
             }
-            Algorithm::Sha1 | Algorithm::Sha256 if !is_composite => {
+            DigestAlgorithm::Sha1 | DigestAlgorithm::Sha256 if !is_composite => {
                 Err(s3_error!(InvalidRequest, "SHA-1 and SHA-256 are checksums of the parts: use the type COMPOSITE"))
             }
             _ => Ok(Self { algorithm, is_composite }),
@@ -177,10 +177,10 @@ impl Plan {
             return Some(format!("{}-{}", self.algorithm.digest(&all)?, parts.len()));
         }
         let crc = match self.algorithm {
-            Algorithm::Crc64Nvme => CrcNvme,
-            Algorithm::Crc32c => Crc32Iscsi,
-            Algorithm::Crc32 => Crc32IsoHdlc,
-            Algorithm::Sha256 | Algorithm::Sha1 => return None,
+            DigestAlgorithm::Crc64Nvme => CrcNvme,
+            DigestAlgorithm::Crc32c => Crc32Iscsi,
+            DigestAlgorithm::Crc32 => Crc32IsoHdlc,
+            DigestAlgorithm::Sha256 | DigestAlgorithm::Sha1 => return None,
         };
         let number = |value: &[u8]| value.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
         let width = parts.first()?.0.len();
@@ -194,38 +194,38 @@ impl Plan {
 }
 
 /// Returns the checksum to keep with bytes, of the verified ones: the preferred algorithm's, or else the first.
-pub(crate) fn kept(checksum: &Checksum, preferred: Option<Algorithm>) -> Option<FieldText> {
-    let preferred = preferred.map_or(Algorithm::ALL.to_vec(), |algorithm| vec![algorithm]);
+pub(crate) fn kept(checksum: &Checksum, preferred: Option<DigestAlgorithm>) -> Option<FieldText> {
+    let preferred = preferred.map_or(DigestAlgorithm::ALL.to_vec(), |algorithm| vec![algorithm]);
     preferred.into_iter().find_map(|algorithm| field(algorithm, algorithm.of(checksum)?))
 }
 
 /// Returns a checksum in the form in which it is kept.
-pub(crate) fn field(algorithm: Algorithm, value: &str) -> Option<FieldText> {
+pub(crate) fn field(algorithm: DigestAlgorithm, value: &str) -> Option<FieldText> {
     FieldText::new(&format!("{}:{value}", algorithm.name())).ok()
 }
 
 /// Reads a checksum that was kept.
-fn parse(kept: &FieldText) -> Option<(Algorithm, String)> {
+fn parse(kept: &FieldText) -> Option<(DigestAlgorithm, String)> {
     let (name, value) = kept.as_str().split_once(':')?;
-    Some((Algorithm::named(name)?, value.to_owned()))
+    Some((DigestAlgorithm::named(name)?, value.to_owned()))
 }
 
 /// Returns the checksum of this algorithm, if it was kept.
-pub(crate) fn kept_of(info: &BlobInfo, algorithm: Algorithm) -> Option<String> {
+pub(crate) fn kept_of(info: &BlobInfo, algorithm: DigestAlgorithm) -> Option<String> {
     let (kept, value) = parse(info.headers.checksum.as_ref()?)?;
     Some(value).filter(|_| kept == algorithm)
 }
 
 /// Returns the checksum of a whole object: the one that was kept, or else the hash of its bytes.
 pub(crate) fn of_object(info: &BlobInfo) -> Checksum {
-    let hash = || Some((Algorithm::Sha256, STANDARD.encode(info.hash.as_ref()?.as_bytes())));
+    let hash = || Some((DigestAlgorithm::Sha256, STANDARD.encode(info.hash.as_ref()?.as_bytes())));
     let kept = info.headers.checksum.as_ref().and_then(parse).or_else(hash);
     kept.map(|(algorithm, value)| algorithm.told(&value)).unwrap_or_default()
 }
 
 /// Returns the number of parts of an object, if its checksum tells.
 pub(crate) fn number_of_parts(checksum: &Checksum) -> Option<i32> {
-    let value = Algorithm::ALL.into_iter().find_map(|algorithm| algorithm.of(checksum))?;
+    let value = DigestAlgorithm::ALL.into_iter().find_map(|algorithm| algorithm.of(checksum))?;
     value.rsplit_once('-')?.1.parse().ok()
 }
 
@@ -236,10 +236,12 @@ mod tests {
     /// The catalogues of checksums state their values for "123456789".
     #[test]
     fn the_crcs_of_parts_give_that_of_the_whole() {
-        for (algorithm, whole) in
-            [(Algorithm::Crc32, "y/Q5Jg=="), (Algorithm::Crc32c, "4waSgw=="), (Algorithm::Crc64Nvme, "rosUhgp5mIg=")]
-        {
-            let plan = Plan { algorithm, is_composite: false };
+        for (algorithm, whole) in [
+            (DigestAlgorithm::Crc32, "y/Q5Jg=="),
+            (DigestAlgorithm::Crc32c, "4waSgw=="),
+            (DigestAlgorithm::Crc64Nvme, "rosUhgp5mIg="),
+        ] {
+            let plan = ChecksumPlan { algorithm, is_composite: false };
             for parts in [&["123456789"][..], &["1234", "56789"], &["1", "23456", "789"], &["123456789", ""]] {
                 let parts = parts.iter().map(|part| (algorithm.digest(part.as_bytes()).unwrap(), part.len() as u64));
                 assert_eq!(plan.combine(&parts.collect::<Vec<_>>()).as_deref(), Some(whole), "{algorithm:?}");
@@ -249,18 +251,20 @@ mod tests {
 
     #[test]
     fn a_composite_checksum_is_that_of_the_checksums() {
-        for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Sha1, Algorithm::Sha256] {
+        for algorithm in
+            [DigestAlgorithm::Crc32, DigestAlgorithm::Crc32c, DigestAlgorithm::Sha1, DigestAlgorithm::Sha256]
+        {
             let parts =
                 [("1234", 4), ("56789", 5)].map(|(part, len)| (algorithm.digest(part.as_bytes()).unwrap(), len));
             let bytes: Vec<u8> = parts.iter().flat_map(|(value, _)| STANDARD.decode(value).unwrap()).collect();
             let expected = format!("{}-2", algorithm.digest(&bytes).unwrap());
-            let plan = Plan { algorithm, is_composite: true };
+            let plan = ChecksumPlan { algorithm, is_composite: true };
             assert_eq!(plan.combine(&parts), Some(expected.clone()));
             let told = algorithm.told(&expected);
             assert_eq!(told.checksum_type, Some(ChecksumType::from_static(ChecksumType::COMPOSITE)));
             assert_eq!(number_of_parts(&told), Some(2));
         }
-        assert_eq!(Plan::default().combine(&[("no base64".into(), 1)]), None);
+        assert_eq!(ChecksumPlan::default().combine(&[("no base64".into(), 1)]), None);
     }
 
     #[test]
@@ -268,7 +272,7 @@ mod tests {
         let plan = |algorithm: Option<&'static str>, kind: Option<&'static str>| {
             let (algorithm, kind) =
                 (algorithm.map(ChecksumAlgorithm::from_static), kind.map(ChecksumType::from_static));
-            Plan::new(algorithm.as_ref(), kind.as_ref()).map(|plan| plan.is_composite).ok()
+            ChecksumPlan::new(algorithm.as_ref(), kind.as_ref()).map(|plan| plan.is_composite).ok()
         };
         for (algorithm, kind, expected) in [
             (None, None, Some(false)),

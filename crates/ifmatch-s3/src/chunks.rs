@@ -23,8 +23,8 @@ use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::body::{BODY_HASH, Refused};
-use crate::document::{self, Memory};
+use crate::body::{BODY_HASH, BodyRefusal};
+use crate::document::{self, ClientMemory};
 
 /// Maximum length of a signed chunk.
 const MAX_SIGNED: u64 = 4 * 1024 * 1024;
@@ -70,11 +70,11 @@ pub(crate) fn refuse_unannounced(headers: &HeaderMap) -> S3Result<()> {
 }
 
 /// Returns a body in chunks as `s3s` may read it, and any other one as it is.
-pub(crate) fn limited(headers: &HeaderMap, memory: &Memory, body: s3s::Body) -> s3s::Body {
+pub(crate) fn limited(headers: &HeaderMap, memory: &ClientMemory, body: s3s::Body) -> s3s::Body {
     let Some(kind) = headers.get(BODY_HASH).filter(|kind| kind.as_bytes().starts_with(STREAMING)) else { return body };
     let is_signed = kind.as_bytes() != UNSIGNED;
     let promised = headers.get(DECODED_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let reader = Reader {
+    let reader = ChunkReader {
         body,
         memory: memory.clone(),
         held: None,
@@ -84,14 +84,14 @@ pub(crate) fn limited(headers: &HeaderMap, memory: &Memory, body: s3s::Body) -> 
         read: Bytes::new(),
         begun: Vec::new(),
         ready: VecDeque::new(),
-        position: Position::Line,
+        position: ChunkPosition::Line,
     };
-    s3s::Body::http_body_unsync(StreamBody::new(stream::try_unfold(reader, Reader::next)))
+    s3s::Body::http_body_unsync(StreamBody::new(stream::try_unfold(reader, ChunkReader::next)))
 }
 
-struct Reader {
+struct ChunkReader {
     body: s3s::Body,
-    memory: Memory,
+    memory: ClientMemory,
     /// The memory of a long signed chunk, which `s3s` holds until it asks for the next one.
     held: Option<DocumentMemory>,
     is_signed: bool,
@@ -105,11 +105,11 @@ struct Reader {
     begun: Vec<u8>,
     /// Pieces to pass on.
     ready: VecDeque<Bytes>,
-    position: Position,
+    position: ChunkPosition,
 }
 
 #[derive(Clone, Copy)]
-enum Position {
+enum ChunkPosition {
     /// Before the line of a chunk.
     Line,
     /// In a chunk of which this many bytes are left.
@@ -120,25 +120,25 @@ enum Position {
     Trailers,
 }
 
-impl Reader {
+impl ChunkReader {
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Ok(Some((Frame::data(piece), self)));
             }
             match self.position {
-                Position::Line => self.line().await?,
-                Position::Chunk(left) => self.piece(left).await?,
-                Position::End => {
+                ChunkPosition::Line => self.line().await?,
+                ChunkPosition::Chunk(left) => self.piece(left).await?,
+                ChunkPosition::End => {
                     let end = self.take_until(|read| (read.len() >= LINE_END.len()).then_some(LINE_END.len())).await?;
                     if end != LINE_END {
                         return Err(malformed("a chunk must end in CR LF after its bytes"));
                     }
                     // The pieces of an unsigned chunk have ends of their own.
                     self.ready.extend(self.is_signed.then_some(end));
-                    self.position = Position::Line;
+                    self.position = ChunkPosition::Line;
                 }
-                Position::Trailers => {
+                ChunkPosition::Trailers => {
                     let rest = std::mem::take(&mut self.read);
                     match if rest.is_empty() { self.arrived().await? } else { Some(rest) } {
                         Some(piece) => self.ready.push_back(piece),
@@ -167,7 +167,7 @@ impl Reader {
         if self.is_signed || is_last {
             self.ready.push_back(line);
         }
-        self.position = if is_last { Position::Trailers } else { Position::Chunk(length) };
+        self.position = if is_last { ChunkPosition::Trailers } else { ChunkPosition::Chunk(length) };
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Reader {
             held.grow(length).map_err(|crowded| refused(&document::crowded(crowded)))?;
         }
         let left = left.saturating_sub(length as u64);
-        self.position = if left == 0 { Position::End } else { Position::Chunk(left) };
+        self.position = if left == 0 { ChunkPosition::End } else { ChunkPosition::Chunk(left) };
         if self.is_signed {
             self.begun.extend_from_slice(&piece);
             if self.begun.len() >= PIECE || left == 0 {
@@ -245,7 +245,7 @@ fn malformed(what: &str) -> BoxError {
 }
 
 fn refused(error: &S3Error) -> BoxError {
-    Refused::new(error).into()
+    BodyRefusal::new(error).into()
 }
 
 #[cfg(test)]
@@ -269,14 +269,14 @@ mod tests {
         let pieces: Vec<_> =
             body.chunks(pieces).map(|piece| Ok::<_, BoxError>(Frame::data(piece.to_vec().into()))).collect();
         let body = s3s::Body::http_body_unsync(StreamBody::new(stream::iter(pieces)));
-        let memory = Memory { documents: Documents::new(MEMORY), client: None };
+        let memory = ClientMemory { documents: Documents::new(MEMORY), client: None };
         let mut body = limited(&headers.into_iter().collect(), &memory, body);
         let mut passed = Vec::new();
         while let Some(frame) = body.frame().await {
             match frame {
                 Ok(frame) => passed.extend(frame.into_data()),
                 Err(error) => {
-                    let refused = error.downcast::<Refused>().expect("a reason");
+                    let refused = error.downcast::<BodyRefusal>().expect("a reason");
                     return Err(refused.to_error().code().as_str().to_owned());
                 }
             }
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_signed_chunks_share_the_memory_for_documents() {
-        let memory = Memory { documents: Documents::new(MEMORY), client: None };
+        let memory = ClientMemory { documents: Documents::new(MEMORY), client: None };
         let begun = async |length: usize| {
             let headers = [(http::HeaderName::from_static(BODY_HASH), HeaderValue::from_static(SIGNED))];
             let (line, bytes) = (signed(length), "x".repeat(length));
@@ -345,7 +345,7 @@ mod tests {
             let mut body = limited(&headers.into_iter().collect(), &memory, body);
             body.frame().await.unwrap().unwrap();
             let chunk = body.frame().await.unwrap();
-            chunk.map(|_| body).map_err(|error| error.downcast::<Refused>().unwrap().to_error().code().clone())
+            chunk.map(|_| body).map_err(|error| error.downcast::<BodyRefusal>().unwrap().to_error().code().clone())
         };
         let max = usize::try_from(MAX_SIGNED).unwrap();
         let held = begun(max).await.unwrap();

@@ -20,12 +20,12 @@ const INVOCATION: HeaderName = HeaderName::from_static("amz-sdk-invocation-id");
 
 /// The condition of a write, and the client's name for it.
 #[derive(Debug)]
-pub(crate) struct Write {
+pub(crate) struct WriteConditions {
     pub(crate) preconditions: Preconditions,
     pub(crate) request: Option<RequestKey>,
 }
 
-impl Write {
+impl WriteConditions {
     /// Reads the conditions of a request that writes. As in S3, `If-None-Match` can only be `*`.
     pub(crate) fn of(context: &Context, method: &Method, target: &str, headers: &HeaderMap) -> S3Result<Self> {
         let preconditions = Preconditions { if_modified_since: None, ..of_target(headers)? };
@@ -73,7 +73,7 @@ fn of_target(headers: &HeaderMap) -> S3Result<Preconditions> {
 
 /// The lists of tags of a read, which `s3s` would refuse.
 #[derive(Clone, Default)]
-struct Lists([Option<TagList>; 2]);
+struct TagLists([Option<TagList>; 2]);
 
 /// Takes the lists of several tags from a read. Returns `true` if there are any. They are no longer in the header then, so a
 /// signature must be verified before.
@@ -81,7 +81,7 @@ pub(crate) fn take_lists(head: &mut Parts) -> S3Result<bool> {
     if !matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(false);
     }
-    let mut lists = Lists::default();
+    let mut lists = TagLists::default();
     for (name, taken) in [IF_MATCH, IF_NONE_MATCH].into_iter().zip(&mut lists.0) {
         let mut lines = head.headers.get_all(&name).iter();
         let is_list = lines.next().is_some_and(|line| line.as_bytes().contains(&b',')) || lines.next().is_some();
@@ -108,7 +108,7 @@ pub(crate) fn take_lists(head: &mut Parts) -> S3Result<bool> {
 /// Reads the conditions on the object that a request reads, with the [lists](take_lists) that were taken from it.
 pub(crate) fn of_read(headers: &HeaderMap, extensions: &Extensions) -> S3Result<Preconditions> {
     let preconditions = of_target(headers)?;
-    let Lists([if_match, if_none_match]) = extensions.get().cloned().unwrap_or_default();
+    let TagLists([if_match, if_none_match]) = extensions.get().cloned().unwrap_or_default();
     Ok(Preconditions {
         if_match: if_match.or(preconditions.if_match),
         if_none_match: if_none_match.or(preconditions.if_none_match),

@@ -19,7 +19,7 @@ const MAX_METADATA: usize = 2 * 1024;
 
 /// The header fields of a request to keep with an object.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Fields {
+pub(crate) struct ObjectFields {
     pub(crate) content_type: Option<String>,
     pub(crate) content_encoding: Option<String>,
     pub(crate) content_language: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Fields {
 /// Reads the header fields of a request to keep with an object.
 macro_rules! fields_of {
     ($input:expr) => {
-        $crate::convert::Fields {
+        $crate::convert::ObjectFields {
             content_type: $input.content_type,
             content_encoding: $input.content_encoding,
             content_language: $input.content_language,
@@ -47,7 +47,7 @@ macro_rules! fields_of {
 }
 pub(crate) use fields_of;
 
-impl Fields {
+impl ObjectFields {
     pub(crate) fn parse(self) -> S3Result<BlobHeaders> {
         let text = |text: Option<String>| text.map(|text| field(&text)).transpose();
         let encoding = self.content_encoding.map(|codings| without_chunks(&codings)).filter(|text| !text.is_empty());

@@ -16,9 +16,9 @@ use s3s::dto::{
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, refuse_version};
-use crate::body::{self, Outcome};
-use crate::checksum::{Algorithm, with_checksums};
-use crate::conditions::{self, Write};
+use crate::body::{self, BodyOutcome};
+use crate::checksum::{DigestAlgorithm, with_checksums};
+use crate::conditions::{self, WriteConditions};
 use crate::convert::{self, fields_of};
 use crate::{error, objects, tags};
 
@@ -30,11 +30,11 @@ pub(crate) async fn copy(
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let source = Source::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
+    let source = SourceObject::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
     let replaces = input.metadata_directive.as_ref().is_some_and(|kind| kind.as_str() == MetadataDirective::REPLACE);
     let tags = replaced_tags(&input)?;
     let target = format!("{blob} from {} {replaces} {tags:?}", source.named);
-    let write = Write::of(&backend.context, &Method::PUT, &target, &headers)?;
+    let write = WriteConditions::of(&backend.context, &Method::PUT, &target, &headers)?;
     let (source, opened) = source.open(backend, &headers).await?;
     // As on S3, that an object is encrypted, or where it is stored, is a change, even if nothing changes here.
     let changes = replaces || input.server_side_encryption.is_some() || input.storage_class.is_some();
@@ -59,7 +59,7 @@ pub(crate) async fn copy(
     };
     let (put, outcome) = match input.checksum_algorithm {
         Some(name) => with_checksum(put, &name)?,
-        None => (put, Outcome::default()),
+        None => (put, BodyOutcome::default()),
     };
     let explain = |failed: &_| outcome.explain(failed, write.is_conditional());
     let written = objects::store(backend, &blob, &write, put, explain).await?;
@@ -80,8 +80,8 @@ pub(crate) async fn copy(
 
 /// Computes a checksum of the bytes as they pass, instead of the source's. So the store can't share them with the
 /// source.
-fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, Outcome)> {
-    let algorithm = Algorithm::named(&name.as_str().to_ascii_lowercase())
+fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, BodyOutcome)> {
+    let algorithm = DigestAlgorithm::named(&name.as_str().to_ascii_lowercase())
         .ok_or_else(|| s3_error!(InvalidRequest, "the checksum {} is unknown", name.as_str()))?;
     let (body, outcome) = body::verified(put.body, &HeaderMap::new(), None, Some(algorithm));
     let headers = BlobHeaders { checksum: None, ..put.headers };
@@ -102,7 +102,7 @@ fn replaced_tags(input: &CopyObjectInput) -> S3Result<Option<Tags>> {
 }
 
 /// The source of a copy.
-pub(crate) struct Source {
+pub(crate) struct SourceObject {
     /// The object with the name that was sent.
     named: BlobPath,
     /// The object with a space in place of each plus that isn't encoded: programs that encode names as forms do send a
@@ -110,7 +110,7 @@ pub(crate) struct Source {
     spaced: Option<BlobPath>,
 }
 
-impl Source {
+impl SourceObject {
     pub(crate) fn of(
         backend: &Backend,
         credentials: Option<&Credentials>,

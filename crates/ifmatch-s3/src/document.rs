@@ -12,12 +12,12 @@ use ifmatch_core::digest::ContentHash;
 use s3s::{S3Error, S3Result, s3_error};
 
 use crate::backend::Backend;
-use crate::body::{self, BODY_HASH, Refused};
-use crate::checksum::Algorithm;
+use crate::body::{self, BODY_HASH, BodyRefusal};
+use crate::checksum::DigestAlgorithm;
 use crate::chunks;
 use crate::convert;
 use crate::multipart::MAX_PARTS;
-use crate::operation::Digests;
+use crate::operation::DocumentDigests;
 
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
@@ -27,7 +27,7 @@ const CDATA: &[u8] = b"<![CDATA[";
 
 /// The memory for documents, and the client that takes some of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct ClientMemory {
     pub(crate) documents: Documents,
     pub(crate) client: Option<Client>,
 }
@@ -39,21 +39,21 @@ pub(crate) fn memory(backend: &Backend, extensions: &Extensions) -> S3Result<Doc
 
 /// The checksums that a document must have.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedDigests {
     md5: Option<ContentMd5>,
     /// SHA-256 in hexadecimal digits.
     hash: Option<String>,
-    checksums: Vec<(Algorithm, String)>,
+    checksums: Vec<(DigestAlgorithm, String)>,
 }
 
-impl Expected {
+impl ExpectedDigests {
     /// Reads the fields of a request with a document.
-    pub(crate) fn of(headers: &HeaderMap, digests: Digests) -> S3Result<Self> {
+    pub(crate) fn of(headers: &HeaderMap, digests: DocumentDigests) -> S3Result<Self> {
         if chunks::are_in(headers) {
             return Err(s3_error!(NotImplemented, "a document in chunks is not implemented: send it as it is"));
         }
         let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let checksums = Algorithm::ALL.iter().filter(|_| digests == Digests::All);
+        let checksums = DigestAlgorithm::ALL.iter().filter(|_| digests == DocumentDigests::All);
         let checksums = checksums
             .flat_map(|algorithm| headers.get_all(algorithm.field()).iter().map(|value| (*algorithm, text(value))));
         let hash = headers.get(BODY_HASH).filter(|hash| hash.len() == 64).map(text);
@@ -61,18 +61,18 @@ impl Expected {
     }
 
     /// Reads a document. It takes no more memory than the bytes.
-    pub(crate) async fn read(self, memory: Memory, body: s3s::Body) -> Result<Bytes, Refused> {
+    pub(crate) async fn read(self, memory: ClientMemory, body: s3s::Body) -> Result<Bytes, BodyRefusal> {
         let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
             DocumentError::TooLong(max) => {
-                Refused::new(&s3_error!(MaxMessageLengthExceeded, "the document exceeds {max} bytes"))
+                BodyRefusal::new(&s3_error!(MaxMessageLengthExceeded, "the document exceeds {max} bytes"))
             }
-            DocumentError::Crowded(error) => Refused::new(&crowded(error)),
+            DocumentError::Crowded(error) => BodyRefusal::new(&crowded(error)),
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
-        self.compare(&bytes).map_err(|error| Refused::new(&error))?;
+        self.compare(&bytes).map_err(|error| BodyRefusal::new(&error))?;
         // `s3s` skips them, as if the text were not there.
         if bytes.windows(CDATA.len()).any(|window| window == CDATA) {
-            return Err(Refused::new(&s3_error!(
+            return Err(BodyRefusal::new(&s3_error!(
                 MalformedXML,
                 "a document must have no CDATA: write the text as it is"
             )));
@@ -80,7 +80,7 @@ impl Expected {
         // `s3s` keeps some hundred bytes for each, however short it is.
         if entries(&bytes) > usize::from(MAX_PARTS) {
             let rule = format!("the document lists more than {MAX_PARTS} parts, objects or tags");
-            return Err(Refused::new(&s3_error!(MalformedXML, "{rule}")));
+            return Err(BodyRefusal::new(&s3_error!(MalformedXML, "{rule}")));
         }
         Ok(bytes)
     }
@@ -93,7 +93,7 @@ impl Expected {
         if self.md5.is_some_and(|md5| md5 != ContentMd5::of(bytes)) {
             return Err(s3_error!(BadDigest, "Content-MD5 doesn't match the document: send it again"));
         }
-        let differs = |(algorithm, value): &&(Algorithm, String)| algorithm.digest(bytes).as_ref() != Some(value);
+        let differs = |(algorithm, value): &&(DigestAlgorithm, String)| algorithm.digest(bytes).as_ref() != Some(value);
         match self.checksums.iter().find(differs) {
             Some((algorithm, _)) => {
                 Err(s3_error!(BadDigest, "{} doesn't match the document: send it again", algorithm.field()))
@@ -131,17 +131,21 @@ mod tests {
 
     use super::*;
 
-    fn memory() -> Memory {
-        Memory { documents: Documents::default(), client: None }
+    fn memory() -> ClientMemory {
+        ClientMemory { documents: Documents::default(), client: None }
     }
 
     const MISMATCH: &str = "XAmzContentSHA256Mismatch";
 
-    async fn read(digests: Digests, header: (&'static str, &str), document: &'static str) -> Result<Bytes, String> {
+    async fn read(
+        digests: DocumentDigests,
+        header: (&'static str, &str),
+        document: &'static str,
+    ) -> Result<Bytes, String> {
         let headers =
             [(HeaderName::from_static(header.0), HeaderValue::from_str(header.1).unwrap())].into_iter().collect();
         let code = |code: &S3ErrorCode| code.as_str().to_owned();
-        let expected = Expected::of(&headers, digests).map_err(|error| code(error.code()))?;
+        let expected = ExpectedDigests::of(&headers, digests).map_err(|error| code(error.code()))?;
         expected.read(memory(), Bytes::from(document).into()).await.map_err(|refused| code(refused.to_error().code()))
     }
 
@@ -155,32 +159,36 @@ mod tests {
             ("x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=", "BadDigest"),
             (BODY_HASH, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225", MISMATCH),
         ] {
-            assert_eq!(read(Digests::All, (name, value), "123456789").await.unwrap(), "123456789", "{name}");
-            assert_eq!(read(Digests::All, (name, value), "12345678X").await, Err(code.to_owned()), "{name}");
+            assert_eq!(read(DocumentDigests::All, (name, value), "123456789").await.unwrap(), "123456789", "{name}");
+            assert_eq!(read(DocumentDigests::All, (name, value), "12345678X").await, Err(code.to_owned()), "{name}");
             let is_of_object = name.starts_with("x-amz-checksum");
-            assert_eq!(read(Digests::Md5, (name, value), "12345678X").await.is_ok(), is_of_object, "{name}");
+            assert_eq!(read(DocumentDigests::Md5, (name, value), "12345678X").await.is_ok(), is_of_object, "{name}");
         }
-        assert_eq!(read(Digests::All, (BODY_HASH, "UNSIGNED-PAYLOAD"), "a").await.unwrap(), "a");
+        assert_eq!(read(DocumentDigests::All, (BODY_HASH, "UNSIGNED-PAYLOAD"), "a").await.unwrap(), "a");
         for md5 in ["", "abc"] {
-            assert_eq!(read(Digests::All, ("content-md5", md5), "a").await, Err("InvalidDigest".to_owned()));
+            assert_eq!(read(DocumentDigests::All, ("content-md5", md5), "a").await, Err("InvalidDigest".to_owned()));
         }
-        let chunked = read(Digests::All, (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"), "a").await;
+        let chunked = read(DocumentDigests::All, (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"), "a").await;
         assert_eq!(chunked, Err("NotImplemented".to_owned()));
     }
 
     #[tokio::test]
     async fn a_document_has_no_cdata_which_would_be_skipped() {
         for document in ["<Key>a<![CDATA[b]]></Key>", "<Tag><![CDATA[v]]></Tag>"] {
-            assert_eq!(read(Digests::All, ("x-a", "b"), document).await, Err("MalformedXML".to_owned()), "{document}");
+            assert_eq!(
+                read(DocumentDigests::All, ("x-a", "b"), document).await,
+                Err("MalformedXML".to_owned()),
+                "{document}"
+            );
         }
-        assert!(read(Digests::All, ("x-a", "b"), "<Key>a<!-- [CDATA[ -->b</Key>").await.is_ok());
+        assert!(read(DocumentDigests::All, ("x-a", "b"), "<Key>a<!-- [CDATA[ -->b</Key>").await.is_ok());
     }
 
     #[tokio::test]
     async fn a_document_has_a_limit() {
         let headers = HeaderMap::new();
         let read = async |length| {
-            let expected = Expected::of(&headers, Digests::All).unwrap();
+            let expected = ExpectedDigests::of(&headers, DocumentDigests::All).unwrap();
             expected
                 .read(memory(), s3s::Body::from(vec![b' '; length]))
                 .await
@@ -194,7 +202,7 @@ mod tests {
     async fn a_list_has_a_number_of_entries() {
         assert_eq!(entries(b"<a><Part><PartNumber>1</PartNumber></Part><s:Part/><Object >\n<Objects/></a>Part"), 3);
         let read = async |count| {
-            let expected = Expected::of(&HeaderMap::new(), Digests::All).unwrap();
+            let expected = ExpectedDigests::of(&HeaderMap::new(), DocumentDigests::All).unwrap();
             let read = expected.read(memory(), s3s::Body::from("<Part/>".repeat(count))).await;
             read.map(drop).map_err(|refused| refused.to_error().code().clone())
         };
@@ -204,9 +212,9 @@ mod tests {
 
     #[tokio::test]
     async fn documents_share_memory_and_what_is_held_is_refused_to_others() {
-        let memory = Memory { documents: Documents::new(10), client: None };
+        let memory = ClientMemory { documents: Documents::new(10), client: None };
         let read = async |text: &'static str| {
-            let expected = Expected::of(&HeaderMap::new(), Digests::All).unwrap();
+            let expected = ExpectedDigests::of(&HeaderMap::new(), DocumentDigests::All).unwrap();
             expected.read(memory.clone(), Bytes::from(text).into()).await
         };
         let held = read("12345678").await.unwrap();

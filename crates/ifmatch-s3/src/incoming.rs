@@ -3,7 +3,7 @@
 //! Left alone, `s3s` reads a document to its end without comparing its checksums, and answers 500 if it breaks off; and it keeps each
 //! chunk of an `aws-chunked` body in memory, however long. It reads no byte before it has verified the signature of the head, and
 //! selected the operation. So the body that it reads from is this one: it knows the operation once that is
-//! [checked](crate::authorization), reads a document [whole](Expected::read) first, and [limits chunks](crate::chunks).
+//! [checked](crate::authorization), reads a document [whole](ExpectedDigests::read) first, and [limits chunks](crate::chunks).
 //!
 //! `s3s` hides an error of the body in one of its own. The reason is kept here, for the [answer](crate::service).
 
@@ -19,37 +19,37 @@ use ifmatch_blob::documents::in_place_of;
 use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3Result};
 
-use crate::body::Refused;
+use crate::body::BodyRefusal;
 use crate::chunks;
-use crate::document::{self, Expected, Memory};
+use crate::document::{self, ClientMemory, ExpectedDigests};
 
 /// A request's body, as far as it is known. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Incoming(Arc<State>);
+pub(crate) struct IncomingBody(Arc<IncomingState>);
 
-struct State {
-    memory: Memory,
-    document: OnceLock<Expected>,
+struct IncomingState {
+    memory: ClientMemory,
+    document: OnceLock<ExpectedDigests>,
     /// The document, whose memory is taken until the end of the request.
     held: OnceLock<Bytes>,
-    refused: OnceLock<Refused>,
+    refused: OnceLock<BodyRefusal>,
 }
 
-impl Incoming {
-    pub(crate) fn new(memory: Memory) -> Self {
+impl IncomingBody {
+    pub(crate) fn new(memory: ClientMemory) -> Self {
         let (document, held, refused) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self(Arc::new(State { memory, document, held, refused }))
+        Self(Arc::new(IncomingState { memory, document, held, refused }))
     }
 
     /// States that the body is a document, before anything of it is read.
-    pub(crate) fn expect_document(&self, expected: Expected) {
+    pub(crate) fn expect_document(&self, expected: ExpectedDigests) {
         // Once for a request.
         drop(self.0.document.set(expected));
     }
 
     /// Returns the reason why the body was refused, if it was.
     pub(crate) fn refused(&self) -> Option<S3Error> {
-        self.0.refused.get().map(Refused::to_error)
+        self.0.refused.get().map(BodyRefusal::to_error)
     }
 
     /// Returns the document, if the body is one and was read.
@@ -60,7 +60,7 @@ impl Incoming {
     /// Counts the document of a response until it is sent.
     pub(crate) fn counted(&self, response: Response<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let Some(answer) = response.body().bytes() else { return Ok(response) };
-        let Memory { documents, client } = &self.0.memory;
+        let ClientMemory { documents, client } = &self.0.memory;
         let mut memory = documents.begin(*client);
         memory.grow(answer.len()).map_err(document::crowded)?;
         Ok(response.map(|_| s3s::Body::from(memory.hold(answer))))
@@ -76,28 +76,28 @@ impl Incoming {
 
     /// Returns the body to be read by `s3s`.
     pub(crate) fn body(&self, head: &Parts, body: s3s::Body) -> s3s::Body {
-        let content = Content::Unread(chunks::limited(&head.headers, &self.0.memory, body));
-        s3s::Body::http_body_unsync(Reader { incoming: self.clone(), content })
+        let content = BodyContent::Unread(chunks::limited(&head.headers, &self.0.memory, body));
+        s3s::Body::http_body_unsync(BodyReader { incoming: self.clone(), content })
     }
 
-    fn refuse(&self, refused: Refused) -> BoxError {
+    fn refuse(&self, refused: BodyRefusal) -> BoxError {
         drop(self.0.refused.set(refused.clone()));
         refused.into()
     }
 }
 
-struct Reader {
-    incoming: Incoming,
-    content: Content,
+struct BodyReader {
+    incoming: IncomingBody,
+    content: BodyContent,
 }
 
-enum Content {
+enum BodyContent {
     Unread(s3s::Body),
-    Document(Pin<Box<dyn Future<Output = Result<Bytes, Refused>> + Send>>),
+    Document(Pin<Box<dyn Future<Output = Result<Bytes, BodyRefusal>> + Send>>),
     End,
 }
 
-impl Body for Reader {
+impl Body for BodyReader {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -105,24 +105,24 @@ impl Body for Reader {
         let this = &mut *self;
         loop {
             let outcome = match &mut this.content {
-                Content::End => return Poll::Ready(None),
-                Content::Unread(body) => match this.incoming.0.document.get() {
+                BodyContent::End => return Poll::Ready(None),
+                BodyContent::Unread(body) => match this.incoming.0.document.get() {
                     Some(expected) => {
                         let reading = expected.clone().read(this.incoming.0.memory.clone(), std::mem::take(body));
-                        this.content = Content::Document(Box::pin(reading));
+                        this.content = BodyContent::Document(Box::pin(reading));
                         continue;
                     }
                     None => match ready!(Pin::new(body).poll_frame(context)) {
-                        Some(Err(error)) => match error.downcast::<Refused>() {
+                        Some(Err(error)) => match error.downcast::<BodyRefusal>() {
                             Ok(refused) => Err(*refused),
                             Err(error) => return Poll::Ready(Some(Err(error))),
                         },
                         frame => return Poll::Ready(frame),
                     },
                 },
-                Content::Document(reading) => ready!(reading.as_mut().poll(context)),
+                BodyContent::Document(reading) => ready!(reading.as_mut().poll(context)),
             };
-            this.content = Content::End;
+            this.content = BodyContent::End;
             return Poll::Ready(match outcome {
                 Ok(document) if document.is_empty() => None,
                 Ok(document) => {
@@ -136,17 +136,17 @@ impl Body for Reader {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Unread(body) => body.is_end_stream(),
-            Content::Document(_) => false,
-            Content::End => true,
+            BodyContent::Unread(body) => body.is_end_stream(),
+            BodyContent::Document(_) => false,
+            BodyContent::End => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Unread(body) => body.size_hint(),
-            Content::Document(_) => SizeHint::default(),
-            Content::End => SizeHint::with_exact(0),
+            BodyContent::Unread(body) => body.size_hint(),
+            BodyContent::Document(_) => SizeHint::default(),
+            BodyContent::End => SizeHint::with_exact(0),
         }
     }
 }

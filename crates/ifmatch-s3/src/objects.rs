@@ -23,7 +23,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use crate::answer::BareTag;
 use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
-use crate::conditions::{self, Write};
+use crate::conditions::{self, WriteConditions};
 use crate::convert::{self, fields_of};
 use crate::multipart::MAX_PARTS;
 use crate::{authorization, body, buckets, error, tags};
@@ -46,7 +46,7 @@ pub(crate) async fn put(
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let S3Request { input, credentials, headers, trailing_headers, .. } = request;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
+    let write = WriteConditions::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let content_md5 = convert::md5(&headers)?;
     let fields = fields_of!(input);
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
@@ -73,7 +73,7 @@ pub(crate) async fn put(
 pub(crate) async fn store(
     backend: &Backend,
     blob: &BlobPath,
-    write: &Write,
+    write: &WriteConditions,
     put: Put,
     explain: impl FnOnce(&StoreError) -> S3Error,
 ) -> S3Result<Written> {
@@ -98,7 +98,7 @@ pub(crate) async fn store(
 }
 
 /// Rejects the response to an earlier attempt if the object was changed since.
-async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
+async fn confirm(backend: &Backend, blob: &BlobPath, write: &WriteConditions, written: Written) -> S3Result<Written> {
     if written.is_current(&*backend.context.store, blob).await.map_err(error::plain)? {
         return Ok(written);
     }
@@ -119,7 +119,7 @@ async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
 /// Fills the fields that the responses to GET and HEAD share.
 macro_rules! described {
     ($backend:expr, $found:expr, $output:ident) => {{
-        let Found { opened, range, checksum } = $found;
+        let FoundObject { opened, range, checksum } = $found;
         let (info, kept) = (&opened.info, &opened.info.headers);
         let length = range.map_or(info.length, |range| range.len());
         let range = range.map(|range| range.content_range(info.length));
@@ -151,7 +151,7 @@ pub(crate) async fn get(
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
-    let read = Read {
+    let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
         version: input.version_id.as_deref(),
@@ -174,7 +174,7 @@ pub(crate) async fn head(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
-    let read = Read {
+    let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
         version: input.version_id.as_deref(),
@@ -197,7 +197,7 @@ fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
 }
 
 /// A read of an object.
-struct Read<'a> {
+struct ObjectRead<'a> {
     blob: BlobPath,
     preconditions: Preconditions,
     version: Option<&'a str>,
@@ -209,7 +209,7 @@ struct Read<'a> {
 }
 
 /// An object to send.
-struct Found {
+struct FoundObject {
     opened: Opened,
     /// The selected range, or `None` for the whole object.
     range: Option<ByteRange>,
@@ -217,8 +217,8 @@ struct Found {
     checksum: Checksum,
 }
 
-impl Read<'_> {
-    async fn open(&self, backend: &Backend) -> S3Result<Found> {
+impl ObjectRead<'_> {
+    async fn open(&self, backend: &Backend) -> S3Result<FoundObject> {
         refuse_version(self.version)?;
         let reading = match range::field(self.headers) {
             _ if self.method == Method::HEAD => Reading::HEAD,
@@ -245,7 +245,7 @@ impl Read<'_> {
         let range = self.range(backend, info)?;
         let tells = self.with_checksum && range.is_none();
         let checksum = if tells { checksum::of_object(info) } else { Checksum::default() };
-        Ok(Found { opened, range, checksum })
+        Ok(FoundObject { opened, range, checksum })
     }
 
     /// Returns the selected range, or `None` for the whole object.
@@ -352,14 +352,14 @@ pub(crate) async fn delete(
     let S3Request { input, credentials, headers, .. } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let write = Write::of(&backend.context, &Method::DELETE, &blob.to_string(), &headers)?;
+    let write = WriteConditions::of(&backend.context, &Method::DELETE, &blob.to_string(), &headers)?;
     refuse(input.version_id.is_some() && write.updates(), CONDITION_OF_A_VERSION)?;
     remove(backend, &blob, write).await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 
 /// Deletes an object. Without `If-Match`, there needn't be one.
-async fn remove(backend: &Backend, blob: &BlobPath, write: Write) -> S3Result<()> {
+async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S3Result<()> {
     let (is_conditional, updates) = (write.is_conditional(), write.updates());
     let delete = Delete { preconditions: write.preconditions, request: write.request, ..Delete::default() };
     match backend.context.store.delete(blob, delete).await {
@@ -411,7 +411,7 @@ async fn remove_one(backend: &Backend, blob: &BlobPath, object: ObjectIdentifier
     refuse(object.version_id.is_some() && object.e_tag.is_some(), CONDITION_OF_A_VERSION)?;
     refuse(object.size.is_some() || object.last_modified_time.is_some(), "a condition on size or date")?;
     let preconditions = object.e_tag.as_ref().map(conditions::has_tag).transpose()?;
-    let write = Write { preconditions: preconditions.unwrap_or_default(), request: None };
+    let write = WriteConditions { preconditions: preconditions.unwrap_or_default(), request: None };
     write.check_policy(&backend.context, &Method::DELETE)?;
     remove(backend, blob, write).await
 }

@@ -21,7 +21,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::backend::refuse;
 use crate::body::BODY_HASH;
-use crate::checksum::{Algorithm, CHECKSUM};
+use crate::checksum::{CHECKSUM, DigestAlgorithm};
 
 /// The parameters of a read of an object.
 const READ: &[&str] = &[
@@ -211,7 +211,7 @@ const OWNERS: [&str; 2] = ["x-amz-expected-bucket-owner", "x-amz-source-expected
 
 /// The checksums of the document in a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Digests {
+pub(crate) enum DocumentDigests {
     /// All that the request has.
     All,
     /// `Content-MD5` only: the others belong to an object.
@@ -219,22 +219,22 @@ pub(crate) enum Digests {
 }
 
 /// Returns the checksums of an operation's document, or `None` if its body is none.
-pub(crate) fn document(operation: &str) -> Option<Digests> {
+pub(crate) fn document(operation: &str) -> Option<DocumentDigests> {
     match operation {
-        "CreateBucket" | "DeleteObjects" | "PutObjectTagging" => Some(Digests::All),
-        "CompleteMultipartUpload" => Some(Digests::Md5),
+        "CreateBucket" | "DeleteObjects" | "PutObjectTagging" => Some(DocumentDigests::All),
+        "CompleteMultipartUpload" => Some(DocumentDigests::Md5),
         _ => None,
     }
 }
 
 /// What a request asks for, apart from its operation.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestOptions<'a> {
     pub(crate) method: &'a Method,
     pub(crate) query: &'a [(String, String)],
     pub(crate) headers: &'a HeaderMap,
 }
 
-impl Asked<'_> {
+impl RequestOptions<'_> {
     /// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
     pub(crate) fn check(&self, operation: &str, is_encrypted: bool) -> S3Result<()> {
         let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
@@ -309,7 +309,7 @@ fn is_harmless(name: &str) -> bool {
 /// Returns `true` for a checksum of an algorithm that isn't computed.
 fn is_unknown_checksum(name: &str) -> bool {
     let algorithm = name.strip_prefix(CHECKSUM);
-    algorithm.is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name) && Algorithm::named(name).is_none())
+    algorithm.is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name) && DigestAlgorithm::named(name).is_none())
 }
 
 /// Returns `true` for a header field with a checksum, or with another digest of the body.
@@ -352,7 +352,7 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         };
         let headers = headers.iter().map(field).collect();
-        let asked = Asked { method, query: &authorization::parameters(query), headers: &headers };
+        let asked = RequestOptions { method, query: &authorization::parameters(query), headers: &headers };
         asked.check(operation, false).err().map(|error| error.code().clone())
     }
 
@@ -437,7 +437,7 @@ mod tests {
             for (encryption, is_taken) in [("AES256", true), ("aws:kms", false), ("AES256, aws:kms", false)] {
                 let value = HeaderValue::from_static(encryption);
                 let headers = [(HeaderName::from_static(ENCRYPTION), value)].into_iter().collect();
-                let asked = Asked { method: &Method::PUT, query: &[], headers: &headers };
+                let asked = RequestOptions { method: &Method::PUT, query: &[], headers: &headers };
                 assert_eq!(asked.check(operation, true).is_ok(), is_taken, "{operation} {encryption}");
                 assert!(asked.check(operation, false).is_err(), "{operation} {encryption}");
                 assert!(asked.check("UploadPart", true).is_err(), "{encryption}");

@@ -25,10 +25,10 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use tower_service::Service;
 
 use crate::answer::{self, RequestId};
-use crate::authorization::{self, Access, Anonymous};
+use crate::authorization::{self, AccessCheck, AnonymousRead};
 use crate::backend::Backend;
-use crate::document::{self, Memory};
-use crate::incoming::Incoming;
+use crate::document::{self, ClientMemory};
+use crate::incoming::IncomingBody;
 use crate::{conditions, multipart};
 
 /// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
@@ -107,7 +107,7 @@ impl S3Service {
         authorization::refuse_options(&head)?;
         let query = authorization::parameters(head.uri.query().unwrap_or_default());
         let index = if (self.public_read)() && authorization::is_anonymous(&head, &query) {
-            head.extensions.insert(Anonymous);
+            head.extensions.insert(AnonymousRead);
             conditions::take_lists(&mut head)?;
             0
         } else {
@@ -126,8 +126,8 @@ impl S3Service {
             index
         };
         let memory =
-            Memory { documents: self.backend.context.documents.clone(), client: head.extensions.get().copied() };
-        let incoming = Incoming::new(memory);
+            ClientMemory { documents: self.backend.context.documents.clone(), client: head.extensions.get().copied() };
+        let incoming = IncomingBody::new(memory);
         let body = incoming.body(&head, body);
         let is_read = head.method.is_safe();
         head.extensions.insert(incoming.clone());
@@ -206,10 +206,10 @@ fn build(backend: &Backend, hosts: &[String]) -> Arc<[s3s::service::S3Service]> 
         let mut config = S3Config::default();
         config.xml_max_body_size = document::MAX;
         let mut builder = S3ServiceBuilder::new(backend.clone());
-        builder.set_auth(Keys { accounts: backend.accounts.clone(), key });
-        builder.set_access(Access { accounts: backend.accounts.clone(), is_encrypted: backend.is_encrypted });
+        builder.set_auth(AccountKeys { accounts: backend.accounts.clone(), key });
+        builder.set_access(AccessCheck { accounts: backend.accounts.clone(), is_encrypted: backend.is_encrypted });
         builder.set_route(OnlyVerify);
-        builder.set_host(Hosts::new(hosts));
+        builder.set_host(BucketHosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.build()
     };
@@ -217,13 +217,13 @@ fn build(backend: &Backend, hosts: &[String]) -> Arc<[s3s::service::S3Service]> 
 }
 
 /// The keys of all accounts with this index.
-struct Keys {
+struct AccountKeys {
     accounts: Accounts,
     key: usize,
 }
 
 #[async_trait::async_trait]
-impl S3Auth for Keys {
+impl S3Auth for AccountKeys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
         let secret = self.accounts.get(access_key).and_then(|account| account.secrets().nth(self.key));
         secret.map(SecretKey::from).ok_or_else(|| {
@@ -248,15 +248,15 @@ impl S3Route for OnlyVerify {
 }
 
 /// The hosts of which a bucket may be the first label. Requests to other hosts name the bucket in their path.
-pub(crate) struct Hosts(Vec<String>);
+pub(crate) struct BucketHosts(Vec<String>);
 
-impl Hosts {
+impl BucketHosts {
     pub(crate) fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| format!(".{}", name.trim_matches('.').to_ascii_lowercase())).collect())
     }
 }
 
-impl S3Host for Hosts {
+impl S3Host for BucketHosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
         let bucket = self.0.iter().find_map(|suffix| name.strip_suffix(suffix.as_str()));
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_what_precedes_the_name_of_the_service() {
-        let hosts = Hosts::new(&["s3.example.com".into(), "S3.internal".into()]);
+        let hosts = BucketHosts::new(&["s3.example.com".into(), "S3.internal".into()]);
         let bucket = |host: &str| hosts.parse_host_header(host).unwrap().bucket().map(ToOwned::to_owned);
         for (host, expected) in [
             ("docs.s3.example.com", Some("docs")),

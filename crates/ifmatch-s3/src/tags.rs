@@ -11,7 +11,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, refuse_version};
-use crate::conditions::Write;
+use crate::conditions::WriteConditions;
 use crate::{error, objects};
 
 /// Prefix of the names that S3 reserves.
@@ -38,7 +38,7 @@ pub(crate) async fn put(
     let tags = input.tagging.tag_set.into_iter().map(|Tag { key, value }| Some((key?, value?)));
     let tags = tags.collect::<Option<_>>().ok_or_else(|| s3_error!(MalformedXML, "a tag has a Key and a Value"))?;
     let tags = Tags::new(tags).map_err(|error| invalid(error, S3ErrorCode::InvalidTag))?;
-    let change = Change { bucket: &input.bucket, key: &input.key, method: Method::PUT, tags: checked(tags)? };
+    let change = TagChange { bucket: &input.bucket, key: &input.key, method: Method::PUT, tags: checked(tags)? };
     change.apply(backend, credentials.as_ref(), &headers).await?;
     Ok(S3Response::new(PutObjectTaggingOutput::default()))
 }
@@ -49,20 +49,20 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     refuse_version(input.version_id.as_deref())?;
-    let change = Change { bucket: &input.bucket, key: &input.key, method: Method::DELETE, tags: Tags::default() };
+    let change = TagChange { bucket: &input.bucket, key: &input.key, method: Method::DELETE, tags: Tags::default() };
     change.apply(backend, credentials.as_ref(), &headers).await?;
     Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
 }
 
 /// A change of an object's tags.
-struct Change<'a> {
+struct TagChange<'a> {
     bucket: &'a str,
     key: &'a str,
     method: Method,
     tags: Tags,
 }
 
-impl Change<'_> {
+impl TagChange<'_> {
     /// Replaces the tags, on the conditions of the request. A repeated request isn't recognised: its tags aren't part of its name.
     async fn apply(
         self,
@@ -71,7 +71,7 @@ impl Change<'_> {
         headers: &http::HeaderMap,
     ) -> S3Result<()> {
         let blob = backend.blob(credentials, self.bucket, self.key)?;
-        let write = Write::of(&backend.context, &self.method, &blob.to_string(), headers)?;
+        let write = WriteConditions::of(&backend.context, &self.method, &blob.to_string(), headers)?;
         let is_conditional = write.is_conditional();
         let set = SetHeaders { preconditions: write.preconditions, ..SetHeaders::new(HeaderChange::Tags(self.tags)) };
         match backend.context.store.set_headers(&blob, set).await {

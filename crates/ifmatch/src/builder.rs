@@ -14,14 +14,14 @@ use ifmatch_core::problem::Problem;
 use ifmatch_register::{Driver, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, KeyedQueue, SystemClock};
 
-use crate::config::{Config, MEMORY, RECORDS};
+use crate::config::{LayerConfig, MEMORY, RECORDS};
 use crate::events::Observer;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
-use crate::memory::Memory;
-use crate::read::dates::Dates;
-use crate::shared::Shared;
-use crate::write::Unguarded;
+use crate::memory::ResponseMemory;
+use crate::read::dates::VersionDates;
+use crate::shared::LayerState;
+use crate::write::UnguardedWrites;
 
 /// Configures a [`ConditionalLayer`]. Returned by [`ConditionalLayer::builder`].
 ///
@@ -39,14 +39,19 @@ use crate::write::Unguarded;
 pub struct Builder {
     register: Arc<dyn Register>,
     clock: Arc<dyn Clock>,
-    config: Config,
+    config: LayerConfig,
     memory: u64,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         let register = MemoryRegister::with_capacity(RECORDS);
-        Self { register: Arc::new(register), clock: Arc::new(SystemClock), config: Config::default(), memory: MEMORY }
+        Self {
+            register: Arc::new(register),
+            clock: Arc::new(SystemClock),
+            config: LayerConfig::default(),
+            memory: MEMORY,
+        }
     }
 }
 
@@ -440,12 +445,12 @@ impl Builder {
         }
         let driver =
             Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
-        Ok(ConditionalLayer::from(Shared {
+        Ok(ConditionalLayer::from(LayerState {
             driver,
-            memory: Memory::with_capacity(self.memory),
-            dates: Dates::default(),
+            memory: ResponseMemory::with_capacity(self.memory),
+            dates: VersionDates::default(),
             probing: KeyedQueue::default(),
-            unguarded: Unguarded::default(),
+            unguarded: UnguardedWrites::default(),
             config: self.config,
         }))
     }

@@ -25,11 +25,11 @@ pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
 /// Makes the media type and the content of an error.
 pub(crate) type ErrorBody = Arc<dyn Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync>;
 
-pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+pub(crate) type RequestPredicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate setting, named as in the builder")]
-pub(crate) struct Config {
+pub(crate) struct LayerConfig {
     pub(crate) keys: Arc<dyn KeyExtractor>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) error_body: Option<ErrorBody>,
@@ -41,12 +41,12 @@ pub(crate) struct Config {
     pub(crate) handlers_check_versions: bool,
     pub(crate) tag_format: TagFormat,
     pub(crate) require: RequirePreconditions,
-    pub(crate) require_where: Option<Predicate>,
-    pub(crate) guard_where: Option<Predicate>,
+    pub(crate) require_where: Option<RequestPredicate>,
+    pub(crate) guard_where: Option<RequestPredicate>,
     pub(crate) leases: bool,
     pub(crate) ephemeral_leases: bool,
     pub(crate) allows_lost_updates: bool,
-    pub(crate) lease_where: Option<Predicate>,
+    pub(crate) lease_where: Option<RequestPredicate>,
     pub(crate) write_timeout: Duration,
     pub(crate) lock_timeout: Duration,
     pub(crate) grace_period: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct Config {
     pub(crate) behind_compression: bool,
 }
 
-impl Default for Config {
+impl Default for LayerConfig {
     fn default() -> Self {
         Self {
             keys: Arc::new(PathKey::new()),
@@ -85,7 +85,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl LayerConfig {
     /// Returns `true` if this write needs a permit. By default POST does only with a condition, where one is required,
     /// and where a lease may forbid it.
     pub(crate) fn guards(&self, head: &Parts) -> bool {
@@ -122,7 +122,7 @@ impl Config {
     }
 }
 
-impl fmt::Debug for Config {
+impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("authority", &self.authority)

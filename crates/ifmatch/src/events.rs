@@ -12,7 +12,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::problem::Problem;
 
 use crate::body::ResponseBody;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// A response that the layer sends instead of the inner service.
 ///
@@ -126,16 +126,16 @@ pub(crate) const OF_CONTENT: [HeaderName; 6] = [
 ];
 
 /// A request whose response is finished by [`finish`](Self::finish).
-pub(crate) struct Watched {
-    shared: Arc<Shared>,
+pub(crate) struct WatchedRequest {
+    shared: Arc<LayerState>,
     method: Method,
     uri: Uri,
     /// The time of its arrival, if the layer has an observer.
     start: Option<Timestamp>,
 }
 
-impl Watched {
-    pub(crate) fn new(shared: &Arc<Shared>, head: &Parts) -> Self {
+impl WatchedRequest {
+    pub(crate) fn new(shared: &Arc<LayerState>, head: &Parts) -> Self {
         let start = shared.config.observer.as_ref().map(|_| shared.driver.clock().now());
         Self { shared: Arc::clone(shared), method: head.method.clone(), uri: head.uri.clone(), start }
     }

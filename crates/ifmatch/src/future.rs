@@ -11,7 +11,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;
-use crate::events::Watched;
+use crate::events::WatchedRequest;
 use crate::read::ReadContext;
 
 type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
@@ -36,14 +36,14 @@ pin_project! {
     /// ```
     pub struct ResponseFuture<F, T: Body, E> {
         #[pin]
-        kind: Kind<F, T, E>,
-        watched: Option<Watched>,
+        kind: FutureKind<F, T, E>,
+        watched: Option<WatchedRequest>,
     }
 }
 
 pin_project! {
     #[project = KindProjection]
-    enum Kind<F, T: Body, E> {
+    enum FutureKind<F, T: Body, E> {
         /// The response exists.
         Ready { response: Option<Response<ResponseBody<T>>> },
         /// The inner service runs for a read, most likely of the remembered version.
@@ -56,22 +56,22 @@ pin_project! {
 impl<F, T: Body, E> ResponseFuture<F, T, E> {
     /// Creates the response to a read from the inner service's future.
     pub(crate) fn read(inner: F, context: ReadContext) -> Self {
-        Self { kind: Kind::Read { inner, context: Some(context) }, watched: None }
+        Self { kind: FutureKind::Read { inner, context: Some(context) }, watched: None }
     }
 
     pub(crate) fn boxed(response: impl Future<Output = ResponseResult<T, E>> + Send + 'static) -> Self {
-        Self { kind: Kind::Boxed { response: Box::pin(response) }, watched: None }
+        Self { kind: FutureKind::Boxed { response: Box::pin(response) }, watched: None }
     }
 
     /// Reports the decision in the response, and gives an error its form.
-    pub(crate) fn watched(self, watched: Watched) -> Self {
+    pub(crate) fn watched(self, watched: WatchedRequest) -> Self {
         Self { watched: Some(watched), ..self }
     }
 }
 
 impl<F, T: Body, E> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E> {
     fn from(response: Response<ResponseBody<T>>) -> Self {
-        Self { kind: Kind::Ready { response: Some(response) }, watched: None }
+        Self { kind: FutureKind::Ready { response: Some(response) }, watched: None }
     }
 }
 
@@ -100,7 +100,7 @@ where
     }
 }
 
-impl<F, T, E> Kind<F, T, E>
+impl<F, T, E> FutureKind<F, T, E>
 where
     F: Future<Output = Result<Response<T>, E>>,
     T: Body<Data: Send, Error: Send> + Send + 'static,

@@ -84,14 +84,14 @@ where
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathKey {
-    query: Query,
+    query: QueryInKey,
     tenant: Option<HeaderName>,
     ignores_case: bool,
     ignores_trailing_slash: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Query {
+enum QueryInKey {
     #[default]
     None,
     All,
@@ -181,7 +181,7 @@ impl PathKey {
     /// ```
     #[must_use]
     pub fn with_query(mut self) -> Self {
-        self.query = Query::All;
+        self.query = QueryInKey::All;
         self
     }
 
@@ -195,7 +195,7 @@ impl PathKey {
     /// ```
     #[must_use]
     pub fn with_parameters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.query = Query::Named(names.into_iter().map(Into::into).collect());
+        self.query = QueryInKey::Named(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -221,7 +221,7 @@ impl KeyExtractor for PathKey {
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
         let uri = mount::uri(head);
         let path = uri.path();
-        let is_plain = self.tenant.is_none() && matches!(self.query, Query::None);
+        let is_plain = self.tenant.is_none() && matches!(self.query, QueryInKey::None);
         if is_plain && !self.ignores_case && !self.ignores_trailing_slash && is_canonical(path) {
             return shorten(path);
         }
@@ -232,13 +232,13 @@ impl KeyExtractor for PathKey {
         text.push_str(&self.normal_path(path));
         let query = uri.query().unwrap_or_default();
         match &self.query {
-            Query::None => {}
-            Query::All if query.is_empty() => {}
-            Query::All => {
+            QueryInKey::None => {}
+            QueryInKey::All if query.is_empty() => {}
+            QueryInKey::All => {
                 text.push('?');
                 text.push_str(query);
             }
-            Query::Named(names) => append_named(&mut text, query, names),
+            QueryInKey::Named(names) => append_named(&mut text, query, names),
         }
         shorten(&text)
     }

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 
 use crate::builder::Builder;
 use crate::service::ConditionalService;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// The service that axum's `Router::layer` wraps: the handlers of a single route.
 const AXUM_ROUTE: &str = "axum::routing::route::Route";
@@ -30,7 +30,7 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// let service = ConditionalLayer::new().layer(routes); // with the feature `axum`: routes.guarded_by(layer)
 /// ```
 pub struct ConditionalLayer {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LayerState>,
 }
 
 impl ConditionalLayer {
@@ -52,8 +52,8 @@ impl Default for ConditionalLayer {
     }
 }
 
-impl From<Shared> for ConditionalLayer {
-    fn from(shared: Shared) -> Self {
+impl From<LayerState> for ConditionalLayer {
+    fn from(shared: LayerState) -> Self {
         Self { shared: Arc::new(shared) }
     }
 }

@@ -19,7 +19,7 @@ mod imp {
 
     /// The URI below the mount, which the inner service gets.
     #[derive(Clone)]
-    struct Below(Uri);
+    struct InnerUri(Uri);
 
     /// Gives a head the URI that the client sent.
     pub(crate) fn enter(head: &mut Parts) {
@@ -27,13 +27,13 @@ mod imp {
         if *sent != head.uri {
             let sent = sent.clone();
             let below = mem::replace(&mut head.uri, sent);
-            head.extensions.insert(Below(below));
+            head.extensions.insert(InnerUri(below));
         }
     }
 
     /// Gives a request the URI below the mount again.
     pub(crate) fn leave<B>(request: &mut Request<B>) {
-        if let Some(Below(uri)) = request.extensions_mut().remove() {
+        if let Some(InnerUri(uri)) = request.extensions_mut().remove() {
             *request.uri_mut() = uri;
         }
     }
@@ -60,7 +60,7 @@ mod imp {
     /// Makes a head address another resource, by its URI as clients send it.
     pub(crate) fn replace(head: &mut Parts, uri: Uri) {
         head.extensions.remove::<OriginalUri>();
-        head.extensions.remove::<Below>();
+        head.extensions.remove::<InnerUri>();
         head.uri = uri;
     }
 
@@ -69,7 +69,7 @@ mod imp {
         head.uri = change(&head.uri)?;
         let original = head.extensions.get_mut::<OriginalUri>().map(|OriginalUri(uri)| uri);
         change_if_there(original, &change);
-        let below = head.extensions.get_mut::<Below>().map(|Below(uri)| uri);
+        let below = head.extensions.get_mut::<InnerUri>().map(|InnerUri(uri)| uri);
         change_if_there(below, &change);
         Some(())
     }

@@ -8,7 +8,7 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn,
 use utoipa::openapi::{ObjectBuilder, OpenApi, RefOr, Response, Type};
 
 use crate::ConditionalLayer;
-use crate::config::Config;
+use crate::config::LayerConfig;
 
 /// Adds the header fields and responses of the layer to the operations of a guarded router.
 ///
@@ -54,7 +54,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-fn describe(config: &Config, method: &Method, path: &str, operation: &mut Operation) {
+fn describe(config: &LayerConfig, method: &Method, path: &str, operation: &mut Operation) {
     let Ok(request) = Request::builder().method(method).uri(path).body(()) else { return };
     let (head, ()) = request.into_parts();
     if [Method::GET, Method::HEAD].contains(method) {

@@ -13,14 +13,14 @@ use ifmatch_runtime::task::detach;
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
-use crate::events::Watched;
+use crate::events::WatchedRequest;
 use crate::future::ResponseFuture;
 use crate::inner::{self, InnerService};
-use crate::lease::Operation;
+use crate::lease::PendingLeaseOperation;
 use crate::lease::request::names_lease;
 use crate::read::ReadContext;
-use crate::read::cached::{Cached, Lookup};
-use crate::shared::Shared;
+use crate::read::cached::{LookupResult, MemoryLookup};
+use crate::shared::LayerState;
 use crate::{lease, mount, read, responses, write};
 
 /// Adds strong entity tags, conditional requests and race-free conditional writes to an inner service. Created by
@@ -29,11 +29,11 @@ use crate::{lease, mount, read, responses, write};
 /// The inner service takes requests with a [`RequestBody`](crate::RequestBody), and must be cheap to clone.
 pub struct ConditionalService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 impl<S> ConditionalService<S> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(inner: S, shared: Arc<LayerState>) -> Self {
         Self { inner, shared }
     }
 
@@ -75,22 +75,22 @@ where
         let shared = &self.shared;
         let (mut head, body) = request.into_parts();
         mount::enter(&mut head);
-        let watched = Watched::new(shared, &head);
-        let response = match Kind::of(&head.method) {
-            Kind::Read => {
+        let watched = WatchedRequest::new(shared, &head);
+        let response = match RequestKind::of(&head.method) {
+            RequestKind::Read => {
                 let Ok(key) = shared.config.keys.key(&head) else {
                     let response = responses::problem(&responses::invalid_key());
                     return ResponseFuture::from(response).watched(watched);
                 };
-                let lookup = Lookup::new(shared, key, &head);
+                let lookup = MemoryLookup::new(shared, key, &head);
                 if names_lease(&shared.config, &head) {
                     let request = Request::from_parts(head, RequestBody::new(body));
                     let read = lease::read(Arc::clone(shared), inner, lookup, request);
                     return ResponseFuture::boxed(read).watched(watched);
                 }
                 match lookup.result_now(shared) {
-                    Some(Cached::NotModified(response)) => response.into(),
-                    Some(Cached::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
+                    Some(LookupResult::NotModified(response)) => response.into(),
+                    Some(LookupResult::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
                         let (context, head) = ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
                         ResponseFuture::read(inner.call(Request::from_parts(head, RequestBody::new(body))), context)
                     }
@@ -100,11 +100,11 @@ where
                     }
                 }
             }
-            Kind::Write => {
+            RequestKind::Write => {
                 // A write may wait for others, so it must not hold the ready clone.
                 drop(inner);
                 let inner = self.inner.clone();
-                if let Some(operation) = Operation::of(shared, &head) {
+                if let Some(operation) = PendingLeaseOperation::of(shared, &head) {
                     return ResponseFuture::boxed(operation.run(inner)).watched(watched);
                 }
                 let write = detach(write::write(Arc::clone(shared), inner, Request::from_parts(head, body)));
@@ -112,7 +112,7 @@ where
                     write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })
             }
-            Kind::Other => {
+            RequestKind::Other => {
                 return ResponseFuture::boxed(async move {
                     let response = inner::run(&mut inner, Request::from_parts(head, RequestBody::new(body))).await?;
                     Ok(response.map(ResponseBody::inner))
@@ -123,13 +123,13 @@ where
     }
 }
 
-enum Kind {
+enum RequestKind {
     Read,
     Write,
     Other,
 }
 
-impl Kind {
+impl RequestKind {
     /// Safe methods (RFC 9110 §9.2.1, and those registered as safe elsewhere) other than GET and HEAD have no conditions
     /// that this layer could evaluate.
     fn of(method: &Method) -> Self {

@@ -11,23 +11,23 @@ use ifmatch_register::{Driver, DriverError, Key};
 use ifmatch_runtime::KeyedQueue;
 use ifmatch_runtime::task::detach;
 
-use crate::config::Config;
-use crate::memory::Memory;
-use crate::read::dates::Dates;
-use crate::write::Unguarded;
+use crate::config::LayerConfig;
+use crate::memory::ResponseMemory;
+use crate::read::dates::VersionDates;
+use crate::write::UnguardedWrites;
 
-pub(crate) struct Shared {
+pub(crate) struct LayerState {
     pub(crate) driver: Driver,
-    pub(crate) memory: Memory,
-    pub(crate) dates: Dates,
+    pub(crate) memory: ResponseMemory,
+    pub(crate) dates: VersionDates,
     /// Lets one writer of this process at a time probe a resource and request the permit. Two probing at once would
     /// make each other's probes stale.
     pub(crate) probing: KeyedQueue<Key>,
-    pub(crate) unguarded: Unguarded,
-    pub(crate) config: Config,
+    pub(crate) unguarded: UnguardedWrites,
+    pub(crate) config: LayerConfig,
 }
 
-impl Shared {
+impl LayerState {
     /// Returns the time that deadlines are compared with.
     pub(crate) fn now(&self) -> Timestamp {
         self.driver.now()

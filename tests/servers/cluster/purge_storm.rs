@@ -70,7 +70,10 @@ impl Storm {
                     self.hits.fetch_add(usize::from(is_hit(&answer)), SeqCst);
                     self.reads.fetch_add(1, SeqCst);
                 }
-                _ => {
+                Ok(answer) if !answer.status.is_server_error() => {
+                    panic!("node {node} has answered a read of {resource} with {answer:?}")
+                }
+                Ok(_) | Err(_) => {
                     self.failed.fetch_add(1, SeqCst);
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -98,7 +101,10 @@ impl Storm {
                     self.promised[resource].store(version, SeqCst);
                     self.purges.fetch_add(1, SeqCst);
                 }
-                _ => {
+                Ok(answer) if !answer.status.is_server_error() => {
+                    panic!("a purge by {query} was answered with {answer:?}")
+                }
+                Ok(_) | Err(_) => {
                     self.unclear.fetch_add(1, SeqCst);
                     tokio::time::sleep(PAUSE).await;
                 }

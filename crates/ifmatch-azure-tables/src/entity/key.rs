@@ -1,7 +1,8 @@
 //! The keys of entities, and the names of their blobs.
 
-use crate::error::{Code, TableError};
 use ifmatch_blob::name::BlobName;
+
+use crate::error::{Code, TableError};
 
 /// The key of an entity within its table. Always valid.
 ///

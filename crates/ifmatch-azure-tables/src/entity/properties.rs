@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use serde_json::{Map, Value as Json, json};
 
 use crate::entity::edm::{self, Value};
 use crate::entity::key::EntityKey;
 use crate::error::{Code, TableError};
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// The properties of an entity, except keys and timestamp.
 #[derive(Clone, Debug, Default, PartialEq)]

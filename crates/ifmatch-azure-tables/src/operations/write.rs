@@ -2,6 +2,8 @@
 
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::BlobStore;
 use ifmatch_core::precondition::Preconditions;
 use serde_json::{Map, Value as Json};
 
@@ -12,8 +14,6 @@ use crate::error::{Code, TableError};
 use crate::response::{self, ResponseFormat};
 use crate::storage::entities::{Entities, EntityChange, EntityOperation, Stored, numbered};
 use crate::storage::tables::{AccountContainers, TableName};
-use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::store::BlobStore;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");

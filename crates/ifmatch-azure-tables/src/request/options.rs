@@ -2,10 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ifmatch_blob::name::{self, InvalidName};
 
 use crate::error::{Code, TableError};
 use crate::request::filter::Filter;
-use ifmatch_blob::name::{self, InvalidName};
 
 /// The query parameters of a request.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,10 @@
 //! The resource that a path names.
 
+use ifmatch_blob::name;
+
 use crate::entity::key::EntityKey;
 use crate::error::{Code, TableError};
 use crate::storage::tables::TableName;
-use ifmatch_blob::name;
 
 /// The resource that a path names, below the account.
 #[derive(Clone, Debug, PartialEq, Eq)]

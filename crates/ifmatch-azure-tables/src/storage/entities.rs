@@ -340,7 +340,7 @@ impl Stored {
     /// # Errors
     /// It is the intent of another batch than this one, or can't be read.
     fn of(current: &Current, batch: Option<&KnownBatch>) -> Result<Option<Self>, Found> {
-        let generation = current.generation;
+        let generation = numbered(current.generation).map_err(|error| Found::Decided(Err(error)))?;
         let intent = match Content::decode(&current.bytes).map_err(Found::Damaged)? {
             Content::Plain(entity, own) => return Ok(Some(Self { entity, generation: own.unwrap_or(generation) })),
             Content::Intent(intent) => intent,

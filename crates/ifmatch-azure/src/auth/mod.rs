@@ -23,9 +23,9 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
-use crate::policies::Policy;
+use crate::policies::AccessPolicy;
 use crate::request::headers::COPY_SOURCE;
-use shared_access::{Claim as SharedAccessClaim, Service};
+use shared_access::{SharedAccessClaim, SignedService};
 
 pub use shared_access::{Level, SharedAccess, SharedAccessError};
 
@@ -62,10 +62,10 @@ pub(crate) fn authenticate_blob<'a>(
     accounts: &'a Accounts,
     head: &Parts,
     now: Timestamp,
-    policy: Option<&Policy>,
+    policy: Option<&AccessPolicy>,
 ) -> Result<Authenticated<'a>, AuthError> {
     if has_shared_access(head) {
-        return authenticate_shared(accounts, head, Service::Blob, now, policy);
+        return authenticate_shared(accounts, head, SignedService::Blob, now, policy);
     }
     authenticate(accounts, head, now, |claim| claim.blob_text(head))
 }
@@ -76,7 +76,7 @@ pub(crate) fn policy_named(accounts: &Accounts, head: &Parts) -> Option<(Contain
     if !has_shared_access(head) {
         return None;
     }
-    let claim = SharedAccessClaim::parse(head, Service::Blob).ok()?;
+    let claim = SharedAccessClaim::parse(head, SignedService::Blob).ok()?;
     let (id, container) = claim.policy()?;
     let account = verify_shared(accounts, head, &claim).ok()?;
     Some((accounts.container(account, &container)?, id))
@@ -105,11 +105,11 @@ pub(crate) fn authenticate_part(
     sent: &Parts,
     head: &Parts,
     now: Timestamp,
-    policy: Option<&Policy>,
+    policy: Option<&AccessPolicy>,
 ) -> Result<Grant, AuthError> {
     let is_own = |other: &Account| other.name() == account.name();
     let authenticated = if has_shared_access(head) {
-        authenticate_shared(accounts, head, Service::Blob, now, policy)?
+        authenticate_shared(accounts, head, SignedService::Blob, now, policy)?
     } else {
         authenticate_for(accounts, sent, now, is_own, |claim| claim.blob_text(sent))?
     };
@@ -125,14 +125,14 @@ pub(crate) fn authenticate_source(
     request: &Parts,
     source: &Uri,
     now: Timestamp,
-    policy: Option<&Policy>,
+    policy: Option<&AccessPolicy>,
     reads_tags: bool,
 ) -> Result<(), AuthError> {
     let head = source_head(request, source);
     if !has_shared_access(&head) {
         return Err(AuthError::Missing);
     }
-    match authenticate_shared(accounts, &head, Service::Blob, now, policy)?.grant {
+    match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
         Grant::SharedAccess(access) => {
             access.permit(Level::Object, "r")?;
             if reads_tags { Ok(access.permit(Level::Object, "t")?) } else { Ok(()) }
@@ -151,11 +151,11 @@ pub fn authenticate_table<'a>(
     now: Timestamp,
 ) -> Result<Authenticated<'a>, AuthError> {
     if has_shared_access(head) {
-        return authenticate_shared(accounts, head, Service::Table, now, None);
+        return authenticate_shared(accounts, head, SignedService::Table, now, None);
     }
     authenticate(accounts, head, now, |claim| match claim.scheme {
-        Scheme::Full => shared_key::table(head, claim.account),
-        Scheme::Lite => shared_key::table_lite(head, claim.account),
+        SignatureScheme::Full => shared_key::table(head, claim.account),
+        SignatureScheme::Lite => shared_key::table_lite(head, claim.account),
     })
 }
 
@@ -203,25 +203,25 @@ impl AuthError {
 }
 
 #[derive(Clone, Copy)]
-enum Scheme {
+enum SignatureScheme {
     Full,
     Lite,
 }
 
 /// The signature that a request claims to carry.
 #[derive(Clone, Copy)]
-struct Claim<'a> {
-    scheme: Scheme,
+struct SignatureClaim<'a> {
+    scheme: SignatureScheme,
     account: &'a str,
     signature: &'a str,
 }
 
-impl Claim<'_> {
+impl SignatureClaim<'_> {
     /// Returns the text to sign for a request to the Blob service.
     fn blob_text(&self, head: &Parts) -> Option<String> {
         match self.scheme {
-            Scheme::Full => shared_key::blob(head, self.account),
-            Scheme::Lite => shared_key::blob_lite(head, self.account),
+            SignatureScheme::Full => shared_key::blob(head, self.account),
+            SignatureScheme::Lite => shared_key::blob_lite(head, self.account),
         }
     }
 }
@@ -230,7 +230,7 @@ fn authenticate<'a>(
     accounts: &'a Accounts,
     head: &Parts,
     now: Timestamp,
-    signed: impl FnOnce(Claim<'_>) -> Option<String>,
+    signed: impl FnOnce(SignatureClaim<'_>) -> Option<String>,
 ) -> Result<Authenticated<'a>, AuthError> {
     authenticate_for(accounts, head, now, |account| addresses(head.uri.path(), account), signed)
 }
@@ -241,7 +241,7 @@ fn authenticate_for<'a>(
     head: &Parts,
     now: Timestamp,
     may: impl FnOnce(&Account) -> bool,
-    signed: impl FnOnce(Claim<'_>) -> Option<String>,
+    signed: impl FnOnce(SignatureClaim<'_>) -> Option<String>,
 ) -> Result<Authenticated<'a>, AuthError> {
     let claim = claim(head)?;
     let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
@@ -261,9 +261,9 @@ fn authenticate_for<'a>(
 fn authenticate_shared<'a>(
     accounts: &'a Accounts,
     head: &Parts,
-    service: Service,
+    service: SignedService,
     now: Timestamp,
-    policy: Option<&Policy>,
+    policy: Option<&AccessPolicy>,
 ) -> Result<Authenticated<'a>, AuthError> {
     let claim = SharedAccessClaim::parse(head, service)?;
     let account = verify_shared(accounts, head, &claim)?;
@@ -285,7 +285,7 @@ fn verify_shared<'a>(
     account.filter(|_| is_signed).ok_or(AuthError::Mismatch)
 }
 
-fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
+fn claim(head: &Parts) -> Result<SignatureClaim<'_>, AuthError> {
     let mut lines = head.headers.get_all(AUTHORIZATION).iter();
     let line = match (lines.next(), lines.next()) {
         (Some(line), None) => line.to_str().map_err(|_| AuthError::Malformed)?,
@@ -294,12 +294,12 @@ fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
     };
     let (scheme, credentials) = line.split_once(' ').ok_or(AuthError::Malformed)?;
     let scheme = match scheme {
-        _ if scheme.eq_ignore_ascii_case(SHARED_KEY) => Scheme::Full,
-        _ if scheme.eq_ignore_ascii_case(SHARED_KEY_LITE) => Scheme::Lite,
+        _ if scheme.eq_ignore_ascii_case(SHARED_KEY) => SignatureScheme::Full,
+        _ if scheme.eq_ignore_ascii_case(SHARED_KEY_LITE) => SignatureScheme::Lite,
         _ => return Err(AuthError::Malformed),
     };
     let (account, signature) = credentials.trim().split_once(':').ok_or(AuthError::Malformed)?;
-    Ok(Claim { scheme, account, signature })
+    Ok(SignatureClaim { scheme, account, signature })
 }
 
 /// Returns `true` if the request is to be authenticated by its query. `Authorization` takes precedence: the query's signature is then

@@ -15,8 +15,8 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::policies::Policy;
-use crate::request::target::Query;
+use crate::policies::AccessPolicy;
+use crate::request::target::QueryParameters;
 
 /// First version whose text ends with the fields of [`BLOB_2018`].
 const OLDEST: &str = "2018-11-09";
@@ -25,7 +25,7 @@ const WITH_SCOPE: &str = "2020-12-06";
 
 /// A line of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SignedLine {
     /// The value of a parameter; empty if it is missing.
     Of(&'static str),
     Account,
@@ -34,30 +34,30 @@ enum Line {
     Empty,
 }
 
-use Line::{Account, Empty, Of, Resource};
+use SignedLine::{Account, Empty, Of, Resource};
 
 // The lines of the text, by kind and version. The line after the version's `sr` names a snapshot.
 #[rustfmt::skip]
-const BLOB_2018: &[Line] = &[
+const BLOB_2018: &[SignedLine] = &[
     Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty,
     Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
 ];
 #[rustfmt::skip]
-const BLOB_2020: &[Line] = &[
+const BLOB_2020: &[SignedLine] = &[
     Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty, Of("ses"),
     Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
 ];
 #[rustfmt::skip]
-const TABLE: &[Line] = &[
+const TABLE: &[SignedLine] = &[
     Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"),
     Of("spk"), Of("srk"), Of("epk"), Of("erk"),
 ];
 #[rustfmt::skip]
-const ACCOUNT_2018: &[Line] = &[
+const ACCOUNT_2018: &[SignedLine] = &[
     Account, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Empty,
 ];
 #[rustfmt::skip]
-const ACCOUNT_2020: &[Line] = &[
+const ACCOUNT_2020: &[SignedLine] = &[
     Account, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Of("ses"), Empty,
 ];
 
@@ -72,7 +72,7 @@ const OVERRIDES: [(&str, HeaderName); 5] = [
 
 /// The service that a request was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Service {
+pub(super) enum SignedService {
     Blob,
     Table,
 }
@@ -155,14 +155,14 @@ impl SharedAccessError {
 /// Everything that a verified signature grants.
 #[derive(Clone, Debug)]
 pub struct SharedAccess {
-    scope: Scope,
+    scope: SignedScope,
     permissions: String,
-    parameters: &'static [Line],
+    parameters: &'static [SignedLine],
     overrides: Vec<(HeaderName, HeaderValue)>,
 }
 
 #[derive(Clone, Debug)]
-enum Scope {
+enum SignedScope {
     /// The levels in `srt`.
     Account(Vec<Level>),
     /// A blob, or a container and its blobs. The text names it, so the signature fits no other.
@@ -178,12 +178,12 @@ impl SharedAccess {
     /// The signature doesn't grant it.
     pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
         match &self.scope {
-            Scope::Account(levels) if !levels.contains(&level) => return Err(SharedAccessError::ResourceType),
+            SignedScope::Account(levels) if !levels.contains(&level) => return Err(SharedAccessError::ResourceType),
             // As in Azure, a signature for a container is one for its blobs: their listing, and nothing else of its own.
-            Scope::Blob if level == Level::Service || (level == Level::Container && any_of != "l") => {
+            SignedScope::Blob if level == Level::Service || (level == Level::Container && any_of != "l") => {
                 return Err(SharedAccessError::Permission);
             }
-            Scope::Table(..) if level != Level::Object => return Err(SharedAccessError::Permission),
+            SignedScope::Table(..) if level != Level::Object => return Err(SharedAccessError::Permission),
             _ => {}
         }
         if any_of.chars().any(|one| self.has(one)) { Ok(()) } else { Err(SharedAccessError::Permission) }
@@ -205,7 +205,7 @@ impl SharedAccess {
     /// Returns `true` if the signature is for this table, and the key of the entity lies in the signed range.
     pub fn covers(&self, table: &str, partition: &str, row: &str) -> bool {
         match &self.scope {
-            Scope::Table(own, range) => own.eq_ignore_ascii_case(table) && range.contains(partition, row),
+            SignedScope::Table(own, range) => own.eq_ignore_ascii_case(table) && range.contains(partition, row),
             _ => true,
         }
     }
@@ -229,7 +229,7 @@ struct KeyRange {
 }
 
 impl KeyRange {
-    fn of(claim: &Claim) -> Result<Self, SharedAccessError> {
+    fn of(claim: &SharedAccessClaim) -> Result<Self, SharedAccessError> {
         let bound = |partition, row| match (claim.find(partition), claim.find(row)) {
             (Some(partition), row) => Ok(Some((partition.to_owned(), row.map(ToOwned::to_owned)))),
             (None, None) => Ok(None),
@@ -252,20 +252,20 @@ impl KeyRange {
 
 /// The signature that a query claims to carry.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
-    parameters: Query,
-    lines: &'static [Line],
+pub(super) struct SharedAccessClaim {
+    parameters: QueryParameters,
+    lines: &'static [SignedLine],
     resource: String,
 }
 
-impl Claim {
+impl SharedAccessClaim {
     /// Parses the query of a request to a service.
     ///
     /// # Errors
     /// The parameters are malformed, or ask for what isn't supported.
-    pub(super) fn parse(head: &Parts, service: Service) -> Result<Self, SharedAccessError> {
+    pub(super) fn parse(head: &Parts, service: SignedService) -> Result<Self, SharedAccessError> {
         let malformed = SharedAccessError::Malformed("names and values");
-        let parameters = Query::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
+        let parameters = QueryParameters::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
         // They could move text from one line to another.
         if parameters.has_control() {
             return Err(malformed);
@@ -274,7 +274,7 @@ impl Claim {
         if claim.parameters.names().any(|name| name.starts_with("sk")) {
             return Err(SharedAccessError::Unsupported("user delegation is not supported"));
         }
-        if claim.find("si").is_some() && service == Service::Table {
+        if claim.find("si").is_some() && service == SignedService::Table {
             return Err(SharedAccessError::Unsupported("tables have no stored access policies (si)"));
         }
         if claim.find("ses").is_some() {
@@ -288,10 +288,10 @@ impl Claim {
         let kinds = ["ss", "sr", "tn"].map(|name| claim.find(name));
         (claim.lines, claim.resource) = match (kinds, service) {
             ([Some(_), None, None], _) => (if has_scope { ACCOUNT_2020 } else { ACCOUNT_2018 }, String::new()),
-            ([None, Some(kind), None], Service::Blob) => {
+            ([None, Some(kind), None], SignedService::Blob) => {
                 (if has_scope { BLOB_2020 } else { BLOB_2018 }, blob_resource(head, kind)?)
             }
-            ([None, None, Some(table)], Service::Table) => (TABLE, table_resource(head, table)?),
+            ([None, None, Some(table)], SignedService::Table) => (TABLE, table_resource(head, table)?),
             _ => return Err(SharedAccessError::Malformed("ss, sr or tn")),
         };
         if claim.find("sr") == Some("b") && claim.find("snapshot").is_some() {
@@ -319,7 +319,7 @@ impl Claim {
     fn limit<'a>(
         &'a self,
         name: &'static str,
-        policy: Option<&'a Policy>,
+        policy: Option<&'a AccessPolicy>,
     ) -> Result<Option<&'a str>, SharedAccessError> {
         match (self.find(name), policy.and_then(|policy| policy.limit(name))) {
             (Some(_), Some(_)) => Err(SharedAccessError::Twice(name)),
@@ -329,7 +329,7 @@ impl Claim {
 
     /// Returns the text to sign.
     pub(super) fn text(&self, account: &str) -> String {
-        let line = |line: &Line| match line {
+        let line = |line: &SignedLine| match line {
             Of(name) => self.find(name).unwrap_or_default(),
             Account => account,
             Resource => &self.resource,
@@ -345,10 +345,10 @@ impl Claim {
     /// The signature isn't valid at this time, for this client or for this service.
     pub(super) fn grant(
         &self,
-        service: Service,
+        service: SignedService,
         peer: Option<Peer>,
         now: Timestamp,
-        policy: Option<&Policy>,
+        policy: Option<&AccessPolicy>,
     ) -> Result<SharedAccess, SharedAccessError> {
         if self.find("si").is_some() && policy.is_none() {
             return Err(SharedAccessError::Policy);
@@ -376,18 +376,20 @@ impl Claim {
         let permissions = self.limit("sp", policy)?.ok_or(SharedAccessError::Malformed("sp"))?.to_owned();
         let scope = match self.find("ss") {
             Some(services) => {
-                let own = if service == Service::Blob { 'b' } else { 't' };
+                let own = if service == SignedService::Blob { 'b' } else { 't' };
                 if !services.contains(own) {
                     return Err(SharedAccessError::Service);
                 }
                 let levels = self.find("srt").ok_or(SharedAccessError::Malformed("srt"))?;
                 let all = [('s', Level::Service), ('c', Level::Container), ('o', Level::Object)];
-                Scope::Account(all.iter().filter(|(name, _)| levels.contains(*name)).map(|(_, level)| *level).collect())
+                SignedScope::Account(
+                    all.iter().filter(|(name, _)| levels.contains(*name)).map(|(_, level)| *level).collect(),
+                )
             }
-            None if service == Service::Table => {
-                Scope::Table(self.find("tn").unwrap_or_default().to_ascii_lowercase(), KeyRange::of(self)?)
+            None if service == SignedService::Table => {
+                SignedScope::Table(self.find("tn").unwrap_or_default().to_ascii_lowercase(), KeyRange::of(self)?)
             }
-            None => Scope::Blob,
+            None => SignedScope::Blob,
         };
         Ok(SharedAccess { scope, permissions, parameters: self.lines, overrides: self.overrides()? })
     }

@@ -18,7 +18,7 @@ use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::copy::AppendFromUrl;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
-use crate::request::{AppendBlock, Document, SealBlob, Write};
+use crate::request::{AppendBlock, RequestDocument, SealBlob, WriteHeaders};
 use crate::response;
 use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
 
@@ -45,7 +45,7 @@ pub(crate) async fn append_block_from_url(
     let AppendFromUrl { write, conditions, part, client } = append;
     let (md5, crc64) = (part.md5, part.crc64);
     let (body, length) = blobs::open_part(context, part).await?;
-    let block = blocks::read(context, Document { client, md5, crc64, length }, body).await?;
+    let block = blocks::read(context, RequestDocument { client, md5, crc64, length }, body).await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn append_block_from_url(
 async fn append_bytes(
     context: &Context,
     blob: &BlobPath,
-    write: &Write,
+    write: &WriteHeaders,
     conditions: AppendConditions,
     (block, md5): (Bytes, Option<ContentMd5>),
 ) -> Result<Response<BlobBody>, AzureError> {

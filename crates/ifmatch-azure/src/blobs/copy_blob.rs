@@ -18,12 +18,12 @@ use ifmatch_core::range::{Limits, Selection};
 use super::append_block::require_block_blob;
 use super::write;
 use crate::blocks::staging::{self, BlobPaths};
-use crate::blocks::{CommittedList, Saved};
+use crate::blocks::{CommittedList, SavedList};
 use crate::containers;
 use crate::error::AzureError;
 use crate::random_guid;
 use crate::request::conditions;
-use crate::request::copy::{CopiedFields, CopiedPart, Copy, CopySource};
+use crate::request::copy::{CopiedFields, CopiedPart, CopyParameters, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
 use crate::snapshots;
 
@@ -33,9 +33,9 @@ const TRIES: usize = 5;
 pub(crate) async fn copy_blob(
     context: &Context,
     blob: &BlobPath,
-    copy: Copy,
+    copy: CopyParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Copy { write, source, fields, tags, tier, needs_infinite_lease } = copy;
+    let CopyParameters { write, source, fields, tags, tier, needs_infinite_lease } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
     // Put Blob From URL is a Put Blob, so a false condition has its code.
     let is_put = matches!(fields, CopiedFields::Put { .. });
@@ -131,7 +131,7 @@ async fn settle(
     context: &Context,
     blob: &BlobPath,
     paths: &BlobPaths,
-    saved: Option<Saved>,
+    saved: Option<SavedList>,
     written: &Result<Written, StoreError>,
 ) {
     let (Some(saved), store) = (saved, &*context.store) else { return };

@@ -19,7 +19,7 @@ use crate::containers;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_CRC64, CONTENT_MD5};
-use crate::request::{Get, Part, RangeDigest, conditions};
+use crate::request::{BlobPart, GetParameters, RangeDigest, conditions};
 use crate::response::{self, headers};
 use crate::snapshots;
 
@@ -36,12 +36,12 @@ const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encryp
 pub(crate) async fn get_blob(
     context: &Context,
     blob: &BlobPath,
-    get: Get<'_>,
+    get: GetParameters<'_>,
 ) -> Result<Response<BlobBody>, AzureError> {
     let reading = match get.part {
-        Part::Head | Part::Metadata | Part::Tags => Reading::HEAD,
-        Part::Whole => Reading::WHOLE,
-        Part::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
+        BlobPart::Head | BlobPart::Metadata | BlobPart::Tags => Reading::HEAD,
+        BlobPart::Whole => Reading::WHOLE,
+        BlobPart::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
     };
     let reading = reading.sent_to(get.client);
     let Some(opened) = snapshots::open(context, blob, get.snapshot, reading).await? else {
@@ -67,24 +67,28 @@ pub(crate) async fn get_blob(
 }
 
 /// Builds the response with the requested part.
-async fn represent(context: &Context, get: &Get<'_>, mut opened: Opened) -> Result<Response<BlobBody>, AzureError> {
+async fn represent(
+    context: &Context,
+    get: &GetParameters<'_>,
+    mut opened: Opened,
+) -> Result<Response<BlobBody>, AzureError> {
     let (part, now) = (&get.part, context.wall());
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
-    if matches!(part, Part::Tags) {
+    if matches!(part, BlobPart::Tags) {
         return Ok(tags::document(&info.headers.tags));
     }
     describe(response.headers_mut(), info);
     let range = match part {
-        Part::Range { range, headers, digest } => select(range, headers, info, now)?.map(|range| (range, *digest)),
+        BlobPart::Range { range, headers, digest } => select(range, headers, info, now)?.map(|range| (range, *digest)),
         _ => None,
     };
     let md5 = info.headers.content_md5.map(ContentMd5::to_header);
     let Some((range, digest)) = range else {
-        let length = if matches!(part, Part::Metadata) { 0 } else { info.length };
+        let length = if matches!(part, BlobPart::Metadata) { 0 } else { info.length };
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
         response.headers_mut().extend(md5.map(|md5| (CONTENT_MD5, md5)));
-        if matches!(part, Part::Whole | Part::Range { .. }) {
+        if matches!(part, BlobPart::Whole | BlobPart::Range { .. }) {
             *response.body_mut() = opened.source.read(None).await.map_err(AzureError::of_blob)?;
         }
         return Ok(response);

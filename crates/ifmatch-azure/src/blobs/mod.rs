@@ -24,9 +24,9 @@ use crate::containers;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
-use crate::request::{Lease, PutBlob, Write};
+use crate::request::{LeaseParameters, PutBlob, WriteHeaders};
 use crate::response::{self, headers};
-use crate::snapshots::{self, Deletion};
+use crate::snapshots::{self, SnapshotDeletion};
 
 const DELETED_PERMANENTLY: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 
@@ -57,11 +57,11 @@ pub(crate) async fn put_blob(
 pub(crate) async fn delete_blob(
     context: &Context,
     blob: &BlobPath,
-    write: Write,
-    deletion: Deletion,
+    write: WriteHeaders,
+    deletion: SnapshotDeletion,
 ) -> Result<Response<BlobBody>, AzureError> {
     write::check(context, blob, &write.conditions, write.lease).await?;
-    let deletes_blob = matches!(deletion, Deletion::Bare | Deletion::Include);
+    let deletes_blob = matches!(deletion, SnapshotDeletion::Bare | SnapshotDeletion::Include);
     let staged = if deletes_blob { Some(staging::all(context, blob).await?) } else { None };
     snapshots::delete(context, blob, write, deletion).await?;
     staging::discard(&*context.store, staged.unwrap_or_default()).await;
@@ -74,10 +74,10 @@ pub(crate) async fn delete_blob(
 pub(crate) async fn set_blob_headers(
     context: &Context,
     blob: &BlobPath,
-    write: Write,
+    write: WriteHeaders,
     change: HeaderChange,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Write { conditions, lease, request, .. } = write;
+    let WriteHeaders { conditions, lease, request, .. } = write;
     let is_metadata = matches!(change, HeaderChange::Metadata(_));
     let keeps_version = change.keeps_version();
     write::check(context, blob, &conditions, lease).await?;
@@ -123,9 +123,9 @@ pub(crate) async fn set_blob_tier(
 pub(crate) async fn lease_blob(
     context: &Context,
     blob: &BlobPath,
-    lease: Lease,
+    lease: LeaseParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Lease { conditions, request } = lease;
+    let LeaseParameters { conditions, request } = lease;
     let action = request.action;
     write::check(context, blob, &conditions, LeaseUse::Read(None)).await?;
     match context.store.lease(blob, request).await {

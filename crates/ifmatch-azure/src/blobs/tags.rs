@@ -10,9 +10,9 @@ use ifmatch_blob::tags::{InvalidTags, Tags};
 use super::set_blob_headers;
 use crate::blocks;
 use crate::error::AzureError;
-use crate::request::xml::{self, Visitor, invalid};
-use crate::request::{SetTags, Write, headers};
-use crate::response::{self, Xml};
+use crate::request::xml::{self, XmlVisitor, invalid};
+use crate::request::{SetTags, WriteHeaders, headers};
+use crate::response::{self, XmlWriter};
 
 pub(crate) async fn set_tags(
     context: &Context,
@@ -23,18 +23,18 @@ pub(crate) async fn set_tags(
     let SetTags { write, document } = set;
     let tags = parse(&blocks::read(context, document, body).await?)?;
     // A retry can't be recognised: its key would have to include the tags.
-    set_blob_headers(context, blob, Write { request: None, ..write }, HeaderChange::Tags(tags)).await
+    set_blob_headers(context, blob, WriteHeaders { request: None, ..write }, HeaderChange::Tags(tags)).await
 }
 
 /// Returns the document of Get Blob Tags.
 pub(crate) fn document(tags: &Tags) -> Response<BlobBody> {
-    let mut xml = Xml::begin("Tags");
+    let mut xml = XmlWriter::begin("Tags");
     add(&mut xml, tags);
     response::document(xml.end("Tags"))
 }
 
 /// Adds tags to a document.
-pub(crate) fn add(xml: &mut Xml, tags: &Tags) {
+pub(crate) fn add(xml: &mut XmlWriter, tags: &Tags) {
     xml.open("TagSet");
     for (name, value) in tags.iter() {
         xml.open("Tag");
@@ -46,7 +46,7 @@ pub(crate) fn add(xml: &mut Xml, tags: &Tags) {
 }
 
 fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
-    let mut document = Document::default();
+    let mut document = TagsParser::default();
     xml::visit(bytes, &mut document)?;
     if !document.is_complete {
         return Err(invalid(RULE));
@@ -59,7 +59,7 @@ const RULE: &str = "expected Tags with a TagSet of Tags, each with a Key and a V
 
 /// The state of parsing a document.
 #[derive(Default)]
-struct Document {
+struct TagsParser {
     depth: usize,
     has_set: bool,
     /// Names and values.
@@ -69,7 +69,7 @@ struct Document {
     is_complete: bool,
 }
 
-impl Visitor for Document {
+impl XmlVisitor for TagsParser {
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
         match (self.depth, name) {
             (0, b"Tags") if !self.is_complete => {}

@@ -12,7 +12,7 @@ use ifmatch_core::precondition::{Precondition, Verdict};
 use crate::auth::{AuthError, SharedAccessError};
 use crate::containers;
 use crate::error::AzureError;
-use crate::request::Write;
+use crate::request::WriteHeaders;
 use crate::request::conditions::WriteConditions;
 use crate::response;
 
@@ -36,7 +36,7 @@ pub(crate) async fn check(
 }
 
 /// Evaluates the lease and the conditions of a write on a version.
-pub(crate) fn evaluate(info: &BlobInfo, write: &Write) -> Result<(), AzureError> {
+pub(crate) fn evaluate(info: &BlobInfo, write: &WriteHeaders) -> Result<(), AzureError> {
     SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
     match (write.conditions.preconditions.evaluate(&Method::PUT, Some(&info.validators())), &info.tag) {
         (Verdict::Failed(_), Some(tag)) => Err(AzureError::condition_not_met().with(ETAG, tag.to_header())),
@@ -46,7 +46,7 @@ pub(crate) fn evaluate(info: &BlobInfo, write: &Write) -> Result<(), AzureError>
 }
 
 /// Builds a write to an existing container.
-pub(crate) fn put(write: &Write, body: Upload, limit: u64) -> Put {
+pub(crate) fn put(write: &WriteHeaders, body: Upload, limit: u64) -> Put {
     Put {
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,
@@ -59,7 +59,7 @@ pub(crate) fn put(write: &Write, body: Upload, limit: u64) -> Put {
 }
 
 /// Translates the error of a rejected write. Creating a blob that exists is a conflict.
-pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
+pub(crate) fn rejected(write: &WriteHeaders, error: StoreError) -> AzureError {
     match error.kind() {
         StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if write.may_only_create => {
             AuthError::from(SharedAccessError::Overwrite).into()
@@ -80,7 +80,7 @@ pub(crate) fn of_target(error: AzureError) -> AzureError {
 pub(crate) async fn confirm(
     context: &Context,
     blob: &BlobPath,
-    write: &Write,
+    write: &WriteHeaders,
     written: &Written,
 ) -> Result<(), AzureError> {
     let is_uncertain = write.creates() && written.is_replay;

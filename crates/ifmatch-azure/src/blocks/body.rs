@@ -8,20 +8,20 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-
-use super::staging::{Owner, Staged};
-use crate::crc64::Crc64;
-use crate::error::AzureError;
-use crate::request::Document;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::DocumentError;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
 
+use super::staging::{StagedBlock, StagingOwner};
+use crate::crc64::Crc64;
+use crate::error::AzureError;
+use crate::request::RequestDocument;
+
 /// Reads a body into memory.
-pub(crate) async fn read(context: &Context, document: Document, body: Upload) -> Result<Bytes, AzureError> {
-    let Document { client, md5, crc64, length } = document;
+pub(crate) async fn read(context: &Context, document: RequestDocument, body: Upload) -> Result<Bytes, AzureError> {
+    let RequestDocument { client, md5, crc64, length } = document;
     let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
     let other_length = || incomplete("the body is shorter or longer than Content-Length".to_owned());
     let bytes = context.documents.read(client, body, length).await.map_err(|error| match error {
@@ -39,18 +39,18 @@ pub(crate) async fn read(context: &Context, document: Document, body: Upload) ->
 }
 
 /// The location of a block's bytes.
-pub(super) enum Segment {
+pub(super) enum BlockSegment {
     /// A staged block.
-    Staged(Staged),
+    Staged(StagedBlock),
     /// A range of the current version of the blob.
     Current(Range<u64>),
 }
 
 /// Set if a staged block, or the container, was replaced or removed before it was read.
 #[derive(Clone, Default)]
-pub(super) struct Moved(Arc<AtomicBool>);
+pub(super) struct BlocksMoved(Arc<AtomicBool>);
 
-impl Moved {
+impl BlocksMoved {
     pub(super) fn happened(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -61,26 +61,26 @@ impl Moved {
 /// one.
 pub(super) fn of(
     store: &Arc<dyn BlobStore>,
-    owner: Owner,
-    segments: Vec<Segment>,
+    owner: StagingOwner,
+    segments: Vec<BlockSegment>,
     current: Option<Box<dyn Source>>,
-    moved: &Moved,
+    moved: &BlocksMoved,
 ) -> Upload {
     let segments = segments.into_iter();
-    let reader = Reader { store: Arc::clone(store), owner, segments, current, body: None, moved: moved.clone() };
-    Upload::new(StreamBody::new(stream::try_unfold(reader, Reader::next)))
+    let reader = BlockReader { store: Arc::clone(store), owner, segments, current, body: None, moved: moved.clone() };
+    Upload::new(StreamBody::new(stream::try_unfold(reader, BlockReader::next)))
 }
 
-struct Reader {
+struct BlockReader {
     store: Arc<dyn BlobStore>,
-    owner: Owner,
-    segments: std::vec::IntoIter<Segment>,
+    owner: StagingOwner,
+    segments: std::vec::IntoIter<BlockSegment>,
     current: Option<Box<dyn Source>>,
     body: Option<BlobBody>,
-    moved: Moved,
+    moved: BlocksMoved,
 }
 
-impl Reader {
+impl BlockReader {
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(body) = &mut self.body {
@@ -97,11 +97,11 @@ impl Reader {
         }
     }
 
-    async fn open(&mut self, segment: Segment) -> Result<BlobBody, BoxError> {
+    async fn open(&mut self, segment: BlockSegment) -> Result<BlobBody, BoxError> {
         match (segment, &mut self.current) {
-            (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
-            (Segment::Current(_), None) => Err("the current blob was not opened".into()),
-            (Segment::Staged(block), _) => {
+            (BlockSegment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
+            (BlockSegment::Current(_), None) => Err("the current blob was not opened".into()),
+            (BlockSegment::Staged(block), _) => {
                 let opened = self.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);

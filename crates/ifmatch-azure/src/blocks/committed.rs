@@ -13,14 +13,14 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 use serde_json::{Value, json};
 
 use super::staging::BlobPaths;
 use crate::error::AzureError;
 use crate::random_guid;
 use crate::request::BlockId;
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 
 /// Name of the list that names its version, and not the reverse.
 pub(super) const BY_TAG: &str = "tag";
@@ -37,13 +37,13 @@ pub(crate) struct CommittedList {
 }
 
 /// A stored list that a version is about to name.
-pub(crate) struct Saved {
+pub(crate) struct SavedList {
     list: CommittedList,
     id: FieldText,
     path: BlobPath,
 }
 
-impl Saved {
+impl SavedList {
     /// Adds the name of the list to the fields of the version.
     pub(crate) fn name_in(&self, headers: &BlobHeaders) -> BlobHeaders {
         BlobHeaders { block_list: Some(self.id.clone()), ..headers.clone() }
@@ -104,12 +104,12 @@ impl CommittedList {
         blob: &BlobPath,
         paths: &BlobPaths,
         blocks: Vec<(BlockId, u64)>,
-    ) -> Result<Saved, AzureError> {
+    ) -> Result<SavedList, AzureError> {
         let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
         let list = Self { name: blob.name.as_str().to_owned(), tag: None, blocks };
         let path = paths.list(id.as_str())?;
         list.save(store, &path).await.map_err(AzureError::of_blob)?;
-        Ok(Saved { list, id, path })
+        Ok(SavedList { list, id, path })
     }
 
     /// Loads the list of a version into `memory`, if it is given, or returns `None` if it wasn't made of blocks, or has been replaced since.

@@ -2,14 +2,14 @@
 
 use crate::error::AzureError;
 use crate::request::BlockId;
-use crate::request::xml::{self, Visitor, invalid};
+use crate::request::xml::{self, XmlVisitor, invalid};
 
 /// Maximum number of blocks in a list.
 const MAX_BLOCKS: usize = 50_000;
 
 /// The source of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum BlockSource {
     /// The committed blocks of the current version.
     Committed,
     /// The staged blocks.
@@ -19,28 +19,28 @@ pub(super) enum From {
 }
 
 /// Parses a document.
-pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(From, BlockId)>, AzureError> {
-    let mut state = State::default();
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(BlockSource, BlockId)>, AzureError> {
+    let mut state = BlockListParser::default();
     xml::visit(bytes, &mut state)?;
     state.end()
 }
 
 #[derive(Default)]
-struct State {
+struct BlockListParser {
     depth: usize,
     began: bool,
-    from: Option<From>,
+    from: Option<BlockSource>,
     id: String,
-    blocks: Vec<(From, BlockId)>,
+    blocks: Vec<(BlockSource, BlockId)>,
 }
 
-impl Visitor for State {
+impl XmlVisitor for BlockListParser {
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
         match (self.depth, name) {
             (0, b"BlockList") if !self.began => self.began = true,
-            (1, b"Committed") => self.from = Some(From::Committed),
-            (1, b"Uncommitted") => self.from = Some(From::Uncommitted),
-            (1, b"Latest") => self.from = Some(From::Latest),
+            (1, b"Committed") => self.from = Some(BlockSource::Committed),
+            (1, b"Uncommitted") => self.from = Some(BlockSource::Uncommitted),
+            (1, b"Latest") => self.from = Some(BlockSource::Latest),
             _ => return Err(invalid("expected a BlockList with Committed, Uncommitted and Latest elements")),
         }
         self.depth += 1;
@@ -70,8 +70,8 @@ impl Visitor for State {
     }
 }
 
-impl State {
-    fn end(self) -> Result<Vec<(From, BlockId)>, AzureError> {
+impl BlockListParser {
+    fn end(self) -> Result<Vec<(BlockSource, BlockId)>, AzureError> {
         if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("unexpected end")) }
     }
 }
@@ -87,19 +87,23 @@ mod tests {
 
     use super::*;
 
-    fn written(blocks: &[(From, BlockId)]) -> String {
-        let block = |(from, id): &(From, BlockId)| format!("<{from:?}>{}</{from:?}>", id.to_base64());
+    fn written(blocks: &[(BlockSource, BlockId)]) -> String {
+        let block = |(from, id): &(BlockSource, BlockId)| format!("<{from:?}>{}</{from:?}>", id.to_base64());
         format!("<BlockList>{}</BlockList>", blocks.iter().map(block).collect::<String>())
     }
 
-    fn read(text: &str) -> Option<Vec<(From, BlockId)>> {
+    fn read(text: &str) -> Option<Vec<(BlockSource, BlockId)>> {
         parse(text.as_bytes()).ok()
     }
 
     #[test]
     fn parses_documents_of_the_sdks() {
         let id = |text: &str| BlockId::from_base64(text).expect("an id");
-        let expected = vec![(From::Latest, id("MDAw")), (From::Committed, id("MDAx")), (From::Uncommitted, id("MDAy"))];
+        let expected = vec![
+            (BlockSource::Latest, id("MDAw")),
+            (BlockSource::Committed, id("MDAx")),
+            (BlockSource::Uncommitted, id("MDAy")),
+        ];
         let compact = "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?><BlockList><Latest>MDAw</Latest>\
                        <Committed>MDAx</Committed><Uncommitted>MDAy</Uncommitted></BlockList>";
         assert_eq!(read(compact), Some(expected.clone()));

@@ -15,7 +15,7 @@ use crate::blobs;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::GetBlockList;
-use crate::response::{self, Xml};
+use crate::response::{self, XmlWriter};
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
@@ -36,7 +36,7 @@ pub(crate) async fn get_block_list(
     if info.is_none() && staged.is_empty() {
         return Err(AzureError::blob_not_found());
     }
-    let mut xml = Xml::begin("BlockList");
+    let mut xml = XmlWriter::begin("BlockList");
     if committed {
         let blocks = list.iter().flat_map(|list| &list.blocks).map(|(id, length)| (id, *length));
         add(&mut xml, "CommittedBlocks", blocks);
@@ -75,7 +75,7 @@ async fn find(
     }
 }
 
-fn add<'a>(xml: &mut Xml, name: &str, blocks: impl Iterator<Item = (&'a BlockId, u64)>) {
+fn add<'a>(xml: &mut XmlWriter, name: &str, blocks: impl Iterator<Item = (&'a BlockId, u64)>) {
     xml.open(name);
     for (id, length) in blocks {
         xml.open("Block");

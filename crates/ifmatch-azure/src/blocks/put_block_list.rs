@@ -13,14 +13,14 @@ use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
-use super::body::{self, Moved, Segment};
+use super::body::{self, BlockSegment, BlocksMoved};
 use super::committed::CommittedList;
-use super::document::{self, From};
+use super::document::{self, BlockSource};
 use super::staging::{self, BlobPaths, StagedBlocks};
 use crate::blobs::{self, write};
 use crate::error::AzureError;
 use crate::request::BlockId;
-use crate::request::{PutBlockList, Write};
+use crate::request::{PutBlockList, WriteHeaders};
 
 /// Maximum number of attempts if the blocks, or the blob, change in between.
 const TRIES: usize = 5;
@@ -64,16 +64,17 @@ async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInf
 async fn attempt(
     context: &Context,
     blob: &BlobPath,
-    write: &Write,
+    write: &WriteHeaders,
     headers: &BlobHeaders,
-    wanted: &[(From, BlockId)],
+    wanted: &[(BlockSource, BlockId)],
     previous: Option<&FieldText>,
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store, None).await?;
-    let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
-    let current = if wanted.iter().all(is_staged) { None } else { Current::find(context, blob, &paths, write).await? };
+    let is_staged = |(from, id): &(BlockSource, BlockId)| *from != BlockSource::Committed && staged.contains_key(id);
+    let current =
+        if wanted.iter().all(is_staged) { None } else { CurrentBlob::find(context, blob, &paths, write).await? };
     let (segments, blocks) = match resolve(wanted, &staged, current.as_ref()) {
         Ok(resolved) => resolved,
         Err(error) => {
@@ -96,7 +97,7 @@ async fn attempt(
     let limit = context.max_body;
     let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
     let tied = current.as_ref().map(|current| current.preconditions.clone());
-    let moved = Moved::default();
+    let moved = BlocksMoved::default();
     let upload =
         body::of(&context.store, paths.owner(), segments, current.map(|current| current.opened.source), &moved);
     let saved = CommittedList::prepare(store, blob, &paths, blocks).await?;
@@ -131,20 +132,20 @@ async fn attempt(
 }
 
 /// The current version of the blob, from which committed blocks are taken.
-struct Current {
+struct CurrentBlob {
     opened: Opened,
     list: CommittedList,
     /// Requires this version to be still current when the write takes place.
     preconditions: Preconditions,
 }
 
-impl Current {
+impl CurrentBlob {
     /// Finds the blob and its list of committed blocks, if it has one.
     async fn find(
         context: &Context,
         blob: &BlobPath,
         paths: &BlobPaths,
-        write: &Write,
+        write: &WriteHeaders,
     ) -> Result<Option<Self>, AzureError> {
         let store = &*context.store;
         let Some(opened) = store.open(blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
@@ -162,7 +163,7 @@ impl Current {
 ///
 /// If the request may be a retry, a false condition may have been true when it was first sent. The store is then asked
 /// nevertheless, for its earlier response. It writes nothing, since the condition is still among the preconditions.
-fn bind(write: &Write, info: &BlobInfo) -> Result<Preconditions, AzureError> {
+fn bind(write: &WriteHeaders, info: &BlobInfo) -> Result<Preconditions, AzureError> {
     let conditions = &write.conditions.preconditions;
     let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
     match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
@@ -178,27 +179,27 @@ fn bind(write: &Write, info: &BlobInfo) -> Result<Preconditions, AzureError> {
     }
 }
 
-type Resolved = (Vec<Segment>, Vec<(BlockId, u64)>);
+type ResolvedList = (Vec<BlockSegment>, Vec<(BlockId, u64)>);
 
 /// Finds the location and length of each block.
 fn resolve(
-    wanted: &[(From, BlockId)],
+    wanted: &[(BlockSource, BlockId)],
     staged: &StagedBlocks,
-    current: Option<&Current>,
-) -> Result<Resolved, AzureError> {
+    current: Option<&CurrentBlob>,
+) -> Result<ResolvedList, AzureError> {
     let ranges = current.map(|current| current.list.ranges()).unwrap_or_default();
     let (mut segments, mut blocks) = (Vec::new(), Vec::new());
     let mut sources = HashMap::new();
     for (from, id) in wanted {
-        let staged = staged.get(id).filter(|_| *from != From::Committed);
-        let committed = ranges.get(id).filter(|_| *from != From::Uncommitted);
+        let staged = staged.get(id).filter(|_| *from != BlockSource::Committed);
+        let committed = ranges.get(id).filter(|_| *from != BlockSource::Uncommitted);
         // Later lists couldn't tell the two blocks apart.
         if *sources.entry(id).or_insert(staged.is_some()) != staged.is_some() {
             return Err(document::not_a_list("an id names both a staged and a committed block"));
         }
         let (segment, length) = match (staged, committed) {
-            (Some(block), _) => (Segment::Staged(block.clone()), block.length),
-            (None, Some(range)) => (Segment::Current(Range::clone(range)), range.end - range.start),
+            (Some(block), _) => (BlockSegment::Staged(block.clone()), block.length),
+            (None, Some(range)) => (BlockSegment::Current(Range::clone(range)), range.end - range.start),
             (None, None) => return Err(document::not_a_list("a block in the list is neither staged nor committed")),
         };
         segments.push(segment);

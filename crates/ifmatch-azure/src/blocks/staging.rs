@@ -40,18 +40,18 @@ fn internal(name: &str) -> ContainerName {
 /// They contain the creation time of the blob's container, so a container created again under the same name has no
 /// blocks.
 pub(crate) struct BlobPaths {
-    owner: Owner,
+    owner: StagingOwner,
     folder: String,
 }
 
 /// The container for which blocks are staged.
 #[derive(Clone)]
-pub(super) struct Owner {
+pub(super) struct StagingOwner {
     container: ContainerName,
     created: Option<Timestamp>,
 }
 
-impl Owner {
+impl StagingOwner {
     /// Returns `true` if the container wasn't replaced or removed. Without a known creation time, assumes so.
     pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
@@ -61,14 +61,14 @@ impl Owner {
 
 /// A staged block.
 #[derive(Clone, Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagedBlock {
     pub(super) path: BlobPath,
     pub(super) length: u64,
     pub(super) tag: Option<EntityTag>,
 }
 
 /// The staged blocks of a blob.
-pub(crate) type StagedBlocks = BTreeMap<BlockId, Staged>;
+pub(crate) type StagedBlocks = BTreeMap<BlockId, StagedBlock>;
 
 impl BlobPaths {
     /// Looks up the blob's container and returns the paths.
@@ -78,7 +78,7 @@ impl BlobPaths {
 
     /// Returns the paths of a blob in this container.
     fn within(container: &ContainerInfo, blob: &BlobPath) -> Self {
-        let owner = Owner { container: blob.container.clone(), created: container.created };
+        let owner = StagingOwner { container: blob.container.clone(), created: container.created };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
         let folder = format!("{}/{created:016x}/{name}/", blob.container);
@@ -94,7 +94,7 @@ impl BlobPaths {
     }
 
     /// Returns the container.
-    pub(super) fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> StagingOwner {
         self.owner.clone()
     }
 
@@ -114,7 +114,8 @@ impl BlobPaths {
         loop {
             let page = self.page(store, after, STEP).await?;
             if let Some(memory) = &mut memory {
-                let size = |(_, block): &(BlockId, Staged)| size_of::<Staged>() + 2 * block.path.name.as_str().len();
+                let size =
+                    |(_, block): &(BlockId, StagedBlock)| size_of::<StagedBlock>() + 2 * block.path.name.as_str().len();
                 memory.grow(page.0.iter().map(size).sum()).map_err(AzureError::crowded)?;
             }
             staged.extend(page.0);
@@ -135,7 +136,7 @@ impl BlobPaths {
         store: &dyn BlobStore,
         after: Option<String>,
         limit: usize,
-    ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
+    ) -> Result<(Vec<(BlockId, StagedBlock)>, Option<String>), AzureError> {
         let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
         let Some(page) = store.list(&STAGED_BLOCKS, &query).await.map_err(AzureError::of_blob)? else {
             return Ok((Vec::new(), None));
@@ -143,7 +144,7 @@ impl BlobPaths {
         let staged = page.items.into_iter().filter_map(|entry| {
             let id = BlockId::from_hex(entry.name.as_str().strip_prefix(&self.folder)?)?;
             let path = BlobPath { container: STAGED_BLOCKS.clone(), name: entry.name };
-            Some((id, Staged { path, length: entry.info.length, tag: entry.info.tag }))
+            Some((id, StagedBlock { path, length: entry.info.length, tag: entry.info.tag }))
         });
         Ok((staged.collect(), page.next))
     }
@@ -164,7 +165,7 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
     if staged.is_empty() {
         return std::future::ready(()).boxed();
     }
-    let remove = async |block: Staged| drop(remove(store, &block.path, block.tag).await);
+    let remove = async |block: StagedBlock| drop(remove(store, &block.path, block.tag).await);
     stream::iter(staged.into_values()).for_each_concurrent(PARALLEL, remove).boxed()
 }
 

@@ -2,6 +2,8 @@
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
+use ifmatch_blob::store::BlobInfo;
+use ifmatch_blob::tags::TagCondition;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
@@ -11,8 +13,6 @@ use ifmatch_core::tag::TagList;
 
 use super::headers::one;
 use crate::error::AzureError;
-use ifmatch_blob::store::BlobInfo;
-use ifmatch_blob::tags::TagCondition;
 
 /// Parses the conditions of a read, which allows any combination.
 pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> {

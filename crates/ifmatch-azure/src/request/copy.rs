@@ -13,8 +13,8 @@ use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
-use super::target::{Query, Target};
-use super::{MAX_APPENDED, MAX_BLOCK, Parser, Write, conditions, headers};
+use super::target::{QueryParameters, RequestTarget};
+use super::{MAX_APPENDED, MAX_BLOCK, OperationParser, WriteHeaders, conditions, headers};
 use crate::auth::{self, Grant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
@@ -36,8 +36,8 @@ const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
 ];
 
 /// Copy Blob and Put Blob From URL.
-pub(crate) struct Copy {
-    pub(crate) write: Write,
+pub(crate) struct CopyParameters {
+    pub(crate) write: WriteHeaders,
     pub(crate) source: Box<CopySource>,
     pub(crate) fields: CopiedFields,
     /// The copy's tags, or `None` for the source's.
@@ -67,7 +67,7 @@ pub(crate) struct CopyBlock {
 
 /// Append Block From URL.
 pub(crate) struct AppendFromUrl {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) conditions: AppendConditions,
     pub(crate) part: CopiedPart,
     /// The client, which has a share of the memory for the block.
@@ -95,8 +95,8 @@ pub(crate) struct CopySource {
     pub(crate) lease: LeaseUse,
 }
 
-impl Parser<'_, '_> {
-    pub(super) fn copy(&self) -> Result<Copy, AzureError> {
+impl OperationParser<'_, '_> {
+    pub(super) fn copy(&self) -> Result<CopyParameters, AzureError> {
         let fields = self.fields();
         let write = self.write_whole()?;
         let tier = headers::tier(fields)?;
@@ -109,12 +109,12 @@ impl Parser<'_, '_> {
             let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
             refuse_properties(fields, is_sync)?;
             let fields = CopiedFields::Kept { metadata, md5 };
-            return Ok(Copy { write, source, fields, tags, tier, needs_infinite_lease: !is_sync });
+            return Ok(CopyParameters { write, source, fields, tags, tier, needs_infinite_lease: !is_sync });
         }
         let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
         let fields = CopiedFields::Put { own, keep, md5 };
-        Ok(Copy { write, source, fields, tags, tier, needs_infinite_lease: false })
+        Ok(CopyParameters { write, source, fields, tags, tier, needs_infinite_lease: false })
     }
 
     /// Returns a copy's tags: the request's, unless it asks for the source's.
@@ -190,13 +190,13 @@ impl Parser<'_, '_> {
             let policy = self.source_policy.as_ref();
             auth::authenticate_source(self.accounts, self.head, &source, self.now, policy, reads_tags)?;
         }
-        let query = Query::parse(source.query().unwrap_or_default())?;
+        let query = QueryParameters::parse(source.query().unwrap_or_default())?;
         if query.get("versionid").is_some() {
             return Err(invalid("the service has no versions"));
         }
         let snapshot = query.snapshot()?;
-        match Target::parse(source.path(), self.account, self.accounts)? {
-            Target::Blob(blob) => {
+        match RequestTarget::parse(source.path(), self.account, self.accounts)? {
+            RequestTarget::Blob(blob) => {
                 let of_snapshot = snapshot.map(|time| format!("?snapshot={time}")).unwrap_or_default();
                 let url = text.split('?').next().and_then(|url| FieldText::new(&[url, &of_snapshot].concat()).ok());
                 Ok((blob, snapshot, url.ok_or_else(malformed)?))

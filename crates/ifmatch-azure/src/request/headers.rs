@@ -22,7 +22,7 @@ use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
-use crate::snapshots::Deletion;
+use crate::snapshots::SnapshotDeletion;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -267,11 +267,11 @@ pub(super) fn refuse_public_access(headers: &HeaderMap) -> Result<(), AzureError
 }
 
 /// Parses `x-ms-delete-snapshots`.
-pub(super) fn deletion(headers: &HeaderMap) -> Result<Deletion, AzureError> {
+pub(super) fn deletion(headers: &HeaderMap) -> Result<SnapshotDeletion, AzureError> {
     match one(headers, &DELETE_SNAPSHOTS)? {
-        None => Ok(Deletion::Bare),
-        Some("include") => Ok(Deletion::Include),
-        Some("only") => Ok(Deletion::Only),
+        None => Ok(SnapshotDeletion::Bare),
+        Some("include") => Ok(SnapshotDeletion::Include),
+        Some("only") => Ok(SnapshotDeletion::Only),
         Some(_) => Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "must be 'include' or 'only'")),
     }
 }

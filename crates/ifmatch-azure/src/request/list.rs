@@ -8,7 +8,7 @@ use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::name::ContainerName;
 
-use super::target::Query;
+use super::target::QueryParameters;
 use crate::error::AzureError;
 use crate::snapshots::SnapshotTime;
 
@@ -34,7 +34,7 @@ const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 
 /// The parameters of a listing.
 #[expect(clippy::struct_excessive_bools, reason = "each is a value of `include`")]
-pub(crate) struct List {
+pub(crate) struct ListParameters {
     /// The client that asks.
     pub(crate) client: Option<Client>,
     pub(crate) prefix: String,
@@ -57,10 +57,10 @@ pub(crate) struct List {
     accounts: Accounts,
 }
 
-impl List {
+impl ListParameters {
     pub(super) fn of_containers(
         head: &Parts,
-        query: &Query,
+        query: &QueryParameters,
         account: &Account,
         accounts: &Accounts,
     ) -> Result<Self, AzureError> {
@@ -69,7 +69,7 @@ impl List {
 
     pub(super) fn of_blobs(
         head: &Parts,
-        query: &Query,
+        query: &QueryParameters,
         account: &Account,
         accounts: &Accounts,
     ) -> Result<Self, AzureError> {
@@ -79,7 +79,7 @@ impl List {
     /// Parses a listing with these values allowed for `include`.
     fn parse(
         head: &Parts,
-        query: &Query,
+        query: &QueryParameters,
         account: &Account,
         accounts: &Accounts,
         includes: &[&str],

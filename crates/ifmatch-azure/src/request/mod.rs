@@ -32,15 +32,15 @@ use ifmatch_core::tag::TagList;
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::policies::Policy;
+use crate::policies::AccessPolicy;
 use crate::random_guid;
-use crate::snapshots::{Deletion, OwnMetadata, SnapshotTime};
+use crate::snapshots::{OwnMetadata, SnapshotDeletion, SnapshotTime};
 use conditions::WriteConditions;
-use copy::{AppendFromUrl, Copy, CopyBlock};
+use copy::{AppendFromUrl, CopyBlock, CopyParameters};
 use rules::{OfBlob, OfContainer, OfService};
-use target::{Query, Target};
+use target::{QueryParameters, RequestTarget};
 
-pub(crate) use list::{List, marker_at};
+pub(crate) use list::{ListParameters, marker_at};
 
 /// Maximum length of a block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
@@ -56,27 +56,27 @@ const MAX_POLICIES: u64 = 64 * 1024;
 const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
 /// An operation of the Blob service's REST API, with its parameters.
-pub(crate) enum Operation<'a> {
+pub(crate) enum RestOperation<'a> {
     GetAccountInformation,
     GetServiceProperties,
     GetServiceStatistics,
-    ListContainers(List),
-    Batch(Batch),
+    ListContainers(ListParameters),
+    Batch(BatchParameters),
     Container(ContainerName, ContainerOperation),
     Blob(BlobPath, BlobOperation<'a>),
 }
 
 /// A batch of operations on blobs.
-pub(crate) struct Batch {
+pub(crate) struct BatchParameters {
     /// The container of all blobs, if the batch is sent to one.
     pub(crate) container: Option<ContainerName>,
     /// Separates the parts.
     pub(crate) boundary: String,
-    pub(crate) document: Document,
+    pub(crate) document: RequestDocument,
 }
 
 /// A body that an operation holds in memory, and what it must be.
-pub(crate) struct Document {
+pub(crate) struct RequestDocument {
     /// The client that sends it.
     pub(crate) client: Option<Client>,
     pub(crate) md5: Option<ContentMd5>,
@@ -90,15 +90,15 @@ pub(crate) enum ContainerOperation {
     GetProperties(LeaseUse),
     SetMetadata(ContainerWrite, HeaderChange),
     GetPolicies(LeaseUse),
-    SetPolicies(ContainerWrite, Document),
-    Lease(Lease),
+    SetPolicies(ContainerWrite, RequestDocument),
+    Lease(LeaseParameters),
     Delete(ContainerWrite),
-    ListBlobs(List),
+    ListBlobs(ListParameters),
 }
 
 /// An operation on a blob.
 pub(crate) enum BlobOperation<'a> {
-    Get(Get<'a>),
+    Get(GetParameters<'a>),
     Put(PutBlob),
     AppendBlock(AppendBlock),
     AppendFromUrl(AppendFromUrl),
@@ -106,18 +106,18 @@ pub(crate) enum BlobOperation<'a> {
     PutBlock(PutBlock),
     PutBlockList(PutBlockList),
     GetBlockList(GetBlockList),
-    Set(Write, HeaderChange),
-    Lease(Lease),
-    Delete(Write, Deletion),
+    Set(WriteHeaders, HeaderChange),
+    Lease(LeaseParameters),
+    Delete(WriteHeaders, SnapshotDeletion),
     Snapshot(TakeSnapshot),
-    Copy(Copy),
+    Copy(CopyParameters),
     CopyBlock(CopyBlock),
     SetTier(LeaseUse, FieldText),
     SetTags(SetTags),
 }
 
 /// Get Blob, Get Blob Properties, Get Blob Metadata and Get Blob Tags.
-pub(crate) struct Get<'a> {
+pub(crate) struct GetParameters<'a> {
     /// The client to which the blob is sent.
     pub(crate) client: Option<Client>,
     /// The snapshot to read, or `None` for the blob itself.
@@ -125,17 +125,17 @@ pub(crate) struct Get<'a> {
     pub(crate) conditions: Preconditions,
     pub(crate) if_tags: Option<TagCondition>,
     pub(crate) lease: LeaseUse,
-    pub(crate) part: Part<'a>,
+    pub(crate) part: BlobPart<'a>,
 }
 
 /// Set Blob Tags.
 pub(crate) struct SetTags {
-    pub(crate) write: Write,
-    pub(crate) document: Document,
+    pub(crate) write: WriteHeaders,
+    pub(crate) document: RequestDocument,
 }
 
 /// The part of a blob that a read returns.
-pub(crate) enum Part<'a> {
+pub(crate) enum BlobPart<'a> {
     /// The properties and the length.
     Head,
     /// The properties without the length.
@@ -161,7 +161,7 @@ pub(crate) enum RangeDigest {
 }
 
 /// The headers that all writes of a blob share.
-pub(crate) struct Write {
+pub(crate) struct WriteHeaders {
     pub(crate) conditions: WriteConditions,
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
@@ -170,7 +170,7 @@ pub(crate) struct Write {
     pub(crate) may_only_create: bool,
 }
 
-impl Write {
+impl WriteHeaders {
     /// Returns `true` if the write must create the blob.
     pub(crate) fn creates(&self) -> bool {
         self.conditions.preconditions.if_none_match == Some(TagList::Any)
@@ -186,7 +186,7 @@ pub(crate) struct ContainerWrite {
 
 /// Put Blob.
 pub(crate) struct PutBlob {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) headers: Box<BlobHeaders>,
     pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
@@ -194,14 +194,14 @@ pub(crate) struct PutBlob {
 
 /// Append Block.
 pub(crate) struct AppendBlock {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) conditions: AppendConditions,
-    pub(crate) block: Document,
+    pub(crate) block: RequestDocument,
 }
 
 /// Append Blob Seal.
 pub(crate) struct SealBlob {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) conditions: AppendConditions,
 }
 
@@ -245,7 +245,7 @@ impl BlockId {
 
 /// Snapshot Blob.
 pub(crate) struct TakeSnapshot {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) metadata: OwnMetadata,
 }
 
@@ -261,9 +261,9 @@ pub(crate) struct PutBlock {
 
 /// Put Block List.
 pub(crate) struct PutBlockList {
-    pub(crate) write: Write,
+    pub(crate) write: WriteHeaders,
     pub(crate) headers: Box<BlobHeaders>,
-    pub(crate) list: Document,
+    pub(crate) list: RequestDocument,
 }
 
 /// Get Block List.
@@ -276,7 +276,7 @@ pub(crate) struct GetBlockList {
 }
 
 /// Lease Blob and Lease Container.
-pub(crate) struct Lease {
+pub(crate) struct LeaseParameters {
     pub(crate) conditions: WriteConditions,
     pub(crate) request: LeaseRequest,
 }
@@ -288,56 +288,60 @@ pub(crate) fn parse<'a>(
     account: &Account,
     accounts: &Accounts,
     grant: &Grant,
-    source_policy: Option<Policy>,
-) -> Result<Operation<'a>, AzureError> {
+    source_policy: Option<AccessPolicy>,
+) -> Result<RestOperation<'a>, AzureError> {
     headers::check_common(&head.headers, grant)?;
-    let target = Target::parse(head.uri.path(), account, accounts)?;
-    let mut query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let target = RequestTarget::parse(head.uri.path(), account, accounts)?;
+    let mut query = QueryParameters::parse(head.uri.query().unwrap_or_default())?;
     if let Grant::SharedAccess(access) = grant {
         query.remove(|name| access.has_parameter(name));
     }
     let Context { required, max_body, .. } = context;
     let now = context.wall();
-    let parser = Parser { head, query, account, accounts, grant, source_policy, now, required, max_body: *max_body };
+    let parser =
+        OperationParser { head, query, account, accounts, grant, source_policy, now, required, max_body: *max_body };
     match target {
-        Target::Service => parser.service(),
-        Target::Container(container) => parser.container(container),
-        Target::Blob(blob) => parser.blob(blob),
+        RequestTarget::Service => parser.service(),
+        RequestTarget::Container(container) => parser.container(container),
+        RequestTarget::Blob(blob) => parser.blob(blob),
     }
 }
 
 /// Parses the headers and parameters of a known operation.
-struct Parser<'a, 'c> {
+struct OperationParser<'a, 'c> {
     head: &'a Parts,
-    query: Query,
+    query: QueryParameters,
     account: &'c Account,
     accounts: &'c Accounts,
     grant: &'c Grant,
     /// The policy that the signature of a copy's source names.
-    source_policy: Option<Policy>,
+    source_policy: Option<AccessPolicy>,
     now: Timestamp,
     required: &'c RequirePreconditions,
     max_body: u64,
 }
 
-impl<'a> Parser<'a, '_> {
-    fn service(&self) -> Result<Operation<'a>, AzureError> {
+impl<'a> OperationParser<'a, '_> {
+    fn service(&self) -> Result<RestOperation<'a>, AzureError> {
         Ok(match rules::find(&rules::OF_SERVICE, self.head, &self.query)? {
-            OfService::ListContainers => {
-                Operation::ListContainers(List::of_containers(self.head, &self.query, self.account, self.accounts)?)
-            }
-            OfService::GetProperties => Operation::GetServiceProperties,
-            OfService::GetStatistics => Operation::GetServiceStatistics,
-            OfService::GetAccountInformation => Operation::GetAccountInformation,
-            OfService::Batch => Operation::Batch(self.batch(None)?),
+            OfService::ListContainers => RestOperation::ListContainers(ListParameters::of_containers(
+                self.head,
+                &self.query,
+                self.account,
+                self.accounts,
+            )?),
+            OfService::GetProperties => RestOperation::GetServiceProperties,
+            OfService::GetStatistics => RestOperation::GetServiceStatistics,
+            OfService::GetAccountInformation => RestOperation::GetAccountInformation,
+            OfService::Batch => RestOperation::Batch(self.batch(None)?),
         })
     }
 
-    fn container(&self, container: ContainerName) -> Result<Operation<'a>, AzureError> {
+    fn container(&self, container: ContainerName) -> Result<RestOperation<'a>, AzureError> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_CONTAINER, self.head, &self.query)? {
-            OfContainer::GetAccountInformation => return Ok(Operation::GetAccountInformation),
-            OfContainer::Batch => return Ok(Operation::Batch(self.batch(Some(container))?)),
+            OfContainer::GetAccountInformation => return Ok(RestOperation::GetAccountInformation),
+            OfContainer::Batch => return Ok(RestOperation::Batch(self.batch(Some(container))?)),
             OfContainer::Create => {
                 headers::refuse_public_access(fields)?;
                 let metadata = headers::metadata(fields)?;
@@ -360,11 +364,14 @@ impl<'a> Parser<'a, '_> {
                 let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
                 ContainerOperation::Delete(ContainerWrite { conditions, lease, request })
             }
-            OfContainer::ListBlobs => {
-                ContainerOperation::ListBlobs(List::of_blobs(self.head, &self.query, self.account, self.accounts)?)
-            }
+            OfContainer::ListBlobs => ContainerOperation::ListBlobs(ListParameters::of_blobs(
+                self.head,
+                &self.query,
+                self.account,
+                self.accounts,
+            )?),
         };
-        Ok(Operation::Container(container, operation))
+        Ok(RestOperation::Container(container, operation))
     }
 
     /// Parses the headers that all changes of a container share.
@@ -373,10 +380,10 @@ impl<'a> Parser<'a, '_> {
         Ok(ContainerWrite { conditions, lease: LeaseUse::Read(self.lease_id()?), request: None })
     }
 
-    fn blob(&self, blob: BlobPath) -> Result<Operation<'a>, AzureError> {
+    fn blob(&self, blob: BlobPath) -> Result<RestOperation<'a>, AzureError> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
-            OfBlob::GetAccountInformation => return Ok(Operation::GetAccountInformation),
+            OfBlob::GetAccountInformation => return Ok(RestOperation::GetAccountInformation),
             OfBlob::Get | OfBlob::GetProperties | OfBlob::GetTags => BlobOperation::Get(self.get()?),
             OfBlob::Put => BlobOperation::Put(self.put_blob()?),
             OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
@@ -401,14 +408,16 @@ impl<'a> Parser<'a, '_> {
                 let (write, deletion) = (self.write()?, headers::deletion(fields)?);
                 match self.query.snapshot()? {
                     None => BlobOperation::Delete(write, deletion),
-                    Some(time) if deletion == Deletion::Bare => BlobOperation::Delete(write, Deletion::One(time)),
+                    Some(time) if deletion == SnapshotDeletion::Bare => {
+                        BlobOperation::Delete(write, SnapshotDeletion::One(time))
+                    }
                     Some(_) => return Err(headers::snapshot_of_snapshot()),
                 }
             }
             OfBlob::Snapshot => {
                 let (write, metadata) = (self.write()?, headers::metadata(fields)?);
                 // The holder of a lease may take one, and so may everyone else.
-                let write = Write { lease: LeaseUse::Read(write.lease.id()), request: None, ..write };
+                let write = WriteHeaders { lease: LeaseUse::Read(write.lease.id()), request: None, ..write };
                 BlobOperation::Snapshot(TakeSnapshot { write, metadata: Some(metadata).filter(|own| !own.is_empty()) })
             }
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
@@ -421,23 +430,23 @@ impl<'a> Parser<'a, '_> {
                 BlobOperation::SetTags(SetTags { write: self.write()?, document: self.document(MAX_TAGS)? })
             }
         };
-        Ok(Operation::Blob(blob, operation))
+        Ok(RestOperation::Blob(blob, operation))
     }
 
-    fn get(&self) -> Result<Get<'a>, AzureError> {
+    fn get(&self) -> Result<GetParameters<'a>, AzureError> {
         let fields = self.fields();
         let conditions = conditions::of_read(fields)?;
         let lease = LeaseUse::Read(self.lease_id()?);
         let range = headers::range(fields)?;
         let part = match range {
-            _ if self.head.method == Method::HEAD => Part::Head,
-            _ if self.query.get("comp") == Some("tags") => Part::Tags,
-            _ if self.query.get("comp").is_some() => Part::Metadata,
-            None => Part::Whole,
-            Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
+            _ if self.head.method == Method::HEAD => BlobPart::Head,
+            _ if self.query.get("comp") == Some("tags") => BlobPart::Tags,
+            _ if self.query.get("comp").is_some() => BlobPart::Metadata,
+            None => BlobPart::Whole,
+            Some(range) => BlobPart::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
         let (client, snapshot) = (self.head.extensions.get().copied(), self.query.snapshot()?);
-        Ok(Get { client, snapshot, conditions, if_tags: headers::if_tags(fields)?, lease, part })
+        Ok(GetParameters { client, snapshot, conditions, if_tags: headers::if_tags(fields)?, lease, part })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {
@@ -496,20 +505,20 @@ impl<'a> Parser<'a, '_> {
         Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
     }
 
-    fn batch(&self, container: Option<ContainerName>) -> Result<Batch, AzureError> {
+    fn batch(&self, container: Option<ContainerName>) -> Result<BatchParameters, AzureError> {
         let boundary = headers::boundary(self.fields())?;
-        Ok(Batch { container, boundary, document: self.document(MAX_BATCH)? })
+        Ok(BatchParameters { container, boundary, document: self.document(MAX_BATCH)? })
     }
 
     /// Returns what a body of at most `limit` bytes must be.
-    fn document(&self, limit: u64) -> Result<Document, AzureError> {
+    fn document(&self, limit: u64) -> Result<RequestDocument, AzureError> {
         let fields = self.fields();
         let (md5, crc64) = headers::digests(fields)?;
         let length = headers::length(fields)?;
         if length > limit {
             return Err(AzureError::too_large(limit));
         }
-        Ok(Document { client: self.head.extensions.get().copied(), md5, crc64, length })
+        Ok(RequestDocument { client: self.head.extensions.get().copied(), md5, crc64, length })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {
@@ -524,40 +533,40 @@ impl<'a> Parser<'a, '_> {
         Ok(GetBlockList { client, committed, uncommitted, lease: LeaseUse::Read(self.lease_id()?) })
     }
 
-    fn lease(&self) -> Result<Lease, AzureError> {
+    fn lease(&self) -> Result<LeaseParameters, AzureError> {
         let action = azure::action(self.fields(), || random_guid().map(LeaseId::from).ok_or_else(AzureError::busy))?;
         let conditions = conditions::of_write(self.fields())?;
         let preconditions = conditions.preconditions.clone();
-        Ok(Lease {
+        Ok(LeaseParameters {
             conditions,
             request: LeaseRequest { action, preconditions, request: headers::retry_key(self.head) },
         })
     }
 
     /// Parses the headers that all writes of a blob share.
-    fn write(&self) -> Result<Write, AzureError> {
+    fn write(&self) -> Result<WriteHeaders, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
-        Ok(Write { conditions, lease, request, may_only_create: false })
+        Ok(WriteHeaders { conditions, lease, request, may_only_create: false })
     }
 
     /// Like [`Self::write`], for a write at the end of a blob. A required position is a condition.
-    fn write_at(&self, at: AppendConditions) -> Result<Write, AzureError> {
+    fn write_at(&self, at: AppendConditions) -> Result<WriteHeaders, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         if at.position.is_none() {
             conditions.check_policy(self.required, &self.head.method)?;
         }
-        Ok(Write { conditions, lease, request: None, may_only_create: false })
+        Ok(WriteHeaders { conditions, lease, request: None, may_only_create: false })
     }
 
     /// Like [`Self::write`], for a write of a whole blob.
     ///
     /// With a lease id, the lease alone decides: only an existing blob has a lease, so `If-None-Match: *` and a lease id
     /// could never both hold. SDKs send both, and the real service lets the holder write.
-    fn write_whole(&self) -> Result<Write, AzureError> {
+    fn write_whole(&self) -> Result<WriteHeaders, AzureError> {
         let mut write = self.write()?;
         if write.creates() && write.lease.is_holders_write() {
             write.conditions.preconditions.if_none_match = None;

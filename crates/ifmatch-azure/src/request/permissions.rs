@@ -3,15 +3,17 @@
 use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::tag::TagList;
 
-use super::copy::Copy;
-use super::{Batch, BlobOperation, ContainerOperation, Get, Operation, Part, PutBlob, PutBlockList};
+use super::copy::CopyParameters;
+use super::{
+    BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob, PutBlockList, RestOperation,
+};
 use crate::auth::{AuthError, Grant, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
-pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), AuthError> {
+pub(crate) fn check(operation: &mut RestOperation<'_>, grant: &Grant) -> Result<(), AuthError> {
     let Grant::SharedAccess(access) = grant else { return Ok(()) };
-    if matches!(operation, Operation::GetAccountInformation) {
+    if matches!(operation, RestOperation::GetAccountInformation) {
         return Ok(access.permit_account_information()?);
     }
     let (level, any_of) = needed(operation);
@@ -19,8 +21,10 @@ pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), 
     if uses_tags(operation) && !access.has('t') {
         access.permit(level, "t")?;
     }
-    if let Operation::Blob(_, BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(Copy { write, .. })) =
-        operation
+    if let RestOperation::Blob(
+        _,
+        BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(CopyParameters { write, .. }),
+    ) = operation
         && !access.has('w')
     {
         write.conditions.preconditions.if_none_match = Some(TagList::Any);
@@ -30,17 +34,17 @@ pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), 
 }
 
 /// Returns the level of an operation, and the permissions of which it needs any.
-fn needed(operation: &Operation<'_>) -> (Level, &'static str) {
+fn needed(operation: &RestOperation<'_>) -> (Level, &'static str) {
     match operation {
-        Operation::GetAccountInformation | Operation::GetServiceProperties | Operation::GetServiceStatistics => {
-            (Level::Service, "r")
-        }
+        RestOperation::GetAccountInformation
+        | RestOperation::GetServiceProperties
+        | RestOperation::GetServiceStatistics => (Level::Service, "r"),
         // Each part has a signature of its own, which decides.
-        Operation::Batch(Batch { container: None, .. }) => (Level::Service, "dw"),
-        Operation::Batch(_) => (Level::Object, "dw"),
-        Operation::ListContainers(_) => (Level::Service, "l"),
-        Operation::Container(_, operation) => (Level::Container, on_container(operation)),
-        Operation::Blob(_, operation) => (Level::Object, on_blob(operation)),
+        RestOperation::Batch(BatchParameters { container: None, .. }) => (Level::Service, "dw"),
+        RestOperation::Batch(_) => (Level::Object, "dw"),
+        RestOperation::ListContainers(_) => (Level::Service, "l"),
+        RestOperation::Container(_, operation) => (Level::Container, on_container(operation)),
+        RestOperation::Blob(_, operation) => (Level::Object, on_blob(operation)),
     }
 }
 
@@ -59,7 +63,7 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
-        BlobOperation::Get(Get { part: Part::Tags, .. }) | BlobOperation::SetTags(_) => "t",
+        BlobOperation::Get(GetParameters { part: BlobPart::Tags, .. }) | BlobOperation::SetTags(_) => "t",
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
         BlobOperation::Put(_) | BlobOperation::Copy(_) | BlobOperation::Snapshot(_) => "cw",
         BlobOperation::AppendBlock(_) | BlobOperation::AppendFromUrl(_) => "aw",
@@ -75,10 +79,10 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
 }
 
 /// Returns `true` for an operation that also reads or writes tags, which needs another permission.
-fn uses_tags(operation: &Operation<'_>) -> bool {
+fn uses_tags(operation: &RestOperation<'_>) -> bool {
     let operation = match operation {
-        Operation::Blob(_, operation) => operation,
-        Operation::Container(_, ContainerOperation::ListBlobs(list)) => return list.with_tags,
+        RestOperation::Blob(_, operation) => operation,
+        RestOperation::Container(_, ContainerOperation::ListBlobs(list)) => return list.with_tags,
         _ => return false,
     };
     match operation {

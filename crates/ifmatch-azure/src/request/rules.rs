@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::headers::{self, METADATA};
-use super::target::Query;
+use super::target::QueryParameters;
 use crate::error::AzureError;
 
 /// The operations on the account. There is an enumeration for each target, so the parser has an arm for each operation.
@@ -74,7 +74,7 @@ enum Conditions {
 type Request = (&'static str, &'static str, &'static str);
 
 /// An operation's rule.
-pub(super) struct Rule<N> {
+pub(super) struct OperationRule<N> {
     name: N,
     request: Request,
     parameters: &'static [&'static str],
@@ -179,12 +179,12 @@ const fn rule<N>(
     parameters: &'static [&'static str],
     fields: &'static [&'static [&'static str]],
     conditions: Conditions,
-) -> Rule<N> {
-    Rule { name, request, parameters, fields, conditions }
+) -> OperationRule<N> {
+    OperationRule { name, request, parameters, fields, conditions }
 }
 
 #[rustfmt::skip]
-pub(super) const OF_SERVICE: [Rule<OfService>; 6] = {
+pub(super) const OF_SERVICE: [OperationRule<OfService>; 6] = {
     use Conditions::None;
     use OfService as N;
     [
@@ -199,7 +199,7 @@ pub(super) const OF_SERVICE: [Rule<OfService>; 6] = {
 };
 
 #[rustfmt::skip]
-pub(super) const OF_CONTAINER: [Rule<OfContainer>; 11] = {
+pub(super) const OF_CONTAINER: [OperationRule<OfContainer>; 11] = {
     use Conditions::{Dates, None};
     use OfContainer as N;
     [
@@ -218,7 +218,7 @@ pub(super) const OF_CONTAINER: [Rule<OfContainer>; 11] = {
 };
 
 #[rustfmt::skip]
-pub(super) const OF_BLOB: [Rule<OfBlob>; 21] = {
+pub(super) const OF_BLOB: [OperationRule<OfBlob>; 21] = {
     use Conditions::{All, None};
     use OfBlob as N;
     [
@@ -247,11 +247,16 @@ pub(super) const OF_BLOB: [Rule<OfBlob>; 21] = {
 };
 
 /// Returns the operation that a request names, after checking its parameters and headers.
-pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> Result<N, AzureError> {
+pub(super) fn find<N: Copy>(
+    rules: &[OperationRule<N>],
+    head: &Parts,
+    query: &QueryParameters,
+) -> Result<N, AzureError> {
     let headers = &head.headers;
     let part = |name| query.get(name).unwrap_or_default();
     let parts = (part("restype"), part("comp"));
-    let candidates: Vec<&Rule<N>> = rules.iter().filter(|rule| (rule.request.1, rule.request.2) == parts).collect();
+    let candidates: Vec<&OperationRule<N>> =
+        rules.iter().filter(|rule| (rule.request.1, rule.request.2) == parts).collect();
     if candidates.is_empty() {
         let rule = match parts.1 {
             "blobs" => {
@@ -276,7 +281,7 @@ pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> R
     Ok(rule.name)
 }
 
-fn wrong_method<N>(candidates: &[&Rule<N>]) -> AzureError {
+fn wrong_method<N>(candidates: &[&OperationRule<N>]) -> AzureError {
     let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
     let allowed = allowed.join(", ");
     let message = format!("use {allowed} here");
@@ -284,7 +289,7 @@ fn wrong_method<N>(candidates: &[&Rule<N>]) -> AzureError {
     AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)
 }
 
-impl<N> Rule<N> {
+impl<N> OperationRule<N> {
     fn methods(&self) -> impl Iterator<Item = &'static str> {
         self.request.0.split(' ')
     }
@@ -295,7 +300,7 @@ impl<N> Rule<N> {
         self.fields.iter().copied().flatten().any(listed)
     }
 
-    fn check_parameters(&self, query: &Query) -> Result<(), AzureError> {
+    fn check_parameters(&self, query: &QueryParameters) -> Result<(), AzureError> {
         let unsupported = |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
         match query.names().find(unsupported) {
             Some(name) => {

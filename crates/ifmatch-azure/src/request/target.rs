@@ -10,7 +10,7 @@ use crate::snapshots::SnapshotTime;
 
 /// The resource that a path names, as named in the store.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// The account: `/{account}`
     Service,
     /// `/{account}/{container}`, with or without a trailing slash.
@@ -19,7 +19,7 @@ pub(super) enum Target {
     Blob(BlobPath),
 }
 
-impl Target {
+impl RequestTarget {
     /// Parses a raw path that begins with the account's name.
     pub(super) fn parse(path: &str, account: &Account, accounts: &Accounts) -> Result<Self, AzureError> {
         let inner = path.strip_prefix('/').unwrap_or(path);
@@ -62,9 +62,9 @@ fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {
 
 /// Query parameters: names in lower case, each at most once, values decoded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct QueryParameters(Vec<(String, String)>);
 
-impl Query {
+impl QueryParameters {
     /// Parses the part after the question mark. A plus is a space: Go's and Rust's clients write one so, and sign a space.
     pub(crate) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();

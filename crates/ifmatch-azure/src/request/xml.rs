@@ -7,7 +7,7 @@ use quick_xml::events::{BytesRef, Event};
 use crate::error::AzureError;
 
 /// Takes the parts of a document in order.
-pub(crate) trait Visitor {
+pub(crate) trait XmlVisitor {
     /// An element begins.
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError>;
     /// Text, or a part of it: a reference is a part of its own.
@@ -17,7 +17,7 @@ pub(crate) trait Visitor {
 }
 
 /// Shows the parts of a document to a visitor.
-pub(crate) fn visit(bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), AzureError> {
+pub(crate) fn visit(bytes: &[u8], visitor: &mut impl XmlVisitor) -> Result<(), AzureError> {
     let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
     let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
     loop {

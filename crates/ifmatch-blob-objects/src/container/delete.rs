@@ -57,6 +57,9 @@ use std::time::Duration;
 
 use futures_util::stream::{StreamExt, iter};
 use http::Method;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
+use ifmatch_blob::store::{Delete, MissingContainer, StoreError, StoreErrorKind};
 use ifmatch_core::command::{Command, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
@@ -73,9 +76,6 @@ use crate::failure::{self, Failure, lost};
 use crate::permit::{GRACE, KEYS};
 use crate::shared::{PATIENCE, Shared};
 use crate::write::{contended, in_a_task};
-use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
-use ifmatch_blob::store::{Delete, MissingContainer, StoreError, StoreErrorKind};
 
 /// Maximum number of objects per deletion, the number that stores delete in one request.
 const PAGE: usize = 1_000;

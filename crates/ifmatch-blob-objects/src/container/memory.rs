@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
 
 use super::state::{Home, Members, Registered};
-use ifmatch_blob::name::ContainerName;
 
 /// Time for which a write may rely on a response about its container, counted from before the request.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);

@@ -29,6 +29,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
+use ifmatch_blob::store::{
+    ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError, StoreErrorKind,
+};
 use ifmatch_core::command::{Command, Outcome, Refusal, Transition, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
@@ -36,17 +42,11 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::task::{detach, timeout};
+use memory::{Question, Recall};
+use state::{Home, Members, Payload, Registered};
 
 use crate::failure;
 use crate::shared::{Keeps, Shared};
-use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
-use ifmatch_blob::store::{
-    ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError, StoreErrorKind,
-};
-use memory::{Question, Recall};
-use state::{Home, Members, Payload, Registered};
 
 mod delete;
 pub(crate) mod memory;

@@ -16,6 +16,8 @@
 
 use std::collections::BTreeMap;
 
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use ifmatch_core::command::Content;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
@@ -23,8 +25,6 @@ use ifmatch_core::record::{Record, Revision, State, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::Current;
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// The objects in a container's folder that are its blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! A body arrives completely, or nothing changes.
 
-use crate::store::{BoxError, Put, Reading, StoreError, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http_body::Frame;
@@ -9,6 +8,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 
 use super::{Subject, blob, if_absent, pattern, pieces, put};
+use crate::store::{BoxError, Put, Reading, StoreError, StoreErrorKind, Upload};
 
 /// Longer than any store accepts in one piece.
 const LARGE: usize = 20 * 1024 * 1024 + 12_345;

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::headers::{Append, BlobHeaders};
-use crate::store::{BoxError, Put, RequestKey, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -15,6 +13,8 @@ use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::tag::TagList;
 
 use super::{Subject, blob, if_absent, if_match, put, refusal};
+use crate::headers::{Append, BlobHeaders};
+use crate::store::{BoxError, Put, RequestKey, StoreErrorKind, Upload};
 
 pub(crate) async fn check(subject: &Subject) {
     if_match_fails_without_a_blob(subject).await;

@@ -1,17 +1,17 @@
 //! Containers are created, changed and deleted as a whole. A container inherits nothing from an earlier one of its
 //! name.
 
-use crate::headers::{BlobHeaders, FieldText};
-use crate::name::{BlobPath, ContainerName};
-use crate::store::{
-    ContainerInfo, Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, SetHeaders, StoreErrorKind,
-};
 use futures_util::future::join_all;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::{Precondition, Preconditions};
 
 use super::headers::set;
 use super::{Subject, blob, gated, kind, put, refusal};
+use crate::headers::{BlobHeaders, FieldText};
+use crate::name::{BlobPath, ContainerName};
+use crate::store::{
+    ContainerInfo, Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, SetHeaders, StoreErrorKind,
+};
 
 pub(crate) async fn check(subject: &Subject) {
     a_container_is_created_once(subject).await;

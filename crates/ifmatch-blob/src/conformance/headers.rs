@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::headers::{BlobHeaders, ContentMd5, FieldText};
-use crate::store::{HeaderChange, Md5Use, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
 use futures_util::future::join_all;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Precondition;
 
 use super::{Subject, blob, if_match, kind, pattern, put, refusal};
+use crate::headers::{BlobHeaders, ContentMd5, FieldText};
+use crate::store::{HeaderChange, Md5Use, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
 
 pub(crate) async fn check(subject: &Subject) {
     if !subject.keeps_headers {

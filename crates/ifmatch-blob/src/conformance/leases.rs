@@ -2,12 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::headers::BlobHeaders;
-use crate::name::{BlobPath, ContainerName};
-use crate::store::{
-    Delete, HeaderChange, LeaseRequest, Leased, ListQuery, Put, RequestKey, SetHeaders, StoreError, StoreErrorKind,
-    Written,
-};
 use futures_util::future::join_all;
 use ifmatch_core::lease::{
     BreakPeriod, Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId, LeaseState, LeaseUse,
@@ -17,6 +11,12 @@ use ifmatch_core::precondition::{Precondition, Preconditions};
 
 use super::headers::set;
 use super::{Subject, blob, if_absent, if_match, kind, put, refusal};
+use crate::headers::BlobHeaders;
+use crate::name::{BlobPath, ContainerName};
+use crate::store::{
+    Delete, HeaderChange, LeaseRequest, Leased, ListQuery, Put, RequestKey, SetHeaders, StoreError, StoreErrorKind,
+    Written,
+};
 
 pub(crate) async fn check(subject: &Subject) {
     if !subject.leases {

@@ -1,10 +1,10 @@
 //! Listings are complete and ordered, and their tags can be used in conditions.
 
-use crate::name::ContainerName;
-use crate::store::ListQuery;
 use ifmatch_core::precondition::Preconditions;
 
 use super::{Subject, blob, if_match};
+use crate::name::ContainerName;
+use crate::store::ListQuery;
 
 /// In the order of their bytes: `-` and `.` before `/`, upper case before lower case.
 const NAMES: [&str; 10] = ["B", "a", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü"];

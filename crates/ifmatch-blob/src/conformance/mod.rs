@@ -5,9 +5,6 @@
 
 use std::sync::Arc;
 
-use crate::BlobStore;
-use crate::name::{BlobName, BlobPath, ContainerName};
-use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -15,6 +12,10 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use tokio::sync::oneshot;
+
+use crate::BlobStore;
+use crate::name::{BlobName, BlobPath, ContainerName};
+use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 
 mod bodies;
 mod changes;

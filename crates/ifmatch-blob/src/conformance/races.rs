@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::name::BlobPath;
-use crate::store::StoreErrorKind;
 use futures_util::future::join_all;
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 
 use super::{Subject, blob, if_absent, if_match};
+use crate::name::BlobPath;
+use crate::store::StoreErrorKind;
 
 const ROUNDS: usize = 8;
 

@@ -1,16 +1,16 @@
 //! A read returns the bytes that were written.
 
-use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
 use std::ops::Range;
 
-use crate::store::{Opened, Put, Reading, StoreErrorKind};
-use crate::tags::Tags;
 use http_body_util::{BodyExt, Collected};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::range::Limits;
 
 use super::{Subject, blob, pattern, put};
+use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
+use crate::store::{Opened, Put, Reading, StoreErrorKind};
+use crate::tags::Tags;
 
 pub(crate) async fn check(subject: &Subject) {
     a_read_returns_the_written_bytes(subject).await;

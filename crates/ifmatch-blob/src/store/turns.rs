@@ -91,7 +91,10 @@ async fn append_once(
     blob: &BlobPath,
     append: &AppendBlock,
 ) -> Result<Attempt<Appended>, StoreError> {
-    let Some(opened) = store.open(blob, Reading::WHOLE).await? else { return Err(StoreErrorKind::NotFound.into()) };
+    let Some(opened) = store.open(blob, Reading::WHOLE).await? else {
+        let container = store.container(&blob.container).await?;
+        return Err(container.map_or(StoreErrorKind::ContainerNotFound, |_| StoreErrorKind::NotFound).into());
+    };
     check(&opened.info, append)?;
     let offset = opened.info.length;
     let (headers, length) = append.after(&opened.info.headers, offset)?;
@@ -183,8 +186,6 @@ async fn read(mut opened: Opened, limit: u64) -> Result<Current, StoreError> {
         return Err(StoreErrorKind::TooLarge { limit }.into());
     }
     let generation = opened.info.generation;
-    let generation = generation
-        .ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not number its writes"))?;
     let bytes = opened.source.read(None).await?.collect().await.map_err(|error| StoreError::of_body(error.into()))?;
     Ok(Current { bytes: bytes.to_bytes(), generation })
 }

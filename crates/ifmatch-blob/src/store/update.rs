@@ -27,8 +27,8 @@ pub type ChangeOf = dyn Fn(Option<&Current>) -> ContentChange + Send + Sync;
 pub struct Current {
     /// The bytes.
     pub bytes: Bytes,
-    /// The number of the write that created the version.
-    pub generation: Revision,
+    /// The number of the write that created the version, if the store numbers its writes.
+    pub generation: Option<Revision>,
 }
 
 /// A change of the content.

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-use crate::body::budget::Reservation;
+use crate::body::budget::ByteReservation;
 use crate::body::chunk_buffer::ChunkBuffer;
 use crate::body::disk_reader::DiskReader;
-use crate::body::held::Hold;
+use crate::body::held::MemoryHold;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 
@@ -26,34 +26,34 @@ use crate::body::on_disk::DiskBody;
 const WINDOW: u64 = 64 * 1024;
 
 /// A body that is still arriving.
-pub(crate) struct Broadcast {
+pub(crate) struct BodyBroadcast {
     /// The length declared by the origin.
     pub(crate) declared: Option<u64>,
     /// `true` if memory or disk space is reserved for the whole body.
     pub(crate) is_reserved: bool,
     /// `true` if the writer needn't wait for readers while the body is in memory: it will fit, or move to disk.
     runs_ahead: bool,
-    state: Mutex<State>,
+    state: Mutex<BroadcastState>,
 }
 
-struct State {
+struct BroadcastState {
     buffer: ChunkBuffer,
-    reservation: Reservation,
-    storage: Storage,
+    reservation: ByteReservation,
+    storage: BroadcastStorage,
     /// The file with the beginning of the body, if any.
     file: Option<(Arc<DiskBody>, Arc<File>)>,
     /// The stored body, if the readers may not keep it in memory.
     stored: Weak<MemoryBody>,
     /// Permission to keep the stored body in the buffer.
-    hold: Option<Hold>,
-    end: Option<End>,
-    readers: Vec<Option<Place>>,
+    hold: Option<MemoryHold>,
+    end: Option<BodyEnd>,
+    readers: Vec<Option<ReaderPosition>>,
     writer: Option<Waker>,
 }
 
 /// The place where the bytes received so far are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Storage {
+enum BroadcastStorage {
     Memory,
     /// On disk, except for bytes that aren't written yet.
     Disk,
@@ -62,13 +62,13 @@ enum Storage {
 }
 
 #[derive(Clone)]
-enum End {
+enum BodyEnd {
     Complete(Option<HeaderMap>),
-    Broken(Broken),
+    Broken(BrokenBody),
 }
 
 /// The position of a reader.
-struct Place {
+struct ReaderPosition {
     next: u64,
     waker: Option<Waker>,
     /// `true` if it can request the rest from the origin.
@@ -78,43 +78,43 @@ struct Place {
 
 /// Why a reader stopped early.
 #[derive(Clone, Debug)]
-pub(crate) enum Stop {
+pub(crate) enum ReaderStop {
     /// The body ended early.
-    Broken(Broken),
+    Broken(BrokenBody),
     /// The bytes from this position on are no longer kept.
     Behind(u64),
 }
 
 /// The error with which a body ended early.
 #[derive(Clone, Debug)]
-pub(crate) struct Broken(Arc<dyn Error + Send + Sync>);
+pub(crate) struct BrokenBody(Arc<dyn Error + Send + Sync>);
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-impl Error for Broken {
+impl Error for BrokenBody {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.0)
     }
 }
 
-impl From<Box<dyn Error + Send + Sync>> for Broken {
+impl From<Box<dyn Error + Send + Sync>> for BrokenBody {
     fn from(error: Box<dyn Error + Send + Sync>) -> Self {
         Self(error.into())
     }
 }
 
-impl Broadcast {
+impl BodyBroadcast {
     /// Creates a body with a memory reservation. With `to_disk`, longer bodies move to disk. `is_reserved` states if there
     /// is room for all of it, in memory or on disk.
-    pub(crate) fn new(declared: Option<u64>, reservation: Reservation, is_reserved: bool, to_disk: bool) -> Self {
-        let state = State {
+    pub(crate) fn new(declared: Option<u64>, reservation: ByteReservation, is_reserved: bool, to_disk: bool) -> Self {
+        let state = BroadcastState {
             buffer: ChunkBuffer::default(),
             reservation,
-            storage: Storage::Memory,
+            storage: BroadcastStorage::Memory,
             file: None,
             stored: Weak::new(),
             hold: None,
@@ -127,20 +127,20 @@ impl Broadcast {
     }
 
     /// Creates a reader from the beginning. Returns `None` if the beginning is gone, or if the body is broken.
-    pub(crate) fn join(self: &Arc<Self>) -> Option<Reader> {
+    pub(crate) fn join(self: &Arc<Self>) -> Option<BroadcastReader> {
         let mut state = self.lock();
-        let (broken, starts) = (matches!(state.end, Some(End::Broken(_))), state.buffer.start() == 0);
-        if broken || state.storage == Storage::None && !(starts && state.end.is_some()) {
+        let (broken, starts) = (matches!(state.end, Some(BodyEnd::Broken(_))), state.buffer.start() == 0);
+        if broken || state.storage == BroadcastStorage::None && !(starts && state.end.is_some()) {
             return None;
         }
-        let place = Place { next: 0, waker: None, can_resume: false, lost: false };
+        let place = ReaderPosition { next: 0, waker: None, can_resume: false, lost: false };
         let free = state.readers.iter().position(Option::is_none);
         let at = free.unwrap_or(state.readers.len());
         match state.readers.get_mut(at) {
             Some(slot) => *slot = Some(place),
             None => state.readers.push(Some(place)),
         }
-        Some(Reader { broadcast: Arc::clone(self), at, read: 0, file: None, done: false })
+        Some(BroadcastReader { broadcast: Arc::clone(self), at, read: 0, file: None, done: false })
     }
 
     /// Appends bytes. Returns `false` if the body is now too long for the memory. The writer must then call
@@ -148,7 +148,7 @@ impl Broadcast {
     pub(crate) fn push(&self, chunk: Bytes) -> bool {
         let mut state = self.lock();
         let len = state.buffer.end() + chunk.len() as u64;
-        let fits = state.storage != Storage::Memory || state.reservation.cover(len);
+        let fits = state.storage != BroadcastStorage::Memory || state.reservation.cover(len);
         state.buffer.push(chunk);
         state.trim();
         state.wake_readers();
@@ -169,12 +169,12 @@ impl Broadcast {
     pub(crate) fn move_to_disk(&self, body: Arc<DiskBody>, open: Arc<File>) {
         let mut state = self.lock();
         state.file = Some((body, open));
-        state.set_storage(Storage::Disk);
+        state.set_storage(BroadcastStorage::Disk);
     }
 
     /// Stops storing the body. Readers can still read the part on disk.
     pub(crate) fn stop_storing(&self) {
-        self.lock().set_storage(Storage::None);
+        self.lock().set_storage(BroadcastStorage::None);
     }
 
     /// Ends the body. If it was stored in memory, readers continue with the stored bytes.
@@ -191,11 +191,11 @@ impl Broadcast {
             }
             state.reservation.shrink(0);
         }
-        self.finish(End::Complete(trailers));
+        self.finish(BodyEnd::Complete(trailers));
     }
 
-    pub(crate) fn fail(&self, why: Broken) {
-        self.finish(End::Broken(why));
+    pub(crate) fn fail(&self, why: BrokenBody) {
+        self.finish(BodyEnd::Broken(why));
     }
 
     /// Ends the body with an error if the writer stops without ending it.
@@ -214,7 +214,7 @@ impl Broadcast {
     /// Ready once the writer may continue: the bytes are stored, the readers have caught up, or there are none.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if self.runs_ahead && state.storage == Storage::Memory || state.has_room() {
+        if self.runs_ahead && state.storage == BroadcastStorage::Memory || state.has_room() {
             return Poll::Ready(());
         }
         state.writer = Some(cx.waker().clone());
@@ -225,7 +225,7 @@ impl Broadcast {
     pub(crate) fn drop_slowest(&self) {
         let mut state = self.lock();
         let end = state.buffer.end();
-        let Some(slowest) = state.held_by().filter(|_| state.storage == Storage::None) else { return };
+        let Some(slowest) = state.held_by().filter(|_| state.storage == BroadcastStorage::None) else { return };
         if !state.readers.iter().flatten().any(|place| place.next == end) {
             return;
         }
@@ -236,34 +236,34 @@ impl Broadcast {
         state.wake_readers();
     }
 
-    fn finish(&self, end: End) {
+    fn finish(&self, end: BodyEnd) {
         let mut state = self.lock();
         state.end = Some(end);
         state.wake_readers();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BroadcastState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Broadcast {
+impl fmt::Debug for BodyBroadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Broadcast").field("declared", &self.declared).finish_non_exhaustive()
     }
 }
 
 /// The next step of a reader.
-enum Step {
+enum ReaderStep {
     Frame(Frame<Bytes>),
     /// The bytes up to a position are on disk.
     OnDisk(Arc<DiskBody>, Arc<File>, u64),
-    Stop(Stop),
+    Stop(ReaderStop),
     End,
 }
 
-impl State {
-    fn set_storage(&mut self, storage: Storage) {
+impl BroadcastState {
+    fn set_storage(&mut self, storage: BroadcastStorage) {
         self.storage = storage;
         self.trim();
         self.wake_readers();
@@ -272,14 +272,14 @@ impl State {
     /// Returns `true` if the writer may continue.
     fn has_room(&self) -> bool {
         let leader = match self.storage {
-            Storage::Disk => return true,
-            Storage::Memory => self.fastest(),
-            Storage::None => self.held_by().unwrap_or_else(|| self.fastest()),
+            BroadcastStorage::Disk => return true,
+            BroadcastStorage::Memory => self.fastest(),
+            BroadcastStorage::None => self.held_by().unwrap_or_else(|| self.fastest()),
         };
         self.buffer.end() - leader <= WINDOW
     }
 
-    fn present(&self) -> impl Iterator<Item = &Place> {
+    fn present(&self) -> impl Iterator<Item = &ReaderPosition> {
         self.readers.iter().flatten().filter(|place| !place.lost)
     }
 
@@ -301,12 +301,12 @@ impl State {
     fn trim(&mut self) {
         let end = self.buffer.end();
         match self.storage {
-            Storage::Memory => {}
-            Storage::Disk => {
+            BroadcastStorage::Memory => {}
+            BroadcastStorage::Disk => {
                 self.buffer.release(self.written().min(end.saturating_sub(WINDOW)));
                 self.reservation.shrink(0);
             }
-            Storage::None => {
+            BroadcastStorage::None => {
                 let slowest = self.present().map(|place| place.next).min().unwrap_or(end);
                 let wanted = slowest.max(self.fastest().saturating_sub(WINDOW));
                 let needed = self.held_by().map_or(wanted, |held| held.min(wanted)).max(self.written());
@@ -335,25 +335,25 @@ impl State {
         self.trim();
     }
 
-    fn poll(&mut self, at: usize, cx: &mut Context<'_>) -> Poll<Step> {
+    fn poll(&mut self, at: usize, cx: &mut Context<'_>) -> Poll<ReaderStep> {
         let written = self.written();
-        let Some(Some(place)) = self.readers.get_mut(at) else { return Poll::Ready(Step::End) };
+        let Some(Some(place)) = self.readers.get_mut(at) else { return Poll::Ready(ReaderStep::End) };
         let next = place.next;
         if place.lost {
-            return Poll::Ready(Step::Stop(Stop::Behind(next)));
+            return Poll::Ready(ReaderStep::Stop(ReaderStop::Behind(next)));
         }
         if let Some(chunk) = self.buffer.from(next) {
             self.advance(at, chunk.len() as u64);
-            return Poll::Ready(Step::Frame(Frame::data(chunk)));
+            return Poll::Ready(ReaderStep::Frame(Frame::data(chunk)));
         }
         if next < self.buffer.start() {
             if let Some(bytes) = self.stored.upgrade().and_then(|content| content.copy(next)) {
                 self.advance(at, bytes.len() as u64);
-                return Poll::Ready(Step::Frame(Frame::data(bytes)));
+                return Poll::Ready(ReaderStep::Frame(Frame::data(bytes)));
             }
             return Poll::Ready(match &self.file {
-                Some((body, open)) if next < written => Step::OnDisk(Arc::clone(body), Arc::clone(open), written),
-                _ => Step::Stop(Stop::Behind(next)),
+                Some((body, open)) if next < written => ReaderStep::OnDisk(Arc::clone(body), Arc::clone(open), written),
+                _ => ReaderStep::Stop(ReaderStop::Behind(next)),
             });
         }
         match &self.end {
@@ -361,16 +361,18 @@ impl State {
                 place.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
-            Some(End::Broken(why)) => Poll::Ready(Step::Stop(Stop::Broken(why.clone()))),
-            Some(End::Complete(None)) => Poll::Ready(Step::End),
-            Some(End::Complete(Some(trailers))) => Poll::Ready(Step::Frame(Frame::trailers(trailers.clone()))),
+            Some(BodyEnd::Broken(why)) => Poll::Ready(ReaderStep::Stop(ReaderStop::Broken(why.clone()))),
+            Some(BodyEnd::Complete(None)) => Poll::Ready(ReaderStep::End),
+            Some(BodyEnd::Complete(Some(trailers))) => {
+                Poll::Ready(ReaderStep::Frame(Frame::trailers(trailers.clone())))
+            }
         }
     }
 }
 
 /// Reads a body from its beginning.
-pub(crate) struct Reader {
-    broadcast: Arc<Broadcast>,
+pub(crate) struct BroadcastReader {
+    broadcast: Arc<BodyBroadcast>,
     at: usize,
     /// Number of bytes read so far.
     read: u64,
@@ -379,8 +381,8 @@ pub(crate) struct Reader {
     done: bool,
 }
 
-impl Reader {
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Stop>>> {
+impl BroadcastReader {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReaderStop>>> {
         if self.done {
             return Poll::Ready(None);
         }
@@ -393,18 +395,18 @@ impl Reader {
                         break Some(Ok(frame));
                     }
                     // The origin may still have the bytes.
-                    Some(Err(_)) => break Some(Err(Stop::Behind(self.read))),
+                    Some(Err(_)) => break Some(Err(ReaderStop::Behind(self.read))),
                     None => self.file = None,
                 }
             }
             let found = ready!(self.broadcast.lock().poll(self.at, cx));
             match found {
-                Step::Frame(frame) => break Some(Ok(frame)),
-                Step::OnDisk(body, open, end) => {
+                ReaderStep::Frame(frame) => break Some(Ok(frame)),
+                ReaderStep::OnDisk(body, open, end) => {
                     self.file = Some(Box::new(DiskReader::between(&body, &open, self.read, end)));
                 }
-                Step::Stop(stop) => break Some(Err(stop)),
-                Step::End => break None,
+                ReaderStep::Stop(stop) => break Some(Err(stop)),
+                ReaderStep::End => break None,
             }
         };
         self.done = match &next {
@@ -429,7 +431,7 @@ impl Reader {
     /// Returns `true` at the end of the body.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.broadcast.lock();
-        self.done || self.read == state.buffer.end() && matches!(state.end, Some(End::Complete(None)))
+        self.done || self.read == state.buffer.end() && matches!(state.end, Some(BodyEnd::Complete(None)))
     }
 
     /// Returns `true` if memory or disk space is reserved for the whole body.
@@ -448,7 +450,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for BroadcastReader {
     fn drop(&mut self) {
         let mut state = self.broadcast.lock();
         if let Some(slot) = state.readers.get_mut(self.at) {

@@ -3,17 +3,17 @@
 use futures_util::task::noop_waker;
 
 use super::*;
-use crate::body::budget::Budget;
+use crate::body::budget::ByteBudget;
 
-fn broadcast() -> Arc<Broadcast> {
-    Arc::new(Broadcast::new(None, Budget::of(1 << 20).reserve(1 << 20), false, false))
+fn broadcast() -> Arc<BodyBroadcast> {
+    Arc::new(BodyBroadcast::new(None, ByteBudget::of(1 << 20).reserve(1 << 20), false, false))
 }
 
-fn next(reader: &mut Reader) -> Poll<Option<Result<Frame<Bytes>, Stop>>> {
+fn next(reader: &mut BroadcastReader) -> Poll<Option<Result<Frame<Bytes>, ReaderStop>>> {
     reader.poll_frame(&mut Context::from_waker(&noop_waker()))
 }
 
-fn is_ready(broadcast: &Broadcast) -> bool {
+fn is_ready(broadcast: &BodyBroadcast) -> bool {
     broadcast.poll_room(&mut Context::from_waker(&noop_waker())).is_ready()
 }
 
@@ -64,12 +64,12 @@ fn a_reader_that_falls_behind_gets_its_position() {
     }
     // It is one chunk behind.
     assert!(next(&mut fast).is_ready());
-    assert!(matches!(next(&mut slow), Poll::Ready(Some(Err(Stop::Behind(5_000))))));
+    assert!(matches!(next(&mut slow), Poll::Ready(Some(Err(ReaderStop::Behind(5_000))))));
     assert!(matches!(next(&mut slow), Poll::Ready(None)));
 }
 
-type Event = fn(&Broadcast);
-type Step = fn(Reader) -> Option<Reader>;
+type Event = fn(&BodyBroadcast);
+type Step = fn(BroadcastReader) -> Option<BroadcastReader>;
 
 #[derive(Default)]
 struct Woken(std::sync::atomic::AtomicBool);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Short bodies may use all of it. Longer ones must leave a share, so any number of stalled long bodies leaves room
 /// for short ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ByteBudget {
     left: Arc<AtomicU64>,
     /// Number of bytes that longer bodies must leave free.
     spare: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Budget {
     short: u64,
 }
 
-impl Budget {
+impl ByteBudget {
     /// Creates a budget of this size for long bodies, plus a quarter of it for short ones.
     pub(crate) fn of(bytes: u64) -> Self {
         let (spare, short) = (bytes / 4, bytes / 64);
@@ -24,20 +24,20 @@ impl Budget {
     }
 
     /// Returns an empty reservation for a body of up to `limit` bytes.
-    pub(crate) fn reserve(&self, limit: u64) -> Reservation {
-        Reservation { budget: self.clone(), taken: 0, limit }
+    pub(crate) fn reserve(&self, limit: u64) -> ByteReservation {
+        ByteReservation { budget: self.clone(), taken: 0, limit }
     }
 }
 
 /// A part of the budget, released on drop.
 #[derive(Debug)]
-pub(crate) struct Reservation {
-    budget: Budget,
+pub(crate) struct ByteReservation {
+    budget: ByteBudget,
     taken: u64,
     limit: u64,
 }
 
-impl Reservation {
+impl ByteReservation {
     /// Extends the reservation to `len` bytes. Returns `false` if not enough is left.
     pub(crate) fn cover(&mut self, len: u64) -> bool {
         let Some(missing) = len.checked_sub(self.taken) else { return true };
@@ -57,7 +57,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         self.shrink(0);
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn released_memory_can_be_reserved_again() {
-        let budget = Budget::of(1_000);
+        let budget = ByteBudget::of(1_000);
         let mut one = budget.reserve(800);
         assert!(one.cover(600) && one.cover(500) && !one.cover(801), "its own limit is 800");
         let mut two = budget.reserve(800);
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn long_bodies_leave_room_for_short_ones() {
-        let budget = Budget::of(1_000);
-        let mut long: Vec<Reservation> = (0..20).map(|_| budget.reserve(1_000)).collect();
+        let budget = ByteBudget::of(1_000);
+        let mut long: Vec<ByteReservation> = (0..20).map(|_| budget.reserve(1_000)).collect();
         for len in (100..=1_000).step_by(100) {
             for reserved in &mut long {
                 reserved.cover(len);

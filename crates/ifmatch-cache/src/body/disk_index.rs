@@ -39,7 +39,7 @@ pub(crate) struct FileId {
 
 /// A response's record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct DiskRow {
     /// Position in the queue, set when it is put.
     pub(crate) at: u64,
     /// The process that wrote it.
@@ -56,7 +56,7 @@ pub(crate) struct Row {
 
 /// A database that can no longer be read or written isn't used again.
 #[derive(Debug)]
-pub(crate) struct Index {
+pub(crate) struct DiskIndex {
     database: Database,
     path: PathBuf,
     broken: AtomicBool,
@@ -65,9 +65,9 @@ pub(crate) struct Index {
 }
 
 /// The result of an operation, or `None` if the index is broken.
-type Outcome<T> = Option<T>;
+type IndexResult<T> = Option<T>;
 
-impl Index {
+impl DiskIndex {
     /// Opens the index in a file. Begins with an empty one if it can't be read.
     ///
     /// # Errors
@@ -107,8 +107,8 @@ impl Index {
     }
 
     /// Returns the rows with keys that begin with this prefix.
-    pub(crate) fn rows(&self, prefix: &str) -> Vec<(String, Row)> {
-        let read = || -> Result<Vec<(String, Row)>, Error> {
+    pub(crate) fn rows(&self, prefix: &str) -> Vec<(String, DiskRow)> {
+        let read = || -> Result<Vec<(String, DiskRow)>, Error> {
             let rows = self.database.begin_read()?.open_table(ROWS)?;
             let mut found = Vec::new();
             for row in rows.range(prefix..)? {
@@ -124,8 +124,8 @@ impl Index {
     }
 
     /// Returns the row with this key.
-    pub(crate) fn row(&self, key: &str) -> Option<Row> {
-        let read = || -> Result<Option<Row>, Error> {
+    pub(crate) fn row(&self, key: &str) -> Option<DiskRow> {
+        let read = || -> Result<Option<DiskRow>, Error> {
             let rows = self.database.begin_read()?.open_table(ROWS)?;
             Ok(rows.get(key)?.and_then(|row| decode(row.value())))
         };
@@ -150,8 +150,8 @@ impl Index {
     pub(crate) fn change(
         &self,
         durable: bool,
-        change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>,
-    ) -> Outcome<Vec<(FileId, u64)>> {
+        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
+    ) -> IndexResult<Vec<(FileId, u64)>> {
         if self.is_broken() {
             return None;
         }
@@ -161,12 +161,12 @@ impl Index {
     fn try_change(
         &self,
         durable: bool,
-        change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>,
+        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
     ) -> Result<Vec<(FileId, u64)>, Error> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(if durable { Durability::Immediate } else { Durability::None })?;
         let (gone, changed) = {
-            let mut tables = Change {
+            let mut tables = IndexTransaction {
                 rows: transaction.open_table(ROWS)?,
                 queue: transaction.open_table(QUEUE)?,
                 groups: transaction.open_table(GROUPS)?,
@@ -208,12 +208,12 @@ impl Index {
     }
 }
 
-fn decode(row: &[u8]) -> Option<Row> {
+fn decode(row: &[u8]) -> Option<DiskRow> {
     postcard::from_bytes(row).ok()
 }
 
 /// A transaction.
-pub(crate) struct Change<'t> {
+pub(crate) struct IndexTransaction<'t> {
     rows: Table<'t, &'static str, &'static [u8]>,
     queue: Table<'t, u64, &'static str>,
     groups: Table<'t, &'static str, ()>,
@@ -223,21 +223,21 @@ pub(crate) struct Change<'t> {
     changed: bool,
 }
 
-impl Change<'_> {
+impl IndexTransaction<'_> {
     /// Returns the row with this key.
-    pub(crate) fn get(&self, key: &str) -> Result<Option<Row>, Error> {
+    pub(crate) fn get(&self, key: &str) -> Result<Option<DiskRow>, Error> {
         Ok(self.rows.get(key)?.and_then(|row| decode(row.value())))
     }
 
     /// Puts a row at the end of the queue, in place of the one with this key.
-    pub(crate) fn put(&mut self, key: &str, row: Row) -> Result<(), Error> {
+    pub(crate) fn put(&mut self, key: &str, row: DiskRow) -> Result<(), Error> {
         let file = row.file;
         self.remove(key)?;
         // An update keeps the file.
         self.gone.retain(|(gone, _)| *gone != file);
         let at = self.numbers.get(NEXT)?.map_or(1, |next| next.value());
         self.numbers.insert(NEXT, at + 1)?;
-        let row = Row { at, ..row };
+        let row = DiskRow { at, ..row };
         let bytes = self.bytes()? + row.len;
         self.numbers.insert(BYTES, bytes)?;
         self.queue.insert(at, key)?;
@@ -280,7 +280,7 @@ impl Change<'_> {
     }
 
     /// Returns the first row in the queue. Removes positions without a row.
-    pub(crate) fn first(&mut self) -> Result<Option<(String, Row)>, Error> {
+    pub(crate) fn first(&mut self) -> Result<Option<(String, DiskRow)>, Error> {
         loop {
             let Some((at, key)) = self.queue.first()?.map(|(at, key)| (at.value(), key.value().to_owned())) else {
                 return Ok(None);

@@ -18,31 +18,31 @@ use crate::body::on_disk::{DiskBody, PIECE};
 
 /// A section of the output: given bytes, or a span of the file.
 #[derive(Debug)]
-pub(crate) enum Section {
+pub(crate) enum BodySection {
     Bytes(Bytes),
-    File(Span),
+    File(ByteSpan),
 }
 
 /// The bytes in `start..end`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct ByteSpan {
     start: u64,
     end: u64,
 }
 
-impl From<Bytes> for Section {
+impl From<Bytes> for BodySection {
     fn from(bytes: Bytes) -> Self {
         Self::Bytes(bytes)
     }
 }
 
-impl From<ByteRange> for Section {
+impl From<ByteRange> for BodySection {
     fn from(range: ByteRange) -> Self {
-        Self::File(Span { start: range.start(), end: range.end() + 1 })
+        Self::File(ByteSpan { start: range.start(), end: range.end() + 1 })
     }
 }
 
-impl Section {
+impl BodySection {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -57,7 +57,7 @@ type Reading = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send
 pub(crate) struct DiskReader {
     body: Arc<DiskBody>,
     /// Sections still to be read.
-    sections: VecDeque<Section>,
+    sections: VecDeque<BodySection>,
     /// The last piece, if the next section also needs it.
     last: Option<Bytes>,
     trailers: Option<HeaderMap>,
@@ -72,13 +72,13 @@ impl DiskReader {
     /// Creates a reader of the whole body. Returns `None` if the file is gone.
     pub(crate) fn new(body: &Arc<DiskBody>) -> Option<Self> {
         let len = body.len();
-        let all = (len > 0).then_some(Section::File(Span { start: 0, end: len }));
+        let all = (len > 0).then_some(BodySection::File(ByteSpan { start: 0, end: len }));
         let reader = Self::of(body, all.into_iter().collect())?;
         Some(Self { trailers: body.trailers(), ..reader })
     }
 
     /// Creates a reader of some sections. Returns `None` if the file is gone.
-    pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<Section>) -> Option<Self> {
+    pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<BodySection>) -> Option<Self> {
         let file = body.open()?;
         Some(Self {
             body: Arc::clone(body),
@@ -94,7 +94,7 @@ impl DiskReader {
     /// Creates a reader of the bytes in `start..end`, which must have been written.
     pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
         let (body, file) = (Arc::clone(body), Arc::clone(file));
-        let sections = VecDeque::from([Section::File(Span { start, end })]);
+        let sections = VecDeque::from([BodySection::File(ByteSpan { start, end })]);
         Self { body, sections, last: None, trailers: None, file, buffer: BytesMut::new(), reading: None }
     }
 
@@ -117,12 +117,12 @@ impl DiskReader {
         }
         let piece = match self.sections.front() {
             None => return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
-            Some(Section::Bytes(bytes)) => {
+            Some(BodySection::Bytes(bytes)) => {
                 let bytes = bytes.clone();
                 self.sections.pop_front();
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            Some(Section::File(span)) => span.piece(),
+            Some(BodySection::File(span)) => span.piece(),
         };
         if let Some(bytes) = self.last.take() {
             return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
@@ -133,7 +133,7 @@ impl DiskReader {
 
     /// Returns the number of bytes still to be read.
     pub(crate) fn left(&self) -> u64 {
-        self.sections.iter().map(Section::len).sum()
+        self.sections.iter().map(BodySection::len).sum()
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
@@ -142,24 +142,24 @@ impl DiskReader {
 
     /// Takes the next section's bytes from a piece. The rest of the section, if any, becomes the next section.
     fn cut(&mut self, piece: usize, bytes: Bytes) -> Bytes {
-        let Some(Section::File(span)) = self.sections.pop_front() else { return Bytes::new() };
+        let Some(BodySection::File(span)) = self.sections.pop_front() else { return Bytes::new() };
         let skip = usize::try_from(span.start % PIECE as u64).unwrap_or_default();
         let wanted = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
         let cut = bytes.slice(skip.min(bytes.len())..bytes.len().min(skip.saturating_add(wanted)));
-        let rest = Span { start: span.start + cut.len() as u64, ..span };
+        let rest = ByteSpan { start: span.start + cut.len() as u64, ..span };
         if rest.start < rest.end {
-            self.sections.push_front(Section::File(rest));
+            self.sections.push_front(BodySection::File(rest));
         }
         let mut spans = self.sections.iter().filter_map(|section| match section {
-            Section::File(span) => Some(span.piece()),
-            Section::Bytes(_) => None,
+            BodySection::File(span) => Some(span.piece()),
+            BodySection::Bytes(_) => None,
         });
         self.last = spans.next().filter(|next| *next == piece).map(|_| bytes);
         cut
     }
 }
 
-impl Span {
+impl ByteSpan {
     /// Returns the piece in which the span begins.
     fn piece(self) -> usize {
         usize::try_from(self.start / PIECE as u64).unwrap_or(usize::MAX)

@@ -13,9 +13,9 @@ use std::thread::{self, JoinHandle};
 use ifmatch_runtime::private_files;
 use redb::Error;
 
-use crate::body::disk_index::{Change, FileId, Index};
+use crate::body::disk_index::{DiskIndex, FileId, IndexTransaction};
 use crate::body::free_space;
-use crate::body::threads::Threads;
+use crate::body::threads::WorkerThreads;
 
 /// Prefix of the names of bodies.
 const BODY: &str = "ifmatch-body-";
@@ -47,7 +47,7 @@ const REMEMBERED: usize = 100_000;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Disk(pub(crate) Arc<Folder>);
+pub struct Disk(pub(crate) Arc<CacheFolder>);
 
 /// Locks the folder for this process.
 fn lock_folder(path: &Path) -> io::Result<File> {
@@ -65,18 +65,18 @@ fn lock_folder(path: &Path) -> io::Result<File> {
 
 /// The folder and its contents.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct CacheFolder {
     path: PathBuf,
     capacity: u64,
     names: AtomicU64,
-    contents: Mutex<Contents>,
+    contents: Mutex<FolderContents>,
     /// Held by the thread that changes the index.
     changing: Mutex<()>,
     /// Rows of files that aren't used any more, with these files.
     forgotten: Mutex<Vec<(Box<str>, FileId)>>,
-    pub(crate) index: Arc<Index>,
-    cleaner: Cleaner,
-    pub(crate) threads: Threads,
+    pub(crate) index: Arc<DiskIndex>,
+    cleaner: LeftoverCleaner,
+    pub(crate) threads: WorkerThreads,
     /// Returns the number of bytes that are missing on the disk before so many can be written.
     missing: fn(&Path, u64) -> u64,
     /// `true` once a problem with the file system was logged.
@@ -86,7 +86,7 @@ pub(crate) struct Folder {
 }
 
 #[derive(Debug, Default)]
-struct Contents {
+struct FolderContents {
     /// Bytes of bodies, including those being written.
     taken: u64,
     /// Bytes among them that are reserved for bodies whose writing hasn't reached them.
@@ -104,13 +104,13 @@ impl Disk {
         let path = path.into();
         fs::create_dir_all(&path)?;
         let lock = lock_folder(&path.join(LOCK))?;
-        let index = Arc::new(Index::open(&path.join(INDEX)).map_err(io::Error::other)?);
+        let index = Arc::new(DiskIndex::open(&path.join(INDEX)).map_err(io::Error::other)?);
         if index.run == 1 {
             remove_bodies(&path)?;
         }
-        let contents = Mutex::new(Contents { taken: index.bytes(), ..Contents::default() });
-        let cleaner = Cleaner::start(&path, &index)?;
-        Ok(Self(Arc::new(Folder {
+        let contents = Mutex::new(FolderContents { taken: index.bytes(), ..FolderContents::default() });
+        let cleaner = LeftoverCleaner::start(&path, &index)?;
+        Ok(Self(Arc::new(CacheFolder {
             path,
             capacity: bytes,
             names: AtomicU64::new(0),
@@ -119,7 +119,7 @@ impl Disk {
             forgotten: Mutex::default(),
             index,
             cleaner,
-            threads: Threads::start()?,
+            threads: WorkerThreads::start()?,
             missing: free_space::missing,
             warned: AtomicBool::new(false),
             _lock: lock,
@@ -127,7 +127,7 @@ impl Disk {
     }
 }
 
-impl Folder {
+impl CacheFolder {
     /// Returns a body's maximum length.
     pub(crate) fn longest(&self) -> u64 {
         self.capacity / 4
@@ -187,7 +187,7 @@ impl Folder {
     /// Evicts the oldest bodies to free this number of bytes. Returns `false` if none is left.
     fn evict(&self, bytes: u64) -> bool {
         let mut chances = CHANCES;
-        let evict = |change: &mut Change<'_>| {
+        let evict = |change: &mut IndexTransaction<'_>| {
             let mut freed = 0;
             while freed < bytes {
                 let Some((key, row)) = change.first()? else { break };
@@ -205,16 +205,28 @@ impl Folder {
     }
 
     /// Changes the index, and deletes the files that no row names any more. Returns their number.
-    pub(crate) fn change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> usize {
+    pub(crate) fn change(
+        &self,
+        durable: bool,
+        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
+    ) -> usize {
         self.changed(durable, change).unwrap_or_default()
     }
 
     /// Does the same. Returns `false` if the index is broken.
-    pub(crate) fn try_change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> bool {
+    pub(crate) fn try_change(
+        &self,
+        durable: bool,
+        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
+    ) -> bool {
         self.changed(durable, change).is_some()
     }
 
-    fn changed(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> Option<usize> {
+    fn changed(
+        &self,
+        durable: bool,
+        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
+    ) -> Option<usize> {
         let changing = lock(&self.changing);
         let gone = self.index.change(durable, change);
         drop(changing);
@@ -269,11 +281,11 @@ impl Folder {
     }
 
     /// Reserves space for a body of this length. Returns `None` if there isn't enough.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<ReservedSpace> {
         let fits = bytes <= self.longest() && self.allocate(bytes);
         fits.then(|| {
             self.lock().unwritten += bytes;
-            Space { folder: Arc::clone(self), left: bytes }
+            ReservedSpace { folder: Arc::clone(self), left: bytes }
         })
     }
 
@@ -288,7 +300,7 @@ impl Folder {
         self.lock().taken
     }
 
-    fn lock(&self) -> MutexGuard<'_, Contents> {
+    fn lock(&self) -> MutexGuard<'_, FolderContents> {
         lock(&self.contents)
     }
 }
@@ -298,7 +310,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Folder {
+impl Drop for CacheFolder {
     fn drop(&mut self) {
         self.cleaner.stop();
         self.index.sync();
@@ -307,14 +319,14 @@ impl Drop for Folder {
 
 /// Space reserved for a body. Released on drop.
 #[derive(Debug)]
-pub(crate) struct Space {
-    folder: Arc<Folder>,
+pub(crate) struct ReservedSpace {
+    folder: Arc<CacheFolder>,
     left: u64,
 }
 
-impl Space {
+impl ReservedSpace {
     /// Reserves nothing yet.
-    pub(crate) fn none(folder: &Arc<Folder>) -> Self {
+    pub(crate) fn none(folder: &Arc<CacheFolder>) -> Self {
         Self { folder: Arc::clone(folder), left: 0 }
     }
 
@@ -329,7 +341,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for ReservedSpace {
     fn drop(&mut self) {
         self.folder.lock().unwritten -= self.left;
         self.folder.free(self.left);
@@ -338,13 +350,13 @@ impl Drop for Space {
 
 /// Deletes the files that earlier processes left without a row.
 #[derive(Debug)]
-struct Cleaner {
+struct LeftoverCleaner {
     stops: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Cleaner {
-    fn start(path: &Path, index: &Arc<Index>) -> io::Result<Self> {
+impl LeftoverCleaner {
+    fn start(path: &Path, index: &Arc<DiskIndex>) -> io::Result<Self> {
         let stops = Arc::<AtomicBool>::default();
         let (path, index, stopped) = (path.to_owned(), Arc::clone(index), Arc::clone(&stops));
         let clean = move || drop(clean(&path, &index, &stopped));
@@ -371,7 +383,7 @@ fn remove_bodies(path: &Path) -> io::Result<()> {
 }
 
 /// Deletes files of earlier processes. New rows name them only if they were in the index before.
-fn clean(path: &Path, index: &Index, stopped: &AtomicBool) -> io::Result<()> {
+fn clean(path: &Path, index: &DiskIndex, stopped: &AtomicBool) -> io::Result<()> {
     let Some(files) = index.files() else { return Ok(()) };
     let known: HashSet<FileId> = files.into_iter().collect();
     for entry in fs::read_dir(path)? {
@@ -394,7 +406,7 @@ fn clean(path: &Path, index: &Index, stopped: &AtomicBool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::disk_index::Row;
+    use crate::body::disk_index::DiskRow;
 
     /// A disk of 1,000 bytes.
     fn missing_of_small_disk(path: &Path, bytes: u64) -> u64 {
@@ -404,19 +416,19 @@ mod tests {
         (used + bytes).saturating_sub(1_000)
     }
 
-    fn small(path: &Path) -> Folder {
+    fn small(path: &Path) -> CacheFolder {
         let mut folder = Arc::into_inner(Disk::open(path, 1 << 30).unwrap().0).unwrap();
         folder.missing = missing_of_small_disk;
         folder
     }
 
-    fn put(folder: &Folder, key: &str) -> bool {
+    fn put(folder: &CacheFolder, key: &str) -> bool {
         let file = folder.new_file();
         if !folder.allocate(100) {
             return false;
         }
         fs::write(folder.path(file), [0; 100]).unwrap();
-        let row = Row { at: 0, run: 1, began: 0, file, len: 100, groups: Vec::new(), head: Vec::new() };
+        let row = DiskRow { at: 0, run: 1, began: 0, file, len: 100, groups: Vec::new(), head: Vec::new() };
         folder.change(false, |change| change.put(key, row));
         true
     }

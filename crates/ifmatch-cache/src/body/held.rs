@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use ifmatch_core::range::ByteRange;
 
-use crate::body::budget::{Budget, Reservation};
+use crate::body::budget::{ByteBudget, ByteReservation};
 use crate::body::in_memory::MemoryBody;
 
 /// Maximum length of a body that any number of readers may keep. It counts as memory of the connection.
@@ -18,20 +18,20 @@ const PIECE: usize = 64 * 1024;
 
 /// The memory that all readers of a body share. Clones are of other bodies.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
+pub(crate) struct MemoryHolds {
     /// `None` if it isn't limited.
-    budget: Option<Budget>,
-    current: Mutex<Weak<Reservation>>,
+    budget: Option<ByteBudget>,
+    current: Mutex<Weak<ByteReservation>>,
 }
 
-impl Holds {
+impl MemoryHolds {
     /// Limits the memory to this budget, which all bodies share.
-    pub(crate) fn within(budget: &Budget) -> Self {
+    pub(crate) fn within(budget: &ByteBudget) -> Self {
         Self { budget: Some(budget.clone()), current: Mutex::default() }
     }
 }
 
-impl Clone for Holds {
+impl Clone for MemoryHolds {
     fn clone(&self) -> Self {
         Self { budget: self.budget.clone(), current: Mutex::default() }
     }
@@ -39,19 +39,19 @@ impl Clone for Holds {
 
 /// Permission to keep a body in memory.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    _reservation: Option<Arc<Reservation>>,
+pub(crate) struct MemoryHold {
+    _reservation: Option<Arc<ByteReservation>>,
 }
 
 impl MemoryBody {
     /// Permits a reader to keep the body, unless too much memory is held already.
-    pub(crate) fn hold(&self) -> Option<Hold> {
+    pub(crate) fn hold(&self) -> Option<MemoryHold> {
         let Some(budget) = self.holds.budget.as_ref().filter(|_| self.len > SHORT) else {
-            return Some(Hold { _reservation: None });
+            return Some(MemoryHold { _reservation: None });
         };
         let mut current = self.holds.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reservation) = current.upgrade() {
-            return Some(Hold { _reservation: Some(reservation) });
+            return Some(MemoryHold { _reservation: Some(reservation) });
         }
         let mut reservation = budget.reserve(self.len);
         if !reservation.cover(self.len) {
@@ -59,62 +59,62 @@ impl MemoryBody {
         }
         let reservation = Arc::new(reservation);
         *current = Arc::downgrade(&reservation);
-        Some(Hold { _reservation: Some(reservation) })
+        Some(MemoryHold { _reservation: Some(reservation) })
     }
 
     /// Copies some bytes from a position on.
     pub(crate) fn copy(&self, position: u64) -> Option<Bytes> {
-        Cursor::at(self, position, self.len).take(self, PIECE).map(|bytes| Bytes::copy_from_slice(&bytes))
+        BodyCursor::at(self, position, self.len).take(self, PIECE).map(|bytes| Bytes::copy_from_slice(&bytes))
     }
 }
 
 /// The body was evicted before the client had read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Evicted;
+pub(crate) struct EvictedBody;
 
 /// Reads a body in memory.
 pub(crate) struct MemoryReader {
-    source: Source,
-    cursor: Cursor,
+    source: BodySource,
+    cursor: BodyCursor,
     /// Position of the first byte.
     start: u64,
     /// `true` if trailers follow.
     trailers: bool,
 }
 
-enum Source {
-    Kept(Arc<MemoryBody>, #[expect(dead_code, reason = "keeps the memory reserved")] Hold),
+enum BodySource {
+    Kept(Arc<MemoryBody>, #[expect(dead_code, reason = "keeps the memory reserved")] MemoryHold),
     Borrowed(Weak<MemoryBody>),
 }
 
 impl MemoryReader {
     /// Creates a reader of the whole body.
     pub(crate) fn whole(content: &Arc<MemoryBody>) -> Self {
-        let cursor = Cursor::at(content, 0, content.len);
-        Self { cursor, start: 0, trailers: content.trailers.is_some(), source: Source::of(content) }
+        let cursor = BodyCursor::at(content, 0, content.len);
+        Self { cursor, start: 0, trailers: content.trailers.is_some(), source: BodySource::of(content) }
     }
 
     /// Creates a reader of a range.
     pub(crate) fn range(content: &Arc<MemoryBody>, range: ByteRange) -> Self {
-        let cursor = Cursor::at(content, range.start(), range.end() + 1);
-        Self { cursor, start: range.start(), trailers: false, source: Source::of(content) }
+        let cursor = BodyCursor::at(content, range.start(), range.end() + 1);
+        Self { cursor, start: range.start(), trailers: false, source: BodySource::of(content) }
     }
 
     /// Returns `true` if the body may be evicted before it was read.
     pub(crate) fn is_borrowed(&self) -> bool {
-        matches!(self.source, Source::Borrowed(_))
+        matches!(self.source, BodySource::Borrowed(_))
     }
 
     /// Returns the next frame.
-    pub(crate) fn next(&mut self) -> Option<Result<Frame<Bytes>, Evicted>> {
+    pub(crate) fn next(&mut self) -> Option<Result<Frame<Bytes>, EvictedBody>> {
         if self.is_at_end() {
             return None;
         }
         let borrowed;
         let (content, most) = match &self.source {
-            Source::Kept(content, _) => (content, usize::MAX),
-            Source::Borrowed(content) => {
-                let Some(content) = content.upgrade() else { return Some(Err(Evicted)) };
+            BodySource::Kept(content, _) => (content, usize::MAX),
+            BodySource::Borrowed(content) => {
+                let Some(content) = content.upgrade() else { return Some(Err(EvictedBody)) };
                 borrowed = content;
                 (&borrowed, PIECE)
             }
@@ -143,7 +143,7 @@ impl MemoryReader {
     }
 }
 
-impl Source {
+impl BodySource {
     fn of(content: &Arc<MemoryBody>) -> Self {
         match content.hold() {
             Some(hold) => Self::Kept(Arc::clone(content), hold),
@@ -153,7 +153,7 @@ impl Source {
 }
 
 /// A position in a body.
-struct Cursor {
+struct BodyCursor {
     /// Index of the chunk.
     chunk: usize,
     /// Position within it.
@@ -162,7 +162,7 @@ struct Cursor {
     end: u64,
 }
 
-impl Cursor {
+impl BodyCursor {
     fn at(content: &MemoryBody, position: u64, end: u64) -> Self {
         let mut left = usize::try_from(position).unwrap_or(usize::MAX);
         let mut chunk = 0;
@@ -197,13 +197,13 @@ mod tests {
         u8::try_from(at % 251).expect("a byte")
     }
 
-    fn body(budget: &Budget) -> Arc<MemoryBody> {
+    fn body(budget: &ByteBudget) -> Arc<MemoryBody> {
         let bytes: Vec<u8> = (0..LEN).map(byte).collect();
         let content = MemoryBody::compact(&VecDeque::from([bytes.into()]), None);
         Arc::new(content.held_within(budget))
     }
 
-    fn read(mut reader: MemoryReader) -> Result<Vec<u8>, Evicted> {
+    fn read(mut reader: MemoryReader) -> Result<Vec<u8>, EvictedBody> {
         let mut all = Vec::new();
         while let Some(frame) = reader.next() {
             all.extend_from_slice(&frame?.into_data().expect("data"));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn kept_and_borrowed_bodies_are_read_alike() {
-        for budget in [Budget::of(4 * LEN as u64), Budget::of(0)] {
+        for budget in [ByteBudget::of(4 * LEN as u64), ByteBudget::of(0)] {
             let body = body(&budget);
             assert_eq!(MemoryReader::whole(&body).is_borrowed(), !budget.reserve(u64::MAX).cover(LEN as u64));
             assert!(read(MemoryReader::whole(&body)) == Ok((0..LEN).map(byte).collect()));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn readers_of_one_body_share_its_memory_and_further_bodies_are_borrowed() {
-        let budget = Budget::of(LEN as u64);
+        let budget = ByteBudget::of(LEN as u64);
         let (first, second) = (body(&budget), body(&budget));
         let readers: Vec<_> = (0..9).map(|_| MemoryReader::whole(&first)).collect();
         assert!(!readers.iter().any(MemoryReader::is_borrowed));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_borrowed_body_is_copied_in_pieces() {
-        let body = body(&Budget::of(0));
+        let body = body(&ByteBudget::of(0));
         let mut reader = MemoryReader::whole(&body);
         let piece = reader.next().expect("a frame").expect("a body").into_data().expect("data");
         assert_eq!((piece.len(), reader.sent()), (PIECE, PIECE as u64));

@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use ifmatch_core::range::ByteRange;
 
-use crate::body::budget::Budget;
-use crate::body::held::{Hold, Holds};
+use crate::body::budget::ByteBudget;
+use crate::body::held::{MemoryHold, MemoryHolds};
 use crate::policy::content_range::ContentRange;
 
 /// Maximum size of one allocation of a body.
@@ -26,13 +26,13 @@ pub(crate) struct MemoryBody {
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) len: u64,
     pub(crate) trailers: Option<HeaderMap>,
-    pub(crate) holds: Holds,
+    pub(crate) holds: MemoryHolds,
 }
 
 impl MemoryBody {
     /// Limits the memory that readers keep after an eviction to this budget, which all bodies share.
-    pub(crate) fn held_within(self, budget: &Budget) -> Self {
-        Self { holds: Holds::within(budget), ..self }
+    pub(crate) fn held_within(self, budget: &ByteBudget) -> Self {
+        Self { holds: MemoryHolds::within(budget), ..self }
     }
 
     /// Copies the chunks, which may be slices of much larger buffers.
@@ -53,7 +53,7 @@ impl MemoryBody {
                 }
             }
         }
-        Self { chunks: pieces, len, trailers, holds: Holds::default() }
+        Self { chunks: pieces, len, trailers, holds: MemoryHolds::default() }
     }
 
     /// Appends bytes. Small chunks are merged.
@@ -100,7 +100,7 @@ impl PartialBody {
     }
 
     /// Permits a reader to keep the parts, unless too much memory is held already.
-    pub(crate) fn hold(&self) -> Option<Vec<Hold>> {
+    pub(crate) fn hold(&self) -> Option<Vec<MemoryHold>> {
         self.pieces.iter().map(|(_, content)| content.hold()).collect()
     }
 

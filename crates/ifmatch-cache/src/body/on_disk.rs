@@ -15,7 +15,7 @@ use ifmatch_runtime::private_files;
 use read_at::read_exact_at;
 
 use crate::body::disk_index::FileId;
-use crate::body::folder::{Folder, Space, lock};
+use crate::body::folder::{CacheFolder, ReservedSpace, lock};
 use crate::body::in_memory::MemoryBody;
 
 /// Size of the pieces in which a body is written, verified and read.
@@ -25,14 +25,14 @@ pub(crate) const PIECE: usize = 64 * 1024;
 /// written so far.
 #[derive(Debug)]
 pub(crate) struct DiskBody {
-    folder: Arc<Folder>,
+    folder: Arc<CacheFolder>,
     pub(crate) file: FileId,
     path: PathBuf,
     /// Key of its row in the index.
     row: OnceLock<Box<str>>,
     /// `true` if the row ends with the body: it only lets the index evict the file.
     is_slice: AtomicBool,
-    written: Mutex<Written>,
+    written: Mutex<WrittenBody>,
     /// The open file, while it has readers. It stays readable after it was deleted.
     open: Mutex<Weak<File>>,
     gone: AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) struct DiskBody {
 
 /// A body's content.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenBody {
     pub(crate) len: u64,
     /// Checksum of each piece. Only the last piece of a complete body may be short.
     pub(crate) sums: Vec<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Written {
 }
 
 impl DiskBody {
-    fn new(folder: &Arc<Folder>, file: FileId, written: Written) -> Self {
+    fn new(folder: &Arc<CacheFolder>, file: FileId, written: WrittenBody) -> Self {
         Self {
             folder: Arc::clone(folder),
             file,
@@ -64,7 +64,7 @@ impl DiskBody {
     }
 
     /// Returns the body of a row in the index.
-    pub(crate) fn recorded(folder: &Arc<Folder>, file: FileId, row: &str, written: Written) -> Self {
+    pub(crate) fn recorded(folder: &Arc<CacheFolder>, file: FileId, row: &str, written: WrittenBody) -> Self {
         let body = Self::new(folder, file, written);
         body.hand_over(row);
         body
@@ -74,11 +74,11 @@ impl DiskBody {
     ///
     /// # Errors
     /// Fails if there isn't enough space, or if the file can't be written.
-    pub(crate) fn create(folder: &Arc<Folder>, content: &MemoryBody) -> io::Result<Arc<Self>> {
+    pub(crate) fn create(folder: &Arc<CacheFolder>, content: &MemoryBody) -> io::Result<Arc<Self>> {
         let space = folder.reserve(content.len).ok_or(io::ErrorKind::StorageFull)?;
         let file = folder.new_file();
-        let body = Arc::new(Self::new(folder, file, Written::default()));
-        let mut output = Output::new(body.create_file()?, space);
+        let body = Arc::new(Self::new(folder, file, WrittenBody::default()));
+        let mut output = BodyFile::new(body.create_file()?, space);
         let mut pending = BytesMut::new();
         for chunk in &content.chunks {
             pending.extend_from_slice(chunk);
@@ -118,7 +118,7 @@ impl DiskBody {
     }
 
     /// Returns the content.
-    pub(crate) fn written(&self) -> Written {
+    pub(crate) fn written(&self) -> WrittenBody {
         lock(&self.written).clone()
     }
 
@@ -256,14 +256,14 @@ impl Drop for DiskBody {
 }
 
 /// The open file of a body that is being written.
-struct Output {
+struct BodyFile {
     file: File,
-    space: Space,
+    space: ReservedSpace,
     hasher: Hasher,
 }
 
-impl Output {
-    fn new(file: File, space: Space) -> Self {
+impl BodyFile {
+    fn new(file: File, space: ReservedSpace) -> Self {
         Self { file, space, hasher: Hasher::new(TagFormat::Sha256) }
     }
 
@@ -293,7 +293,7 @@ pub(crate) struct DiskWriter {
     /// `None` once the body is complete.
     body: Option<Arc<DiskBody>>,
     /// `None` after a failure.
-    output: Option<Output>,
+    output: Option<BodyFile>,
     pending: BytesMut,
 }
 
@@ -301,16 +301,16 @@ impl DiskWriter {
     /// Creates a file in the reserved space, if any, with the bytes received so far. Also returns the body and the file
     /// handle for readers.
     pub(crate) async fn begin(
-        folder: &Arc<Folder>,
-        space: Option<Space>,
+        folder: &Arc<CacheFolder>,
+        space: Option<ReservedSpace>,
         so_far: impl IntoIterator<Item = Bytes>,
     ) -> io::Result<(Self, Arc<DiskBody>, Arc<File>)> {
-        let body = Arc::new(DiskBody::new(folder, folder.new_file(), Written::default()));
+        let body = Arc::new(DiskBody::new(folder, folder.new_file(), WrittenBody::default()));
         // Created first, so the file is deleted if anything fails.
         let mut writer = Self { body: Some(Arc::clone(&body)), output: None, pending: BytesMut::new() };
         let new = Arc::clone(&body);
         let file = folder.threads.run(move || new.create_file()).await?;
-        writer.output = Some(Output::new(file, space.unwrap_or_else(|| Space::none(folder))));
+        writer.output = Some(BodyFile::new(file, space.unwrap_or_else(|| ReservedSpace::none(folder))));
         let open = body.handle().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
             writer.write(&chunk).await?;

@@ -18,9 +18,9 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// A few threads that take work in turn. They end when this is dropped and no work is left.
 #[derive(Debug)]
-pub(crate) struct Threads(Sender<Work>);
+pub(crate) struct WorkerThreads(Sender<Work>);
 
-impl Threads {
+impl WorkerThreads {
     /// Starts the threads.
     pub(super) fn start() -> io::Result<Self> {
         let (sender, receiver) = channel::<Work>();
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_work_is_done_by_a_few_threads() {
-        let threads = Threads::start().unwrap();
+        let threads = WorkerThreads::start().unwrap();
         let work: Vec<_> = (0..1_000).map(|_| threads.run(|| Ok(thread::current().id()))).collect();
         let mut seen = HashSet::<ThreadId>::new();
         for work in work {
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_fails_alone() {
-        let threads = Threads::start().unwrap();
+        let threads = WorkerThreads::start().unwrap();
         for _ in 0..2 * THREADS {
             threads.run::<(), _>(|| panic!("as planned")).await.unwrap_err();
         }

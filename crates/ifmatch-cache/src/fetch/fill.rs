@@ -12,42 +12,42 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use ifmatch_runtime::task::timeout;
 
-use crate::body::broadcast::{Broadcast, Broken};
-use crate::body::budget::Reservation;
+use crate::body::broadcast::{BodyBroadcast, BrokenBody};
+use crate::body::budget::ByteReservation;
 use crate::body::chunk_buffer::ChunkBuffer;
-use crate::body::folder::Space;
+use crate::body::folder::ReservedSpace;
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskWriter;
 use crate::body::parts::BodyParts;
-use crate::fetch::single_flight::Leader;
+use crate::fetch::single_flight::FlightLeader;
 use crate::metrics::NotStored;
 use crate::policy::content_range::ContentRange;
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::respond::response_body::{BodyError, as_bytes};
 use crate::state::CacheState;
-use crate::store::stored_response::{Meta, Stored, StoredBody};
+use crate::store::stored_response::{StoredBody, StoredHead, StoredResponse};
 
 /// Maximum pause of the origin in a body without readers, before the cache abandons the body.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A response with an incomplete body.
-pub(crate) struct Fill {
+pub(crate) struct BodyFill {
     pub(crate) state: Arc<CacheState>,
-    pub(crate) key: Key,
-    pub(crate) meta: Arc<Meta>,
-    pub(crate) broadcast: Arc<Broadcast>,
+    pub(crate) key: CacheKey,
+    pub(crate) meta: Arc<StoredHead>,
+    pub(crate) broadcast: Arc<BodyBroadcast>,
     /// Range of the body, if it is a part.
     pub(crate) range: Option<ContentRange>,
-    pub(crate) leader: Option<Leader>,
+    pub(crate) leader: Option<FlightLeader>,
     /// Set once the body is too long for the memory.
     pub(crate) disk_writer: Option<DiskWriter>,
     /// Space on disk for the declared length, if it is too long for the memory.
-    pub(crate) space: Option<Space>,
+    pub(crate) space: Option<ReservedSpace>,
     /// The reason why the response isn't stored if the fill ends now. `None` once it is stored.
     pub(crate) lost: Option<NotStored>,
 }
 
-impl Fill {
+impl BodyFill {
     /// Reads the body to its end.
     pub(crate) async fn run<T>(mut self, body: T)
     where
@@ -99,14 +99,14 @@ impl Fill {
     }
 
     /// Reads the next frame.
-    async fn frame<T>(&self, mut body: Pin<&mut T>) -> Result<Option<Frame<Bytes>>, Broken>
+    async fn frame<T>(&self, mut body: Pin<&mut T>) -> Result<Option<Frame<Bytes>>, BrokenBody>
     where
         T: Body<Error: Into<BodyError>>,
     {
         loop {
             let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
             match timeout(&*self.state.clock, IDLE, next).await {
-                Ok(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
+                Ok(frame) => return as_bytes(frame).transpose().map_err(BrokenBody::from),
                 Err(_) if self.broadcast.has_readers() => {}
                 Err(_) => return Err(broken("the origin paused while the body had no readers")),
             }
@@ -170,7 +170,7 @@ impl Fill {
             }
             Some(_) | None => StoredBody::File(file),
         };
-        let new = Stored { meta: Arc::clone(&self.meta), body };
+        let new = StoredResponse { meta: Arc::clone(&self.meta), body };
         let stored = self.state.table.store(&self.key, new, merge);
         self.note_stored(stored);
     }
@@ -204,7 +204,7 @@ impl Fill {
                 whole_or_parts(BodyParts::in_memory(part))
             }
         };
-        let new = Stored { meta: Arc::clone(&self.meta), body };
+        let new = StoredResponse { meta: Arc::clone(&self.meta), body };
         let stored = self.state.table.store(&self.key, new, merge);
         self.note_stored(stored);
         stored.then_some(content)
@@ -212,7 +212,7 @@ impl Fill {
 }
 
 /// Releases the readers if the fill ends early.
-impl Drop for Fill {
+impl Drop for BodyFill {
     fn drop(&mut self) {
         if let Some(reason) = self.lost {
             self.state.counters.not_stored(reason);
@@ -223,7 +223,7 @@ impl Drop for Fill {
 
 /// Joins a new part with the stored parts of the same representation (RFC 9111 §3.4). Otherwise the new response
 /// replaces the old one.
-fn merge(old: &Stored, new: Stored) -> Stored {
+fn merge(old: &StoredResponse, new: StoredResponse) -> StoredResponse {
     let same = new.meta.strong_tag().is_some() && new.meta.tag == old.meta.tag;
     let is_kept = |len: u64, parts: &BodyParts| same && len == parts.total;
     let body = match (&old.body, &new.body) {
@@ -234,7 +234,7 @@ fn merge(old: &Stored, new: Stored) -> Stored {
         }
         _ => None,
     };
-    Stored { body: body.unwrap_or(new.body), meta: new.meta }
+    StoredResponse { body: body.unwrap_or(new.body), meta: new.meta }
 }
 
 fn whole_or_parts(parts: BodyParts) -> StoredBody {
@@ -242,7 +242,7 @@ fn whole_or_parts(parts: BodyParts) -> StoredBody {
 }
 
 /// Reads a body of a known length into memory. Returns `None` if its length differs, it fails, or memory is short.
-pub(crate) async fn collect<T>(body: T, mut reservation: Reservation, len: u64) -> Option<MemoryBody>
+pub(crate) async fn collect<T>(body: T, mut reservation: ByteReservation, len: u64) -> Option<MemoryBody>
 where
     T: Body<Error: Into<BodyError>>,
 {
@@ -260,7 +260,7 @@ where
     (buffer.end() == len).then(|| MemoryBody::compact(&buffer.all(), None))
 }
 
-fn broken(why: &'static str) -> Broken {
+fn broken(why: &'static str) -> BrokenBody {
     let error: Box<dyn Error + Send + Sync> = why.into();
     error.into()
 }

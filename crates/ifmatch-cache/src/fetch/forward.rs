@@ -9,55 +9,55 @@ use ifmatch_core::problem::Problem;
 use ifmatch_runtime::task::{detach, timeout};
 
 use crate::fetch::head;
-use crate::fetch::origin::{Fetch, Fetched, NewResponse};
+use crate::fetch::origin::{NewResponse, OriginRequest, OriginResult};
 use crate::fetch::resume::resumable;
-use crate::fetch::single_flight::{Flight, FlightKey, Leader, Outcome, Role};
+use crate::fetch::single_flight::{Flight, FlightKey, FlightLeader, FlightOutcome, FlightRole};
 use crate::inner_service::InnerService;
-use crate::lookup::{Lookup, Plan, decide, lookup};
-use crate::metrics::{Outcome as RequestOutcome, Tally};
+use crate::lookup::{ForwardPlan, LookupResult, decide, lookup};
+use crate::metrics::{Outcome as RequestOutcome, RequestTally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::request::CacheRequest;
 use crate::respond::response_body::ResponseBody;
 use crate::respond::{self, CachedResponse, respond};
 use crate::state::CacheState;
-use crate::store::stored_response::Stored;
-use crate::store::table::Found;
+use crate::store::stored_response::StoredResponse;
+use crate::store::table::FoundEntry;
 
 /// Number of flights that a request joins before it asks for itself.
 const MAX_JOINS: usize = 3;
 
 /// Revalidates a stored response in the background, unless another request already does.
-pub(crate) fn revalidate<S, B>(state: &Arc<CacheState>, request: &CacheRequest, plan: Plan, inner: S)
+pub(crate) fn revalidate<S, B>(state: &Arc<CacheState>, request: &CacheRequest, plan: ForwardPlan, inner: S)
 where
     S: InnerService<B>,
     B: Default + Send + 'static,
 {
-    if let Role::Leader(leader) = state.flights.join_or_lead(&state.table, &request.key, &plan.flight_key) {
-        let fetch = Fetch::new(state, request, plan, Some(leader)).unconditional();
+    if let FlightRole::Leader(leader) = state.flights.join_or_lead(&state.table, &request.key, &plan.flight_key) {
+        let fetch = OriginRequest::new(state, request, plan, Some(leader)).unconditional();
         drop(detach(fetch.run::<B, S>(inner)));
     }
 }
 
 /// A request that needs the origin.
-pub(crate) struct Forwarding {
+pub(crate) struct ForwardedRequest {
     state: Arc<CacheState>,
     request: CacheRequest,
-    plan: Plan,
-    tally: Tally,
+    plan: ForwardPlan,
+    tally: RequestTally,
 }
 
 /// The end of a request's wait for others.
-enum Turn<T> {
+enum WaitEnd<T> {
     /// Another request's response answers it.
     Respond(Response<ResponseBody<T>>),
     /// It must ask the origin, perhaps on behalf of others.
-    Ask(Option<Leader>),
+    Ask(Option<FlightLeader>),
 }
 
-impl Forwarding {
-    pub(crate) fn new(state: &Arc<CacheState>, request: CacheRequest, plan: Plan) -> Self {
-        Self { state: Arc::clone(state), request, plan, tally: Tally::new(state) }
+impl ForwardedRequest {
+    pub(crate) fn new(state: &Arc<CacheState>, request: CacheRequest, plan: ForwardPlan) -> Self {
+        Self { state: Arc::clone(state), request, plan, tally: RequestTally::new(state) }
     }
 
     /// Waits for another request's response, or asks the origin.
@@ -74,11 +74,11 @@ impl Forwarding {
             return self.head(inner).await;
         }
         let leader = match self.turn().await {
-            Turn::Respond(response) => return Ok(resumable(response, &self.request, inner)),
-            Turn::Ask(leader) => leader,
+            WaitEnd::Respond(response) => return Ok(resumable(response, &self.request, inner)),
+            WaitEnd::Ask(leader) => leader,
         };
         let (detached, for_resume) = (leader.is_some(), inner.clone());
-        let fetch = Fetch::new(&self.state, &self.request, self.plan.clone(), leader);
+        let fetch = OriginRequest::new(&self.state, &self.request, self.plan.clone(), leader);
         let fetched = if detached {
             match detach(fetch.run::<B, S>(inner)).result().await {
                 Some(fetched) => fetched,
@@ -91,51 +91,51 @@ impl Forwarding {
     }
 
     /// Waits while other requests ask for the same response.
-    async fn turn<T>(&mut self) -> Turn<T> {
+    async fn turn<T>(&mut self) -> WaitEnd<T> {
         if !self.request.is_sharable() {
-            return Turn::Ask(None);
+            return WaitEnd::Ask(None);
         }
         let mut failures = Vec::new();
         for _ in 0..MAX_JOINS {
             if self.plan.unshared {
-                return Turn::Ask(None);
+                return WaitEnd::Ask(None);
             }
             let flight_key = self.plan.flight_key.clone();
             let flight = match self.state.flights.join_or_lead(&self.state.table, &self.request.key, &flight_key) {
                 // The response may have been stored since the lookup, or be on disk only.
-                Role::Leader(leader) => {
+                FlightRole::Leader(leader) => {
                     let trusted = self.state.is_trusted();
                     if let Some(found) = self.load() {
                         let found = decide(&self.state, &self.request, &found, trusted);
-                        return self.found(found, flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
+                        return self.found(found, flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
                     }
-                    return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
+                    return self.retry(flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
                 }
-                Role::Follower(flight) => flight,
+                FlightRole::Follower(flight) => flight,
             };
             let waited = flight.is_pending();
             let outcome = match self.wait(&flight).await {
                 Ok(outcome) => outcome,
-                Err(leader) => return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond),
+                Err(leader) => return self.retry(flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond),
             };
             let flight_key = match outcome {
-                Outcome::Ready(stored) if self.selects(&stored) => match self.collapsed(&stored, waited) {
-                    Some(response) => return Turn::Respond(response),
-                    None if waited => return Turn::Ask(None),
+                FlightOutcome::Ready(stored) if self.selects(&stored) => match self.collapsed(&stored, waited) {
+                    Some(response) => return WaitEnd::Respond(response),
+                    None if waited => return WaitEnd::Ask(None),
                     // It became stale while its body arrives: later requests share the next request to the origin.
                     None => {
                         self.state.flights.close(&self.request.key, &flight);
                         flight_key
                     }
                 },
-                Outcome::Unmodified(stored) if waited && self.selects(&stored) && self.is_valid(&stored) => {
-                    return Turn::Respond(self.unmodified(&stored));
+                FlightOutcome::Unmodified(stored) if waited && self.selects(&stored) && self.is_valid(&stored) => {
+                    return WaitEnd::Respond(self.unmodified(&stored));
                 }
                 // The response is for other requests, but shows what responses vary by.
-                Outcome::Ready(stored) | Outcome::Unmodified(stored) => {
+                FlightOutcome::Ready(stored) | FlightOutcome::Unmodified(stored) => {
                     flight_key.varying(stored.meta.secondary_key.vary.clone(), &self.request.head.headers)
                 }
-                Outcome::Failed(failure) => {
+                FlightOutcome::Failed(failure) => {
                     if failure.is_of_origin {
                         failures.push(failure.client);
                         if let Some(turn) = self.failed(failure.status, &failures) {
@@ -149,20 +149,20 @@ impl Forwarding {
                     }
                 }
                 // The leader may have found the response in the store.
-                Outcome::Alone | Outcome::Pending => {
-                    return self.retry(flight_key).map_or(Turn::Ask(None), Turn::Respond);
+                FlightOutcome::Alone | FlightOutcome::Pending => {
+                    return self.retry(flight_key).map_or(WaitEnd::Ask(None), WaitEnd::Respond);
                 }
             };
             if let Some(response) = self.retry(flight_key) {
-                return Turn::Respond(response);
+                return WaitEnd::Respond(response);
             }
         }
-        Turn::Ask(None)
+        WaitEnd::Ask(None)
     }
 
     /// Waits for the outcome of a flight. Returns a leader if this request is to ask the origin as well, for all that wait, because
     /// the others haven't been answered in time.
-    async fn wait(&self, flight: &Arc<Flight>) -> Result<Outcome, Leader> {
+    async fn wait(&self, flight: &Arc<Flight>) -> Result<FlightOutcome, FlightLeader> {
         let mut round = 0;
         loop {
             if let Ok(outcome) = timeout(&*self.state.clock, self.state.config.patience, flight.outcome()).await {
@@ -176,12 +176,12 @@ impl Forwarding {
     }
 
     /// Returns `true` if a response to another request also answers this one.
-    fn selects(&self, stored: &Stored) -> bool {
+    fn selects(&self, stored: &StoredResponse) -> bool {
         stored.is_selected(&self.request.head.headers, &self.request.implicit_key)
     }
 
     /// Returns `true` if no group of a response to another request was invalidated since that request.
-    fn is_valid(&self, stored: &Stored) -> bool {
+    fn is_valid(&self, stored: &StoredResponse) -> bool {
         self.state.table.is_valid(&self.request.key, stored)
     }
 
@@ -191,12 +191,12 @@ impl Forwarding {
     /// The first request may have caused a failure itself. A second failure, of another client or of this request's, is
     /// attributed to the origin, and all waiting requests get it without asking for themselves. Its content may be private, so
     /// it isn't shared.
-    fn failed<T>(&mut self, status: Option<StatusCode>, clients: &[Option<IpAddr>]) -> Option<Turn<T>> {
+    fn failed<T>(&mut self, status: Option<StatusCode>, clients: &[Option<IpAddr>]) -> Option<WaitEnd<T>> {
         if let Some(response) = self.stale(status) {
-            return Some(Turn::Respond(response));
+            return Some(WaitEnd::Respond(response));
         }
         if status == Some(StatusCode::INTERNAL_SERVER_ERROR) {
-            return Some(Turn::Ask(None));
+            return Some(WaitEnd::Ask(None));
         }
         let own = self.request.client;
         let is_other = |client: &Option<IpAddr>| *client == own || clients.first().is_some_and(|first| first != client);
@@ -207,19 +207,19 @@ impl Forwarding {
             let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
             let mut response = respond::problem(&problem, status);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            Turn::Respond(response)
+            WaitEnd::Respond(response)
         })
     }
 
     /// Responds with the origin's 304 to another request with the same conditions.
-    fn unmodified<T>(&mut self, stored: &Stored) -> Response<ResponseBody<T>> {
+    fn unmodified<T>(&mut self, stored: &StoredResponse) -> Response<ResponseBody<T>> {
         self.tally.set(RequestOutcome::Collapsed);
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
         respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.wall(), status)
     }
 
     /// Reads the response that the request selects from disk, if the memory has none.
-    fn load(&self) -> Option<Found> {
+    fn load(&self) -> Option<FoundEntry> {
         let CacheRequest { key, head, implicit_key, .. } = &self.request;
         let is_missing = self.plan.stored.is_none();
         is_missing.then(|| self.state.table.load(key, &head.headers, implicit_key)).flatten()
@@ -232,14 +232,14 @@ impl Forwarding {
     }
 
     /// Responds with what a lookup has found. Updates the plan if the origin is still needed.
-    fn found<T>(&mut self, found: Lookup<T>, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
+    fn found<T>(&mut self, found: LookupResult<T>, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
         match found {
-            Lookup::Hit(response, outcome) | Lookup::HitAndRevalidate(response, outcome, _) => {
+            LookupResult::Hit(response, outcome) | LookupResult::HitAndRevalidate(response, outcome, _) => {
                 self.tally.set(outcome);
                 Some(response)
             }
-            Lookup::Forward(plan) => {
-                self.plan = Plan { flight_key, ..plan };
+            LookupResult::Forward(plan) => {
+                self.plan = ForwardPlan { flight_key, ..plan };
                 None
             }
         }
@@ -247,7 +247,7 @@ impl Forwarding {
 
     /// Responds with another request's response, if it also answers this one. A request that has `waited` may use
     /// it even if it is stale by now, since the response to its own request would be, too.
-    fn collapsed<T>(&mut self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
+    fn collapsed<T>(&mut self, stored: &StoredResponse, waited: bool) -> Option<Response<ResponseBody<T>>> {
         let now = self.state.wall();
         let terms = &stored.meta.terms;
         let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
@@ -264,7 +264,7 @@ impl Forwarding {
     }
 
     /// Turns the result of this request's own fetch into a response.
-    fn conclude<T, E>(&mut self, fetched: Result<Fetched<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
+    fn conclude<T, E>(&mut self, fetched: Result<OriginResult<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
         let status = CacheStatus::forwarded(self.plan.why);
         let now = self.state.wall();
         match fetched {
@@ -273,14 +273,14 @@ impl Forwarding {
                 self.stale(None).ok_or(error)
             }
             // `_open` keeps the body readable until the response reads it.
-            Ok(Fetched::Updated(stored, origin, _open)) => {
+            Ok(OriginResult::Updated(stored, origin, _open)) => {
                 let confirmed = origin == StatusCode::NOT_MODIFIED;
                 self.tally.set(if confirmed { RequestOutcome::Revalidated } else { RequestOutcome::MissPartial });
                 let status = CacheStatus { origin: Some(origin), ..status };
                 Ok(respond(&self.state.recent_heads, &self.request, &stored, now, status)
                     .map_or_else(|| self.bad_gateway(), |cached| cached.response))
             }
-            Ok(Fetched::New(NewResponse::Storing(mut head, stored, reader))) => {
+            Ok(OriginResult::New(NewResponse::Storing(mut head, stored, reader))) => {
                 self.tally.set(RequestOutcome::stored(self.plan.why));
                 let status = CacheStatus { stored: reader.is_reserved(), ..status }
                     .with_ttl(stored.meta.terms.end(), stored.meta.age(now));
@@ -290,7 +290,7 @@ impl Forwarding {
                 }
                 Ok(Response::from_parts(head, ResponseBody::broadcast(reader)))
             }
-            Ok(Fetched::New(NewResponse::NotStored(response, outcome))) => {
+            Ok(OriginResult::New(NewResponse::NotStored(response, outcome))) => {
                 self.tally.set(outcome);
                 if is_failure(response.status())
                     && let Some(stale) = self.stale(Some(response.status()))
@@ -301,7 +301,7 @@ impl Forwarding {
                 status.append_to(&mut head.headers);
                 Ok(Response::from_parts(head, ResponseBody::inner(body)))
             }
-            Ok(Fetched::Unusable) => Ok(self.bad_gateway()),
+            Ok(OriginResult::Unusable) => Ok(self.bad_gateway()),
         }
     }
 
@@ -346,7 +346,7 @@ impl Forwarding {
         }
         let failed = is_failure(response.status());
         let outcome = if failed { RequestOutcome::ErrorStatus } else { RequestOutcome::PassMethod };
-        self.conclude(Ok(Fetched::New(NewResponse::NotStored(response, outcome))))
+        self.conclude(Ok(OriginResult::New(NewResponse::NotStored(response, outcome))))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::policy::storable::Exchange;
 use crate::policy::update::{head_agrees, shares_validator};
 use crate::request::CacheRequest;
 use crate::state::CacheState;
-use crate::store::stored_response::{Arrival, Stored, StoredBody};
+use crate::store::stored_response::{ArrivalContext, StoredBody, StoredResponse};
 
 /// Updates the stored response if the two share a validator. If they contradict each other, the stored response is
 /// outdated, and is kept for its validators only. Otherwise HEAD has no effect.
@@ -21,7 +21,7 @@ use crate::store::stored_response::{Arrival, Stored, StoredBody};
 pub(crate) fn update_stored<T>(
     state: &CacheState,
     request: &CacheRequest,
-    stored: &Stored,
+    stored: &StoredResponse,
     head: &Response<T>,
     requested: Timestamp,
 ) {
@@ -38,7 +38,7 @@ pub(crate) fn update_stored<T>(
     };
     let fields = &request.head.headers;
     let resource = ResourceRules::of(&request.head.extensions);
-    let arrival = Arrival {
+    let arrival = ArrivalContext {
         request: fields,
         implicit_key: &request.implicit_key,
         audience: state.config.audience,
@@ -66,7 +66,7 @@ pub(crate) fn update_stored<T>(
         return;
     }
     let meta = if agrees { stored.meta.freshened(head.headers(), &arrival) } else { stored.meta.outdated() };
-    let updated = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+    let updated = StoredResponse { meta: Arc::new(meta), body: stored.body.clone() };
     if agrees && refusal(&updated.meta.headers).is_some() {
         state.table.discard(&request.key, stored);
     } else {

@@ -11,14 +11,14 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::ByteRange;
 use ifmatch_runtime::task::detach;
 
-use crate::body::broadcast::{Broadcast, Reader};
+use crate::body::broadcast::{BodyBroadcast, BroadcastReader};
 use crate::body::in_memory::PartialBody;
 use crate::body::parts::BodyParts;
-use crate::fetch::fill::{Fill, collect};
+use crate::fetch::fill::{BodyFill, collect};
 use crate::fetch::revalidation::Revalidation;
-use crate::fetch::single_flight::{Failure, FlightKey, Leader, Outcome};
+use crate::fetch::single_flight::{FlightFailure, FlightKey, FlightLeader, FlightOutcome};
 use crate::inner_service::InnerService;
-use crate::lookup::Plan;
+use crate::lookup::ForwardPlan;
 use crate::metrics::{NotStored, Outcome as RequestOutcome};
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
@@ -28,11 +28,11 @@ use crate::policy::reuse::is_failure;
 use crate::policy::storable::{Exchange, Refusal};
 use crate::policy::update::is_about;
 use crate::request::CacheRequest;
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::respond::response_body::BodyError;
 use crate::state::CacheState;
-use crate::store::entry::Failing;
-use crate::store::stored_response::{Arrival, Meta, OpenBody, Stored, StoredBody};
+use crate::store::entry::OriginFailure;
+use crate::store::stored_response::{ArrivalContext, OpenBody, StoredBody, StoredHead, StoredResponse};
 
 /// Time for which requests don't wait for each other after a response that couldn't be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
@@ -44,13 +44,13 @@ const PAUSE: Duration = Duration::from_secs(5);
 const MAX_FIELDS: usize = 1_000;
 
 /// A request to the origin. It has no body.
-pub(crate) struct Fetch {
+pub(crate) struct OriginRequest {
     state: Arc<CacheState>,
-    key: Key,
+    key: CacheKey,
     client: Parts,
     implicit_key: Box<str>,
     /// The stored response that the client's request selects.
-    stored: Option<Stored>,
+    stored: Option<StoredResponse>,
     revalidation: Revalidation,
     flight_key: FlightKey,
     /// `true` if the last request for this URI failed.
@@ -58,14 +58,14 @@ pub(crate) struct Fetch {
     /// `true` if a failure of this request is one of the origin for others: it asks as they do.
     is_sharable: bool,
     address: Option<IpAddr>,
-    leader: Option<Leader>,
+    leader: Option<FlightLeader>,
 }
 
 /// The result of a request to the origin.
-pub(crate) enum Fetched<T> {
+pub(crate) enum OriginResult<T> {
     /// The stored response, updated by a response with this status. Its body can be read, even if the response is removed
     /// meanwhile.
-    Updated(Stored, StatusCode, OpenBody),
+    Updated(StoredResponse, StatusCode, OpenBody),
     /// A new response.
     New(NewResponse<T>),
     /// A 304 to a request without conditions.
@@ -75,15 +75,20 @@ pub(crate) enum Fetched<T> {
 /// A new response from the origin.
 pub(crate) enum NewResponse<T> {
     /// It is being stored. The reader returns its body.
-    Storing(response::Parts, Stored, Reader),
+    Storing(response::Parts, StoredResponse, BroadcastReader),
     /// It isn't stored, which is the outcome of the request.
     NotStored(Response<T>, RequestOutcome),
 }
 
-impl Fetch {
+impl OriginRequest {
     /// Creates a client's request. The stored response is revalidated or completed where possible.
-    pub(crate) fn new(state: &Arc<CacheState>, request: &CacheRequest, plan: Plan, leader: Option<Leader>) -> Self {
-        let Plan { stored, flight_key, failing, .. } = plan;
+    pub(crate) fn new(
+        state: &Arc<CacheState>,
+        request: &CacheRequest,
+        plan: ForwardPlan,
+        leader: Option<FlightLeader>,
+    ) -> Self {
+        let ForwardPlan { stored, flight_key, failing, .. } = plan;
         let revalidation = stored.as_ref().map_or(Revalidation::None, |stored| Revalidation::of(stored, request));
         Self {
             state: Arc::clone(state),
@@ -111,7 +116,7 @@ impl Fetch {
     }
 
     /// Sends the request, and a second one without the cache's own condition if the first response is of no use.
-    pub(crate) async fn run<B, S>(mut self, mut inner: S) -> Result<Fetched<S::Body>, S::Error>
+    pub(crate) async fn run<B, S>(mut self, mut inner: S) -> Result<OriginResult<S::Body>, S::Error>
     where
         S: InnerService<B>,
         B: Default,
@@ -130,7 +135,7 @@ impl Fetch {
                 }
             };
             self.note_failure(is_failure(response.status()).then_some(false));
-            let times = Times { asked: began, began, requested, received: self.state.wall() };
+            let times = ExchangeTimes { asked: began, began, requested, received: self.state.wall() };
             match &self.revalidation {
                 Revalidation::Validate(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
@@ -139,7 +144,7 @@ impl Fetch {
                     let open = stored.open().filter(|_| is_about(response.headers(), &stored.meta.headers));
                     if let Some(open) = open {
                         let stored = self.confirmed(&stored, response.headers(), times);
-                        return Ok(Fetched::Updated(stored, StatusCode::NOT_MODIFIED, open));
+                        return Ok(OriginResult::Updated(stored, StatusCode::NOT_MODIFIED, open));
                     }
                     self.state.table.discard(&self.key, &stored);
                 }
@@ -153,13 +158,13 @@ impl Fetch {
                 Revalidation::None
                     if response.status() == StatusCode::NOT_MODIFIED && !self.client_is_conditional() =>
                 {
-                    return Ok(Fetched::Unusable);
+                    return Ok(OriginResult::Unusable);
                 }
-                _ => return Ok(Fetched::New(self.new_response(response, times))),
+                _ => return Ok(OriginResult::New(self.new_response(response, times))),
             }
             self.revalidation = Revalidation::None;
         }
-        Ok(Fetched::Unusable)
+        Ok(OriginResult::Unusable)
     }
 
     fn request<B: Default>(&self) -> Request<B> {
@@ -172,8 +177,8 @@ impl Fetch {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
     }
 
-    fn failure(&self, is_of_origin: bool, status: Option<StatusCode>) -> Outcome {
-        Outcome::Failed(Failure { is_of_origin, status, client: self.address })
+    fn failure(&self, is_of_origin: bool, status: Option<StatusCode>) -> FlightOutcome {
+        FlightOutcome::Failed(FlightFailure { is_of_origin, status, client: self.address })
     }
 
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
@@ -182,36 +187,39 @@ impl Fetch {
         let is_news = if unreachable.is_some() { self.is_sharable } else { self.failing };
         if self.stored.is_some() && is_news {
             let until = self.state.now().saturating_add(PAUSE);
-            let failing = unreachable.map(|unreachable| Failing { until, unreachable });
+            let failing = unreachable.map(|unreachable| OriginFailure { until, unreachable });
             self.state.table.note_failure(&self.key, failing);
         }
     }
 
     /// Shares a 304 with requests that wait with the same condition, if the confirmed response is shareable.
-    fn share_unmodified(&self, head: &response::Parts, times: Times) {
+    fn share_unmodified(&self, head: &response::Parts, times: ExchangeTimes) {
         let refusal = self.refusal(StatusCode::OK, &head.headers, &self.state.config.governing(&head.headers));
-        let meta = Meta::new(StatusCode::OK, &head.headers, &self.arrival(times));
+        let meta = StoredHead::new(StatusCode::OK, &head.headers, &self.arrival(times));
         if refusal.is_none() && meta.terms.is_for_others() {
-            self.tell(Outcome::Unmodified(Stored { meta: Arc::new(meta), body: StoredBody::Whole(Arc::default()) }));
+            self.tell(FlightOutcome::Unmodified(StoredResponse {
+                meta: Arc::new(meta),
+                body: StoredBody::Whole(Arc::default()),
+            }));
         }
     }
 
     /// Freshens the stored response after a 304.
-    fn confirmed(&self, stored: &Stored, newer: &HeaderMap, times: Times) -> Stored {
+    fn confirmed(&self, stored: &StoredResponse, newer: &HeaderMap, times: ExchangeTimes) -> StoredResponse {
         self.state.counters.confirmed.add(1);
         let meta = stored.meta.freshened(newer, &self.arrival(times));
-        let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+        let stored = StoredResponse { meta: Arc::new(meta), body: stored.body.clone() };
         self.update(&stored);
         stored
     }
 
     /// Stores an updated response if it may still be stored, and shares it.
-    fn update(&self, stored: &Stored) {
+    fn update(&self, stored: &StoredResponse) {
         let governing = self.state.config.governing(&stored.meta.headers);
         match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
             None if stored.meta.headers.len() <= MAX_FIELDS => {
                 self.state.table.store(&self.key, stored.clone(), |_, new| new);
-                self.tell(Outcome::Ready(stored.clone()));
+                self.tell(FlightOutcome::Ready(stored.clone()));
             }
             Some(refusal) if refusal.is_personal(&self.client.headers) => {}
             refusal => self.supersede(stored.meta.status, refusal),
@@ -221,11 +229,11 @@ impl Fetch {
     /// Completes the stored part with the missing range. Returns `None` if the response is another range or version.
     async fn completed<T>(
         &self,
-        stored: &Stored,
+        stored: &StoredResponse,
         range: ByteRange,
         response: Response<T>,
-        times: Times,
-    ) -> Option<Fetched<T>>
+        times: ExchangeTimes,
+    ) -> Option<OriginResult<T>>
     where
         T: http_body::Body<Error: Into<BodyError>>,
     {
@@ -243,9 +251,9 @@ impl Fetch {
         let limit = self.state.config.entry_limit;
         let content = collect(body, self.state.budget.reserve(limit), range.len()).await?.held_within(&self.state.held);
         let whole = parts.join(&BodyParts::in_memory(PartialBody::new(received, content, limit)))?.whole()?;
-        let stored = Stored { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
+        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
         self.update(&stored);
-        Some(Fetched::Updated(stored, StatusCode::PARTIAL_CONTENT, OpenBody::default()))
+        Some(OriginResult::Updated(stored, StatusCode::PARTIAL_CONTENT, OpenBody::default()))
     }
 
     /// Stores the response to a POST, if possible. It is stored with the ordinal of the invalidation that it caused
@@ -261,11 +269,11 @@ impl Fetch {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let received = self.state.wall();
-        self.new_response(response, Times { asked, began, requested, received })
+        self.new_response(response, ExchangeTimes { asked, began, requested, received })
     }
 
     /// Handles a new response. If it may be stored, its body is stored while it is passed on.
-    fn new_response<T>(mut self, response: Response<T>, times: Times) -> NewResponse<T>
+    fn new_response<T>(mut self, response: Response<T>, times: ExchangeTimes) -> NewResponse<T>
     where
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
@@ -283,9 +291,9 @@ impl Fetch {
         let in_memory = length.is_some_and(|length| reservation.cover(length));
         let disk = self.state.config.disk.as_ref();
         let space = disk.filter(|_| !in_memory).and_then(|disk| disk.reserve(length?));
-        let broadcast = Broadcast::new(length, reservation, in_memory || space.is_some(), disk.is_some());
+        let broadcast = BodyBroadcast::new(length, reservation, in_memory || space.is_some(), disk.is_some());
         let broadcast = Arc::new(broadcast);
-        let stored = Stored { meta: Arc::new(meta), body: StoredBody::Broadcast(Arc::clone(&broadcast)) };
+        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::Broadcast(Arc::clone(&broadcast)) };
         let Some(reader) = broadcast.join() else {
             let response = Response::from_parts(head, body);
             return NewResponse::NotStored(response, RequestOutcome::ErrorUnusable);
@@ -293,7 +301,7 @@ impl Fetch {
         if range.is_none() {
             self.share(&stored);
         }
-        let fill = Fill {
+        let fill = BodyFill {
             state: Arc::clone(&self.state),
             key: self.key.clone(),
             meta: Arc::clone(&stored.meta),
@@ -313,9 +321,9 @@ impl Fetch {
     fn storable(
         &self,
         head: &response::Parts,
-        length: Length,
-        times: Times,
-    ) -> Result<(Meta, Option<u64>), RequestOutcome> {
+        length: DeclaredLength,
+        times: ExchangeTimes,
+    ) -> Result<(StoredHead, Option<u64>), RequestOutcome> {
         let refusal = self.refusal(head.status, &head.headers, &self.state.config.governing(&head.headers));
         let storable = match (refusal, length) {
             (Some(refusal), _) => Err(refusal.into()),
@@ -344,7 +352,7 @@ impl Fetch {
     fn is_covered(&self, status: StatusCode) -> bool {
         let rules = ResourceRules::of(&self.client.extensions);
         let is_named = || rules.ttl.get(status).is_some() || rules.override_ttl.get(status).is_some();
-        let covers = |stored: &Stored| {
+        let covers = |stored: &StoredResponse| {
             let age = stored.meta.age(self.state.wall());
             stored.meta.terms.serves_error(&RequestDirectives::default(), age, None)
         };
@@ -352,7 +360,12 @@ impl Fetch {
     }
 
     /// Returns the head of a response that may be stored, if it is within the limits and can ever be used.
-    fn useful(&self, head: &response::Parts, length: Option<u64>, times: Times) -> Result<Meta, RequestOutcome> {
+    fn useful(
+        &self,
+        head: &response::Parts,
+        length: Option<u64>,
+        times: ExchangeTimes,
+    ) -> Result<StoredHead, RequestOutcome> {
         let longest = self.state.config.longest();
         if head.headers.len() > MAX_FIELDS || length.is_some_and(|length| length > longest) {
             return Err(RequestOutcome::PassTooLarge);
@@ -360,7 +373,7 @@ impl Fetch {
         if head.status == StatusCode::PARTIAL_CONTENT && !self.is_part(head, length) {
             return Err(RequestOutcome::PassMalformed);
         }
-        let meta = Meta::new(head.status, &head.headers, &self.arrival(times));
+        let meta = StoredHead::new(head.status, &head.headers, &self.arrival(times));
         if meta.is_useful() { Ok(meta) } else { Err(RequestOutcome::PassLifetime) }
     }
 
@@ -404,22 +417,22 @@ impl Fetch {
     }
 
     /// Shares the response with other requests, including those that arrive before its body has.
-    fn share(&mut self, stored: &Stored) {
+    fn share(&mut self, stored: &StoredResponse) {
         if self.leader.is_none() {
             let CacheState { flights, table, .. } = &*self.state;
             self.leader = flights.share(table, &self.key, &self.flight_key, stored.meta.began);
         }
-        self.tell(Outcome::Ready(stored.clone()));
+        self.tell(FlightOutcome::Ready(stored.clone()));
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn tell(&self, outcome: FlightOutcome) {
         if let Some(leader) = &self.leader {
             leader.tell(outcome);
         }
     }
 
-    fn arrival(&self, times: Times) -> Arrival<'_> {
-        Arrival {
+    fn arrival(&self, times: ExchangeTimes) -> ArrivalContext<'_> {
+        ArrivalContext {
             request: &self.client.headers,
             implicit_key: &self.implicit_key,
             audience: self.state.config.audience,
@@ -438,7 +451,7 @@ impl Fetch {
 
 /// Times of a request and its response.
 #[derive(Clone, Copy)]
-struct Times {
+struct ExchangeTimes {
     /// Ordinal of the request.
     asked: u64,
     /// Ordinal that the response is stored with.
@@ -448,13 +461,13 @@ struct Times {
 }
 
 /// The declared length of a body, if any.
-type Length = Result<Option<u64>, InvalidLength>;
+type DeclaredLength = Result<Option<u64>, InvalidLength>;
 
 /// `Content-Length` is malformed, repeated, or contradicts the body.
 #[derive(Clone, Copy, Debug)]
 struct InvalidLength;
 
-fn declared_length(headers: &HeaderMap, exact: Option<u64>) -> Length {
+fn declared_length(headers: &HeaderMap, exact: Option<u64>) -> DeclaredLength {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let line = match (lines.next(), lines.next()) {
         (None, _) => return Ok(exact),

@@ -36,12 +36,13 @@ where
     };
     let Some(tag) = strong_tag(response.headers()) else { return response };
     let head = request.head.clone();
-    response
-        .map(|body| body.resumed_by(move |sent, len| Box::pin(rest(inner, head, tag, Missing { range, sent, len }))))
+    response.map(|body| {
+        body.resumed_by(move |sent, len| Box::pin(rest(inner, head, tag, MissingRange { range, sent, len })))
+    })
 }
 
 /// What a client still has to get.
-struct Missing {
+struct MissingRange {
     /// The range that it requested, or `None` for the whole content.
     range: Option<ContentRange>,
     /// Number of bytes that it has.
@@ -50,7 +51,7 @@ struct Missing {
     len: Option<u64>,
 }
 
-impl Missing {
+impl MissingRange {
     /// Returns the position of the next byte in the content.
     fn start(&self) -> u64 {
         self.range.map_or(0, |range| range.bytes.start()) + self.sent
@@ -73,7 +74,7 @@ impl Missing {
 }
 
 /// Requests the missing bytes of the version with this tag.
-async fn rest<B, S>(mut inner: S, mut head: Parts, tag: EntityTag, missing: Missing) -> Result<S::Body, BodyError>
+async fn rest<B, S>(mut inner: S, mut head: Parts, tag: EntityTag, missing: MissingRange) -> Result<S::Body, BodyError>
 where
     S: InnerService<B>,
     B: Default,

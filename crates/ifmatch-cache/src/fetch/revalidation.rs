@@ -6,21 +6,21 @@ use ifmatch_core::range::ByteRange;
 
 use crate::policy::update::make_conditional;
 use crate::request::CacheRequest;
-use crate::store::stored_response::{Stored, StoredBody};
+use crate::store::stored_response::{StoredBody, StoredResponse};
 
 /// The condition or range that the cache puts in place of the client's own.
 pub(crate) enum Revalidation {
     /// None: the request goes to the origin as the client sent it.
     None,
     /// Validates the stored response.
-    Validate(Stored),
+    Validate(StoredResponse),
     /// Requests the range that the stored response lacks.
-    Complete(Stored, ByteRange),
+    Complete(StoredResponse, ByteRange),
 }
 
 impl Revalidation {
     /// Chooses the revalidation of a stored response for a request.
-    pub(crate) fn of(stored: &Stored, request: &CacheRequest) -> Self {
+    pub(crate) fn of(stored: &StoredResponse, request: &CacheRequest) -> Self {
         match &stored.body {
             _ if !stored.exists() => Self::None,
             StoredBody::Whole(_) | StoredBody::File(_)

@@ -20,9 +20,9 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
 use crate::policy::vary::{Selection, Vary};
-use crate::request::key::Key;
-use crate::store::stored_response::Stored;
-use crate::store::table::{Found, Table};
+use crate::request::key::CacheKey;
+use crate::store::stored_response::StoredResponse;
+use crate::store::table::{EntryTable, FoundEntry};
 
 /// Requests for one URI with equal flight keys may share a response, as far as that is known before it arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl FlightKey {
     }
 
     /// Returns the key of a request, assuming that the response will vary by the same fields as the stored ones.
-    pub(crate) fn expected(found: &Found, request: &HeaderMap, implicit_key: &str) -> Self {
+    pub(crate) fn expected(found: &FoundEntry, request: &HeaderMap, implicit_key: &str) -> Self {
         let vary = found.entry.variants.first().map(|stored| stored.meta.secondary_key.vary.clone());
         Self::new(vary.unwrap_or_default(), request, implicit_key)
     }
@@ -76,22 +76,22 @@ impl FlightKey {
 
 /// The result of a request to the origin.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum FlightOutcome {
     /// The origin hasn't responded yet.
     Pending,
     /// The response can be stored; its body may still be arriving.
-    Ready(Stored),
+    Ready(StoredResponse),
     /// The condition shared by all waiting requests is false, so each gets this 304.
-    Unmodified(Stored),
+    Unmodified(StoredResponse),
     /// The request failed.
-    Failed(Failure),
+    Failed(FlightFailure),
     /// The response is for one client only, or the request was abandoned: the others must ask for themselves.
     Alone,
 }
 
 /// A failure of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct FlightFailure {
     /// `false` if the origin wasn't asked, for a reason that concerns this request only.
     pub(crate) is_of_origin: bool,
     /// `None` if the origin didn't respond.
@@ -108,20 +108,20 @@ pub(crate) struct Flight {
     relieved: AtomicU32,
     /// Ordinal of its start. A later invalidation of the URI keeps new requests from joining it.
     began: u64,
-    outcome: watch::Sender<Outcome>,
+    outcome: watch::Sender<FlightOutcome>,
 }
 
 impl Flight {
     /// Returns `true` until the origin has responded.
     pub(crate) fn is_pending(&self) -> bool {
-        matches!(*self.outcome.borrow(), Outcome::Pending)
+        matches!(*self.outcome.borrow(), FlightOutcome::Pending)
     }
 
     /// Waits for the outcome.
-    pub(crate) async fn outcome(&self) -> Outcome {
+    pub(crate) async fn outcome(&self) -> FlightOutcome {
         let mut receiver = self.outcome.subscribe();
-        let outcome = receiver.wait_for(|outcome| !matches!(outcome, Outcome::Pending)).await;
-        outcome.map_or(Outcome::Alone, |outcome| outcome.clone())
+        let outcome = receiver.wait_for(|outcome| !matches!(outcome, FlightOutcome::Pending)).await;
+        outcome.map_or(FlightOutcome::Alone, |outcome| outcome.clone())
     }
 }
 
@@ -131,34 +131,39 @@ pub(crate) struct Flights(Mutex<FlightMap>);
 
 /// The part of a request in a flight.
 #[derive(Debug)]
-pub(crate) enum Role {
+pub(crate) enum FlightRole {
     /// It asks the origin for all.
-    Leader(Leader),
+    Leader(FlightLeader),
     /// It waits for the leader.
     Follower(Arc<Flight>),
 }
 
 impl Flights {
     /// Joins the flight for this key, or starts one.
-    pub(crate) fn join_or_lead(self: &Arc<Self>, table: &Table, key: &Key, flight_key: &FlightKey) -> Role {
+    pub(crate) fn join_or_lead(
+        self: &Arc<Self>,
+        table: &EntryTable,
+        key: &CacheKey,
+        flight_key: &FlightKey,
+    ) -> FlightRole {
         let mut flights = self.lock();
         let last_invalidation = table.last_invalidation(key);
         if let Some(flight) = joinable(&flights, key, flight_key, last_invalidation) {
-            return Role::Follower(Arc::clone(flight));
+            return FlightRole::Follower(Arc::clone(flight));
         }
         let began = table.next_ordinal();
-        Role::Leader(self.lead(&mut flights, key, flight_key, began))
+        FlightRole::Leader(self.lead(&mut flights, key, flight_key, began))
     }
 
     /// Lets others join a request that began with this ordinal. Returns `None` if another one is under way, or if the URI
     /// was invalidated since.
     pub(crate) fn share(
         self: &Arc<Self>,
-        table: &Table,
-        key: &Key,
+        table: &EntryTable,
+        key: &CacheKey,
         flight_key: &FlightKey,
         began: u64,
-    ) -> Option<Leader> {
+    ) -> Option<FlightLeader> {
         let mut flights = self.lock();
         let last_invalidation = table.last_invalidation(key);
         if began < last_invalidation || joinable(&flights, key, flight_key, last_invalidation).is_some() {
@@ -169,13 +174,13 @@ impl Flights {
 
     /// Lets one of the followers ask the origin as well, and tell the others, after they have waited in vain for the `round`th
     /// time. Returns `None` for all others of them.
-    pub(crate) fn relieve(self: &Arc<Self>, key: &Key, flight: &Arc<Flight>, round: u32) -> Option<Leader> {
+    pub(crate) fn relieve(self: &Arc<Self>, key: &CacheKey, flight: &Arc<Flight>, round: u32) -> Option<FlightLeader> {
         let turn = flight.relieved.compare_exchange(round, round + 1, Relaxed, Relaxed);
-        turn.ok().map(|_| Leader { flights: Arc::clone(self), key: key.clone(), flight: Arc::clone(flight) })
+        turn.ok().map(|_| FlightLeader { flights: Arc::clone(self), key: key.clone(), flight: Arc::clone(flight) })
     }
 
     /// Closes a flight: later requests don't join it.
-    pub(crate) fn close(&self, key: &Key, flight: &Arc<Flight>) {
+    pub(crate) fn close(&self, key: &CacheKey, flight: &Arc<Flight>) {
         let mut flights = self.lock();
         if let Some(known) = flights.get_mut(key) {
             known.retain(|known| !Arc::ptr_eq(known, flight));
@@ -185,11 +190,17 @@ impl Flights {
         }
     }
 
-    fn lead(self: &Arc<Self>, flights: &mut FlightMap, key: &Key, flight_key: &FlightKey, began: u64) -> Leader {
-        let outcome = watch::channel(Outcome::Pending).0;
+    fn lead(
+        self: &Arc<Self>,
+        flights: &mut FlightMap,
+        key: &CacheKey,
+        flight_key: &FlightKey,
+        began: u64,
+    ) -> FlightLeader {
+        let outcome = watch::channel(FlightOutcome::Pending).0;
         let flight = Arc::new(Flight { key: flight_key.clone(), relieved: AtomicU32::new(0), began, outcome });
         flights.entry(key.clone()).or_default().push(Arc::clone(&flight));
-        Leader { flights: Arc::clone(self), key: key.clone(), flight }
+        FlightLeader { flights: Arc::clone(self), key: key.clone(), flight }
     }
 
     fn lock(&self) -> MutexGuard<'_, FlightMap> {
@@ -197,34 +208,34 @@ impl Flights {
     }
 }
 
-type FlightMap = HashMap<Key, Vec<Arc<Flight>>>;
+type FlightMap = HashMap<CacheKey, Vec<Arc<Flight>>>;
 
-fn joinable<'a>(flights: &'a FlightMap, key: &Key, flight_key: &FlightKey, since: u64) -> Option<&'a Arc<Flight>> {
+fn joinable<'a>(flights: &'a FlightMap, key: &CacheKey, flight_key: &FlightKey, since: u64) -> Option<&'a Arc<Flight>> {
     flights.get(key)?.iter().find(|flight| flight.began >= since && flight.key == *flight_key)
 }
 
 /// The request that asks the origin. Dropping it releases the followers.
 #[derive(Debug)]
-pub(crate) struct Leader {
+pub(crate) struct FlightLeader {
     flights: Arc<Flights>,
-    key: Key,
+    key: CacheKey,
     flight: Arc<Flight>,
 }
 
-impl Leader {
+impl FlightLeader {
     /// Sends the outcome to all followers.
-    pub(crate) fn tell(&self, outcome: Outcome) {
+    pub(crate) fn tell(&self, outcome: FlightOutcome) {
         self.flight.outcome.send_replace(outcome);
     }
 }
 
-impl Drop for Leader {
+impl Drop for FlightLeader {
     fn drop(&mut self) {
         self.flights.close(&self.key, &self.flight);
         self.flight.outcome.send_if_modified(|outcome| {
-            let pending = matches!(outcome, Outcome::Pending);
+            let pending = matches!(outcome, FlightOutcome::Pending);
             if pending {
-                *outcome = Outcome::Alone;
+                *outcome = FlightOutcome::Alone;
             }
             pending
         });

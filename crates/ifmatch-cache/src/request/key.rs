@@ -16,13 +16,13 @@ use crate::request::normalize;
 
 /// A URI: scheme, lower-case host without the default port, and [normalized](normalize::normalize) path and query.
 #[derive(Clone)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     text: Box<str>,
     /// Position of the path.
     path: usize,
 }
 
-impl Key {
+impl CacheKey {
     fn new(origin: &str, path: &str) -> Self {
         Self { text: [origin, path].concat().into(), path: origin.len() }
     }
@@ -123,27 +123,27 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for CacheKey {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Key {}
+impl Eq for CacheKey {}
 
-impl Hash for Key {
+impl Hash for CacheKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
 }
 
-impl Borrow<str> for Key {
+impl Borrow<str> for CacheKey {
     fn borrow(&self) -> &str {
         &self.text
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -195,7 +195,7 @@ mod tests {
             request = request.header(HOST, *host);
         }
         let head = request.body(()).unwrap().into_parts().0;
-        Key::of(&head, None).map(|key| key.as_str().to_owned())
+        CacheKey::of(&head, None).map(|key| key.as_str().to_owned())
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         ] {
             let request = host.into_iter().fold(Request::get(uri), |request, host| request.header(HOST, host));
             let mut head = request.body(()).unwrap().into_parts().0;
-            Key::of(&head, None).unwrap().set_host(&mut head);
+            CacheKey::of(&head, None).unwrap().set_host(&mut head);
             assert_eq!(head.headers.get(HOST).is_some(), host.is_some());
             assert!(head.headers.get(HOST).is_none_or(|line| line == "a.example"), "{uri} {host:?}");
             assert!(head.uri.authority().is_none_or(|authority| authority == "a.example"), "{uri} {host:?}");
@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn the_origin_is_the_part_before_the_path() {
-        let keys = Key::parse("HTTP://A.example:80/x/y#z");
-        assert_eq!(keys.iter().map(Key::origin).collect::<Vec<_>>(), ["http://a.example"]);
+        let keys = CacheKey::parse("HTTP://A.example:80/x/y#z");
+        assert_eq!(keys.iter().map(CacheKey::origin).collect::<Vec<_>>(), ["http://a.example"]);
         assert_eq!(keys[0].path(), "/x/y");
     }
 
@@ -273,7 +273,7 @@ mod tests {
             ("http://[0::1]:8080", &["http://[::1]:8080/", "http://[0::1]:8080/"]),
             ("no url", &[]),
         ] {
-            assert_eq!(Key::parse(url).iter().map(Key::as_str).collect::<Vec<_>>(), expected);
+            assert_eq!(CacheKey::parse(url).iter().map(CacheKey::as_str).collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -9,13 +9,13 @@ use http_body::Body;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::fields::hop_by_hop;
 
-use crate::config::Config;
+use crate::config::CacheConfig;
 use crate::policy::Audience;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
 use crate::policy::resource_rules::ResourceRules;
 use crate::request::flags::{RequestFlag, RequestFlags};
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 
 pub(crate) mod accept_encoding;
 pub(crate) mod flags;
@@ -24,11 +24,11 @@ pub(crate) mod normalize;
 mod unkeyed_inputs;
 
 /// A request's handling.
-pub(crate) enum Handling {
+pub(crate) enum RequestHandling {
     /// Answer from the cache if possible.
-    Read(Key, RequestFlags),
+    Read(CacheKey, RequestFlags),
     /// Forward, and invalidate.
-    Write(Key),
+    Write(CacheKey),
     /// Forward: the method is safe but not cached.
     Method,
     /// Forward: a cache can't answer it.
@@ -37,12 +37,12 @@ pub(crate) enum Handling {
     OnlyIfCached,
 }
 
-impl Handling {
-    pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
+impl RequestHandling {
+    pub(crate) fn of(head: &Parts, body: &impl Body, config: &CacheConfig) -> Self {
         if config.bypass.is_some_and(|bypasses| bypasses(&head.uri, &head.headers)) {
             return Self::Bypass;
         }
-        let key = || Key::of(head, config.scheme.as_deref());
+        let key = || CacheKey::of(head, config.scheme.as_deref());
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
         }
@@ -67,7 +67,7 @@ impl Handling {
 #[derive(Debug)]
 pub(crate) struct CacheRequest {
     pub(crate) head: Parts,
-    pub(crate) key: Key,
+    pub(crate) key: CacheKey,
     pub(crate) directives: RequestDirectives,
     /// Address of the client, if known.
     pub(crate) client: Option<IpAddr>,
@@ -78,7 +78,7 @@ pub(crate) struct CacheRequest {
 }
 
 impl CacheRequest {
-    pub(crate) fn new(mut head: Parts, key: Key, mut flags: RequestFlags, config: &Config) -> Self {
+    pub(crate) fn new(mut head: Parts, key: CacheKey, mut flags: RequestFlags, config: &CacheConfig) -> Self {
         if flags.has(RequestFlag::Connection) {
             // Fields that end at this hop must not select responses that others get.
             hop_by_hop::remove_named(&mut head.headers);
@@ -130,7 +130,7 @@ impl CacheRequest {
     }
 }
 
-fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -> Box<str> {
+fn implicit_key(head: &Parts, key: &CacheKey, flags: RequestFlags, config: &CacheConfig) -> Box<str> {
     let mut text = String::new();
     let target = normalize::target(&head.uri);
     if target != key.path() {
@@ -192,8 +192,10 @@ mod tests {
         let request = Request::get("http://a.example/");
         let request = fields.into_iter().fold(request, |request, (name, value)| request.header(name, value));
         let (head, body) = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap().into_parts();
-        let config = Config::default();
-        let Handling::Read(key, flags) = Handling::of(&head, &body, &config) else { panic!("not cacheable") };
+        let config = CacheConfig::default();
+        let RequestHandling::Read(key, flags) = RequestHandling::of(&head, &body, &config) else {
+            panic!("not cacheable")
+        };
         let cacheable = CacheRequest::new(head, key, flags, &config);
         assert_eq!(cacheable.flags, RequestFlags::of(&cacheable.head.headers));
         assert!(cacheable.is_sharable() && !cacheable.is_conditional() && !cacheable.has_range());

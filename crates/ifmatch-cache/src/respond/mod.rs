@@ -14,16 +14,16 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 
-use crate::body::disk_reader::{DiskReader, Section};
-use crate::body::held::{Hold, MemoryReader};
+use crate::body::disk_reader::{BodySection, DiskReader};
+use crate::body::held::{MemoryHold, MemoryReader};
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 use crate::body::parts::BodyParts;
 use crate::policy::cache_status::CacheStatus;
 use crate::request::CacheRequest;
-use crate::respond::recent_heads::{Form, RecentHeads};
+use crate::respond::recent_heads::{HeadForm, RecentHeads};
 use crate::respond::response_body::ResponseBody;
-use crate::store::stored_response::{Meta, Stored, StoredBody};
+use crate::store::stored_response::{StoredBody, StoredHead, StoredResponse};
 
 pub(crate) mod recent_heads;
 pub(crate) mod response_body;
@@ -40,7 +40,7 @@ pub(crate) struct CachedResponse<T> {
 pub(crate) fn respond<T>(
     recent_heads: &RecentHeads,
     request: &CacheRequest,
-    stored: &Stored,
+    stored: &StoredResponse,
     now: Timestamp,
     status: CacheStatus,
 ) -> Option<CachedResponse<T>> {
@@ -68,7 +68,7 @@ pub(crate) fn respond<T>(
 pub(crate) fn unmodified<T>(
     recent_heads: &RecentHeads,
     request: &CacheRequest,
-    stored: &Stored,
+    stored: &StoredResponse,
     now: Timestamp,
     status: CacheStatus,
 ) -> Response<ResponseBody<T>> {
@@ -80,7 +80,7 @@ pub(crate) fn unmodified<T>(
 
 /// Returns `true` if the client's conditions show that it has this response already. Conditions apply to successful
 /// responses only.
-pub(crate) fn is_unmodified(request: &CacheRequest, meta: &Meta) -> bool {
+pub(crate) fn is_unmodified(request: &CacheRequest, meta: &StoredHead) -> bool {
     if !request.is_conditional() || !meta.status.is_success() {
         return false;
     }
@@ -115,7 +115,7 @@ pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<Res
 struct Responder<'a> {
     recent_heads: &'a RecentHeads,
     request: &'a CacheRequest,
-    meta: &'a Arc<Meta>,
+    meta: &'a Arc<StoredHead>,
     now: Timestamp,
     /// Age in seconds.
     age: u64,
@@ -169,7 +169,7 @@ impl Responder<'_> {
         };
         let from_file = parts.holding(&ranges).and_then(|(start, file)| {
             let in_file = |range: ByteRange| ByteRange::new(range.start() - start, range.end() - start);
-            let cut = |range| Some(VecDeque::from([Section::from(in_file(range)?)]));
+            let cut = |range| Some(VecDeque::from([BodySection::from(in_file(range)?)]));
             self.ranges(&ranges, parts.total, cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
         });
         from_file.or_else(|| {
@@ -187,7 +187,7 @@ impl Responder<'_> {
             Selection::Whole => None,
             Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len())),
             Selection::Parts(ranges) => {
-                let cut = |range| Some(VecDeque::from([Section::from(range)]));
+                let cut = |range| Some(VecDeque::from([BodySection::from(range)]));
                 self.ranges(&ranges, file.len(), cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
             }
         };
@@ -219,7 +219,7 @@ impl Responder<'_> {
         &self,
         ranges: &[ByteRange],
         total: u64,
-        holds: Vec<Hold>,
+        holds: Vec<MemoryHold>,
         cut: impl Fn(ByteRange) -> Option<VecDeque<Bytes>>,
     ) -> Option<CachedResponse<T>> {
         self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::held_chunks(chunks, holds)))
@@ -265,7 +265,7 @@ impl Responder<'_> {
     }
 
     fn recent_head(&self, unmodified: bool, len: Option<u64>, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
-        self.recent_heads.get(self.meta, Form { unmodified, len, age: self.age, status: self.status }, make)
+        self.recent_heads.get(self.meta, HeadForm { unmodified, len, age: self.age, status: self.status }, make)
     }
 
     /// Returns the stored header fields with `Age`, `Cache-Status` and `Content-Length`.

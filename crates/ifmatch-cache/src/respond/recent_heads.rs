@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock, Weak};
 use http::HeaderMap;
 
 use crate::policy::cache_status::CacheStatus;
-use crate::store::stored_response::Meta;
+use crate::store::stored_response::StoredHead;
 
 /// Number of heads kept.
 const PLACES: usize = 512;
@@ -16,11 +16,11 @@ const LARGEST: usize = 4 * 1024;
 /// Heads that were requested twice within a second. Each has one slot, determined by the address of its response, until
 /// another one replaces it. A locked slot is skipped, without waiting.
 #[derive(Debug)]
-pub(crate) struct RecentHeads(Box<[RwLock<Place>]>);
+pub(crate) struct RecentHeads(Box<[RwLock<RecentForm>]>);
 
 /// The inputs of a head, other than the stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct HeadForm {
     /// `true` for a 304.
     pub(crate) unmodified: bool,
     /// Value of `Content-Length`.
@@ -32,10 +32,10 @@ pub(crate) struct Form {
 
 /// The last form requested.
 #[derive(Debug, Default)]
-struct Place {
+struct RecentForm {
     /// Keeps the address from being reused.
-    of: Weak<Meta>,
-    form: Option<Form>,
+    of: Weak<StoredHead>,
+    form: Option<HeadForm>,
     /// `None` until the form is requested a second time.
     head: Option<HeaderMap>,
 }
@@ -48,7 +48,7 @@ impl Default for RecentHeads {
 
 impl RecentHeads {
     /// Returns the head of this form, creating it if necessary.
-    pub(crate) fn get(&self, meta: &Arc<Meta>, form: Form, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
+    pub(crate) fn get(&self, meta: &Arc<StoredHead>, form: HeadForm, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
         let place = &self.0[place(meta, form.unmodified)];
         let known = match place.try_read() {
             Ok(place) if place.is(meta, form) => match &place.head {
@@ -61,21 +61,21 @@ impl RecentHeads {
         if (known || meta.size() <= LARGEST)
             && let Ok(mut place) = place.try_write()
         {
-            *place = Place { of: Arc::downgrade(meta), form: Some(form), head: known.then(|| head.clone()) };
+            *place = RecentForm { of: Arc::downgrade(meta), form: Some(form), head: known.then(|| head.clone()) };
         }
         head
     }
 }
 
-impl Place {
-    fn is(&self, meta: &Arc<Meta>, form: Form) -> bool {
+impl RecentForm {
+    fn is(&self, meta: &Arc<StoredHead>, form: HeadForm) -> bool {
         self.of.as_ptr() == Arc::as_ptr(meta) && self.form == Some(form)
     }
 }
 
 /// Returns the index of the slot. Neighbours in memory have different slots, as do the two heads of one response.
-fn place(meta: &Arc<Meta>, unmodified: bool) -> usize {
-    let address = Arc::as_ptr(meta).addr() / size_of::<Meta>();
+fn place(meta: &Arc<StoredHead>, unmodified: bool) -> usize {
+    let address = Arc::as_ptr(meta).addr() / size_of::<StoredHead>();
     (address * 2 + usize::from(unmodified)) % PLACES
 }
 
@@ -91,17 +91,17 @@ mod tests {
 
     use super::*;
     use crate::body::in_memory::MemoryBody;
-    use crate::config::Config;
+    use crate::config::CacheConfig;
     use crate::policy::cache_status::{CACHE_STATUS, Forward};
     use crate::policy::resource_rules::ResourceRules;
-    use crate::request::{CacheRequest, Handling};
+    use crate::request::{CacheRequest, RequestHandling};
     use crate::respond::respond;
-    use crate::store::stored_response::{Arrival, Stored, StoredBody};
+    use crate::store::stored_response::{ArrivalContext, StoredBody, StoredResponse};
 
-    fn stored(tag: &str, status: StatusCode) -> Stored {
+    fn stored(tag: &str, status: StatusCode) -> StoredResponse {
         let request = HeaderMap::new();
         let moment = Timestamp::from_micros(1_000_000_000);
-        let arrival = Arrival {
+        let arrival = ArrivalContext {
             request: &request,
             implicit_key: "",
             audience: crate::policy::Audience::Shared,
@@ -125,8 +125,8 @@ mod tests {
             response.insert(name, HeaderValue::from_str(value).unwrap());
         }
         let content = MemoryBody::compact(&[Bytes::from(vec![7; 100])].into(), None);
-        let meta = Arc::new(Meta::new(status, &response, &arrival));
-        Stored { meta, body: StoredBody::Whole(Arc::new(content)) }
+        let meta = Arc::new(StoredHead::new(status, &response, &arrival));
+        StoredResponse { meta, body: StoredBody::Whole(Arc::new(content)) }
     }
 
     fn request(method: Method, field: Option<(http::HeaderName, &'static str)>) -> CacheRequest {
@@ -135,15 +135,17 @@ mod tests {
             request = request.header(name, value);
         }
         let (head, body) = request.body(http_body_util::Empty::<Bytes>::new()).unwrap().into_parts();
-        let config = Config::default();
-        let Handling::Read(key, flags) = Handling::of(&head, &body, &config) else { panic!("not cacheable") };
+        let config = CacheConfig::default();
+        let RequestHandling::Read(key, flags) = RequestHandling::of(&head, &body, &config) else {
+            panic!("not cacheable")
+        };
         CacheRequest::new(head, key, flags, &config)
     }
 
     fn head(
         recent: &RecentHeads,
         request: &CacheRequest,
-        stored: &Stored,
+        stored: &StoredResponse,
         now: u64,
         status: CacheStatus,
     ) -> (u16, HeaderMap) {
@@ -154,7 +156,7 @@ mod tests {
     }
 
     /// Compares cached heads with new ones for a cycle of requests, responses and statuses.
-    fn compare(recent: &RecentHeads, responses: &[Stored], rounds: usize, step: usize) {
+    fn compare(recent: &RecentHeads, responses: &[StoredResponse], rounds: usize, step: usize) {
         let requests = [
             request(Method::GET, None),
             request(Method::GET, Some((IF_NONE_MATCH, "\"a\""))),
@@ -210,7 +212,7 @@ mod tests {
     fn repeated_requests_within_a_second_get_the_same_head() {
         let recent = RecentHeads::default();
         let stored = stored("\"a\"", StatusCode::OK);
-        let form = Form { unmodified: false, len: Some(100), age: 7, status: CacheStatus::HIT };
+        let form = HeadForm { unmodified: false, len: Some(100), age: 7, status: CacheStatus::HIT };
         let made = std::cell::Cell::new(0);
         let get = |form| {
             recent.get(&stored.meta, form, || {
@@ -220,10 +222,10 @@ mod tests {
         };
         let ages: Vec<_> = (0..4).map(|_| get(form)[AGE].clone()).collect();
         assert_eq!(ages, ["1", "2", "2", "2"], "kept from the second request on");
-        assert_eq!(get(Form { age: 8, ..form })[AGE], "3");
-        assert_eq!(get(Form { len: None, ..form })[AGE], "4");
+        assert_eq!(get(HeadForm { age: 8, ..form })[AGE], "3");
+        assert_eq!(get(HeadForm { len: None, ..form })[AGE], "4");
         let status = CacheStatus::HIT.with_ttl(Duration::from_secs(9), Duration::from_secs(2));
-        assert_eq!(get(Form { status, ..form })[AGE], "5");
+        assert_eq!(get(HeadForm { status, ..form })[AGE], "5");
         assert!(!get(form).contains_key(CONTENT_LENGTH));
     }
 }

@@ -11,9 +11,9 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::body::broadcast::{Reader, Stop};
+use crate::body::broadcast::{BroadcastReader, ReaderStop};
 use crate::body::disk_reader::DiskReader;
-use crate::body::held::{Evicted, Hold, MemoryReader};
+use crate::body::held::{EvictedBody, MemoryHold, MemoryReader};
 use crate::body::in_memory::MemoryBody;
 
 /// The error of a body that ended early: the inner service's, or the cache's own.
@@ -23,26 +23,26 @@ pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 ///
 /// Stored bodies aren't copied. A body that ends early or differs from its declared length ends with an error.
 pub struct ResponseBody<B> {
-    kind: Kind<B>,
+    kind: ResponseBodyKind<B>,
 }
 
 /// Requests the rest of a body, given the number of bytes that were sent and the length of the body if it is known.
-type Resume<B> = Mutex<Box<dyn FnOnce(u64, Option<u64>) -> RestFuture<B> + Send>>;
+type ResumeFetch<B> = Mutex<Box<dyn FnOnce(u64, Option<u64>) -> RestFuture<B> + Send>>;
 type RestFuture<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
 
 /// Large variants are boxed, since responses from memory don't need them.
-enum Kind<B> {
+enum ResponseBodyKind<B> {
     Inner { body: Pin<Box<B>> },
-    Chunks { chunks: VecDeque<Bytes>, _holds: Vec<Hold> },
-    Memory { reader: MemoryReader, resume: Option<Resume<B>> },
-    Broadcast { reader: Reader, resume: Option<Resume<B>> },
+    Chunks { chunks: VecDeque<Bytes>, _holds: Vec<MemoryHold> },
+    Memory { reader: MemoryReader, resume: Option<ResumeFetch<B>> },
+    Broadcast { reader: BroadcastReader, resume: Option<ResumeFetch<B>> },
     Rest { future: Mutex<RestFuture<B>> },
-    File { reader: Box<DiskReader>, len: u64, resume: Option<Resume<B>> },
+    File { reader: Box<DiskReader>, len: u64, resume: Option<ResumeFetch<B>> },
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body: Box::pin(body) } }
+        Self { kind: ResponseBodyKind::Inner { body: Box::pin(body) } }
     }
 
     pub(crate) fn chunks(chunks: VecDeque<Bytes>) -> Self {
@@ -50,8 +50,8 @@ impl<B> ResponseBody<B> {
     }
 
     /// Sends chunks of bodies that these permissions keep in memory.
-    pub(crate) fn held_chunks(chunks: VecDeque<Bytes>, holds: Vec<Hold>) -> Self {
-        Self { kind: Kind::Chunks { chunks, _holds: holds } }
+    pub(crate) fn held_chunks(chunks: VecDeque<Bytes>, holds: Vec<MemoryHold>) -> Self {
+        Self { kind: ResponseBodyKind::Chunks { chunks, _holds: holds } }
     }
 
     pub(crate) fn content(content: &Arc<MemoryBody>) -> Self {
@@ -59,22 +59,24 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn memory(reader: MemoryReader) -> Self {
-        Self { kind: Kind::Memory { reader, resume: None } }
+        Self { kind: ResponseBodyKind::Memory { reader, resume: None } }
     }
 
-    pub(crate) fn broadcast(reader: Reader) -> Self {
-        Self { kind: Kind::Broadcast { reader, resume: None } }
+    pub(crate) fn broadcast(reader: BroadcastReader) -> Self {
+        Self { kind: ResponseBodyKind::Broadcast { reader, resume: None } }
     }
 
     /// Sets the function that requests the rest of the body if its reader falls behind, or if its file is damaged.
     pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> RestFuture<B> + Send + 'static) -> Self {
         match &mut self.kind {
-            Kind::Broadcast { reader, resume } => {
+            ResponseBodyKind::Broadcast { reader, resume } => {
                 reader.can_resume();
                 *resume = Some(Mutex::new(Box::new(ask)));
             }
-            Kind::Memory { resume, .. } | Kind::File { resume, .. } => *resume = Some(Mutex::new(Box::new(ask))),
-            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } => {}
+            ResponseBodyKind::Memory { resume, .. } | ResponseBodyKind::File { resume, .. } => {
+                *resume = Some(Mutex::new(Box::new(ask)))
+            }
+            ResponseBodyKind::Inner { .. } | ResponseBodyKind::Chunks { .. } | ResponseBodyKind::Rest { .. } => {}
         }
         self
     }
@@ -82,22 +84,26 @@ impl<B> ResponseBody<B> {
     /// Returns `true` if bytes may be gone when the client reads them: no longer kept for a slow client, or damaged on the disk.
     pub(crate) fn may_break_off(&self) -> bool {
         match &self.kind {
-            Kind::Broadcast { .. } | Kind::File { .. } => true,
-            Kind::Memory { reader, .. } => reader.is_borrowed(),
-            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } => false,
+            ResponseBodyKind::Broadcast { .. } | ResponseBodyKind::File { .. } => true,
+            ResponseBodyKind::Memory { reader, .. } => reader.is_borrowed(),
+            ResponseBodyKind::Inner { .. } | ResponseBodyKind::Chunks { .. } | ResponseBodyKind::Rest { .. } => false,
         }
     }
 
     /// Continues with a request for the bytes that weren't sent.
-    fn fall_behind(resume: Option<Resume<B>>, sent: u64, len: Option<u64>) -> Result<Kind<B>, BodyError> {
+    fn fall_behind(
+        resume: Option<ResumeFetch<B>>,
+        sent: u64,
+        len: Option<u64>,
+    ) -> Result<ResponseBodyKind<B>, BodyError> {
         let resume = resume
             .ok_or("the client read too slowly: the next bytes are no longer kept, and cannot be requested again")?;
         let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Kind::Rest { future: Mutex::new(resume(sent, len)) })
+        Ok(ResponseBodyKind::Rest { future: Mutex::new(resume(sent, len)) })
     }
 
     pub(crate) fn file(reader: DiskReader) -> Self {
-        Self { kind: Kind::File { len: reader.left(), reader: Box::new(reader), resume: None } }
+        Self { kind: ResponseBodyKind::File { len: reader.left(), reader: Box::new(reader), resume: None } }
     }
 
     pub(crate) fn empty() -> Self {
@@ -120,12 +126,12 @@ impl<B> From<Bytes> for ResponseBody<B> {
 impl<B> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
-            Kind::Inner { .. } => "inner",
-            Kind::Chunks { .. } => "chunks",
-            Kind::Memory { .. } => "memory",
-            Kind::Broadcast { .. } => "broadcast",
-            Kind::Rest { .. } => "rest",
-            Kind::File { .. } => "file",
+            ResponseBodyKind::Inner { .. } => "inner",
+            ResponseBodyKind::Chunks { .. } => "chunks",
+            ResponseBodyKind::Memory { .. } => "memory",
+            ResponseBodyKind::Broadcast { .. } => "broadcast",
+            ResponseBodyKind::Rest { .. } => "rest",
+            ResponseBodyKind::File { .. } => "file",
         };
         f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
     }
@@ -140,12 +146,12 @@ where
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.kind {
-            Kind::Inner { body } => body.as_mut().poll_frame(cx).map(as_bytes),
-            Kind::Chunks { chunks, .. } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
-            Kind::Memory { reader, resume } => match reader.next() {
+            ResponseBodyKind::Inner { body } => body.as_mut().poll_frame(cx).map(as_bytes),
+            ResponseBodyKind::Chunks { chunks, .. } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
+            ResponseBodyKind::Memory { reader, resume } => match reader.next() {
                 None => Poll::Ready(None),
                 Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
-                Some(Err(Evicted)) => {
+                Some(Err(EvictedBody)) => {
                     match Self::fall_behind(resume.take(), reader.sent(), Some(reader.sent() + reader.left())) {
                         Ok(rest) => self.kind = rest,
                         Err(error) => return Poll::Ready(Some(Err(error))),
@@ -153,7 +159,7 @@ where
                     self.poll_frame(cx)
                 }
             },
-            Kind::File { reader, len, resume } => {
+            ResponseBodyKind::File { reader, len, resume } => {
                 // A reader that fails has nothing left.
                 let (len, sent) = (*len, *len - reader.left());
                 match ready!(reader.poll_frame(cx)) {
@@ -172,12 +178,12 @@ where
                     },
                 }
             }
-            Kind::Broadcast { reader, resume } => {
+            ResponseBodyKind::Broadcast { reader, resume } => {
                 let position = match ready!(reader.poll_frame(cx)) {
                     None => return Poll::Ready(None),
                     Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
-                    Some(Err(Stop::Broken(why))) => return Poll::Ready(Some(Err(why.into()))),
-                    Some(Err(Stop::Behind(position))) => position,
+                    Some(Err(ReaderStop::Broken(why))) => return Poll::Ready(Some(Err(why.into()))),
+                    Some(Err(ReaderStop::Behind(position))) => position,
                 };
                 match Self::fall_behind(resume.take(), position, reader.declared()) {
                     Ok(rest) => self.kind = rest,
@@ -185,11 +191,11 @@ where
                 }
                 self.poll_frame(cx)
             }
-            Kind::Rest { future } => {
+            ResponseBodyKind::Rest { future } => {
                 let future = future.get_mut().unwrap_or_else(PoisonError::into_inner);
                 match ready!(future.as_mut().poll(cx)) {
                     Ok(body) => {
-                        self.kind = Kind::Inner { body: Box::pin(body) };
+                        self.kind = ResponseBodyKind::Inner { body: Box::pin(body) };
                         self.poll_frame(cx)
                     }
                     Err(error) => {
@@ -203,23 +209,27 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Chunks { chunks, .. } => chunks.is_empty(),
-            Kind::Memory { reader, .. } => reader.is_at_end(),
-            Kind::Broadcast { reader, .. } => reader.is_at_end(),
-            Kind::Rest { .. } => false,
-            Kind::File { reader, .. } => reader.is_at_end(),
+            ResponseBodyKind::Inner { body } => body.is_end_stream(),
+            ResponseBodyKind::Chunks { chunks, .. } => chunks.is_empty(),
+            ResponseBodyKind::Memory { reader, .. } => reader.is_at_end(),
+            ResponseBodyKind::Broadcast { reader, .. } => reader.is_at_end(),
+            ResponseBodyKind::Rest { .. } => false,
+            ResponseBodyKind::File { reader, .. } => reader.is_at_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Chunks { chunks, .. } => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
-            Kind::Memory { reader, .. } => SizeHint::with_exact(reader.left()),
-            Kind::File { reader, .. } => SizeHint::with_exact(reader.left()),
-            Kind::Rest { .. } => SizeHint::default(),
-            Kind::Broadcast { reader, .. } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            ResponseBodyKind::Inner { body } => body.size_hint(),
+            ResponseBodyKind::Chunks { chunks, .. } => {
+                SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum())
+            }
+            ResponseBodyKind::Memory { reader, .. } => SizeHint::with_exact(reader.left()),
+            ResponseBodyKind::File { reader, .. } => SizeHint::with_exact(reader.left()),
+            ResponseBodyKind::Rest { .. } => SizeHint::default(),
+            ResponseBodyKind::Broadcast { reader, .. } => {
+                reader.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
         }
     }
 }

@@ -17,12 +17,12 @@ use redb::Error;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::body::disk_index::{Change, FileId, Row};
-use crate::body::folder::Folder;
+use crate::body::disk_index::{DiskRow, FileId, IndexTransaction};
+use crate::body::folder::CacheFolder;
 use crate::body::on_disk::DiskBody;
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::store::record;
-use crate::store::stored_response::{Meta, Stored, StoredBody};
+use crate::store::stored_response::{StoredBody, StoredHead, StoredResponse};
 
 /// Separates the URI from the variant. No URI contains it.
 const SEPARATOR: char = '\0';
@@ -36,27 +36,27 @@ pub(super) const EARLIER: u64 = 1;
 
 /// The responses on disk.
 #[derive(Debug)]
-pub(crate) struct Archive {
-    folder: Arc<Folder>,
+pub(crate) struct DiskArchive {
+    folder: Arc<CacheFolder>,
     /// Key of the row for the evicted response that is being written, if any.
     spilling: Mutex<Option<String>>,
 }
 
 /// A response read from the index.
-pub(super) struct Loaded {
-    pub(super) stored: Stored,
+pub(super) struct LoadedResponse {
+    pub(super) stored: StoredResponse,
     row_key: String,
-    row: Row,
+    row: DiskRow,
 }
 
-impl Archive {
-    pub(super) fn new(folder: Arc<Folder>) -> Self {
+impl DiskArchive {
+    pub(super) fn new(folder: Arc<CacheFolder>) -> Self {
         Self { folder, spilling: Mutex::default() }
     }
 
     /// Brings the row of a response that was just stored up to date: puts it if its body is in a file, and otherwise removes
     /// the one of an older response.
-    pub(super) fn follow(&self, key: &Key, stored: &Stored, is_current: impl Fn() -> bool) {
+    pub(super) fn follow(&self, key: &CacheKey, stored: &StoredResponse, is_current: impl Fn() -> bool) {
         match &stored.body {
             StoredBody::File(body) => {
                 let row_key = row_key(key, &stored.meta);
@@ -75,7 +75,7 @@ impl Archive {
     }
 
     /// Writes an evicted response to disk.
-    pub(super) fn spill(&self, key: &Key, stored: &Stored, is_current: impl Fn() -> bool) {
+    pub(super) fn spill(&self, key: &CacheKey, stored: &StoredResponse, is_current: impl Fn() -> bool) {
         let StoredBody::Whole(content) = &stored.body else { return };
         let Ok(body) = DiskBody::create(&self.folder, content) else { return };
         *self.spilling() = Some(row_key(key, &stored.meta));
@@ -85,16 +85,16 @@ impl Archive {
 
     fn put(
         &self,
-        key: &Key,
+        key: &CacheKey,
         row_key: &str,
-        meta: &Meta,
+        meta: &StoredHead,
         body: &Arc<DiskBody>,
         durable: bool,
         is_current: impl Fn() -> bool,
     ) {
         let is_slice = row_key.contains(SLICE);
         let written = body.written();
-        let row = Row {
+        let row = DiskRow {
             at: 0,
             run: self.folder.index.run,
             began: meta.began,
@@ -104,7 +104,7 @@ impl Archive {
             head: if is_slice { Vec::new() } else { record::encode(meta, written) },
         };
         let (mut put, was_recorded) = (false, body.is_recorded());
-        let change = |change: &mut Change<'_>| {
+        let change = |change: &mut IndexTransaction<'_>| {
             let run = row.run;
             let known = change.get(row_key)?;
             let is_older = known.as_ref().is_some_and(|known| known.run == run && known.began > row.began);
@@ -126,7 +126,7 @@ impl Archive {
     }
 
     /// Removes the response for the same requests.
-    pub(super) fn remove_variant(&self, key: &Key, meta: &Meta) {
+    pub(super) fn remove_variant(&self, key: &CacheKey, meta: &StoredHead) {
         let row_key = row_key(key, meta);
         let is_spilling = self.spilling().as_ref() == Some(&row_key);
         if is_spilling || self.folder.index.row(&row_key).is_some() {
@@ -135,13 +135,13 @@ impl Archive {
     }
 
     /// Returns `true` if there are responses for a URI.
-    pub(super) fn has_any(&self, key: &Key) -> bool {
+    pub(super) fn has_any(&self, key: &CacheKey) -> bool {
         let prefix = format!("{}{SEPARATOR}", key.as_str());
         !blocking(|| self.folder.index.rows(&prefix)).is_empty()
     }
 
     /// Removes all responses for a URI. Returns `true` if there were any.
-    pub(super) fn remove(&self, key: &Key) -> bool {
+    pub(super) fn remove(&self, key: &CacheKey) -> bool {
         let prefix = format!("{}{SEPARATOR}", key.as_str());
         !self.remove_all(|change| change.keys(&prefix)).is_empty()
     }
@@ -156,9 +156,9 @@ impl Archive {
         self.remove_all(|change| change.members(&group(origin, name)))
     }
 
-    fn remove_all(&self, select: impl Fn(&Change<'_>) -> Result<Vec<String>, Error>) -> Vec<String> {
+    fn remove_all(&self, select: impl Fn(&IndexTransaction<'_>) -> Result<Vec<String>, Error>) -> Vec<String> {
         let mut removed = Vec::new();
-        let change = |change: &mut Change<'_>| {
+        let change = |change: &mut IndexTransaction<'_>| {
             removed = select(change)?;
             for key in &removed {
                 change.remove(key)?;
@@ -171,13 +171,13 @@ impl Archive {
 
     /// Makes the responses for a URI, or with a prefix or in a group, stale. Returns the URIs of those that weren't purged
     /// before.
-    pub(super) fn soft_purge(&self, what: &Scope<'_>, now: Timestamp) -> Vec<String> {
+    pub(super) fn soft_purge(&self, what: &PurgeScope<'_>, now: Timestamp) -> Vec<String> {
         let mut purged = Vec::new();
-        let change = |change: &mut Change<'_>| {
+        let change = |change: &mut IndexTransaction<'_>| {
             let keys = match what {
-                Scope::Uri(key) => change.keys(&format!("{}{SEPARATOR}", key.as_str())),
-                Scope::Prefix(prefix) => change.keys(prefix),
-                Scope::Group(origin, name) => change.members(&group(origin, name)),
+                PurgeScope::Uri(key) => change.keys(&format!("{}{SEPARATOR}", key.as_str())),
+                PurgeScope::Prefix(prefix) => change.keys(prefix),
+                PurgeScope::Group(origin, name) => change.members(&group(origin, name)),
             };
             for key in keys? {
                 let Some(row) = change.get(&key)? else { continue };
@@ -185,7 +185,7 @@ impl Archive {
                 let Some((meta, body)) = read.and_then(|(meta, body)| Some((meta.purged(now)?, body))) else {
                     continue;
                 };
-                change.put(&key, Row { head: record::encode(&meta, body), ..row })?;
+                change.put(&key, DiskRow { head: record::encode(&meta, body), ..row })?;
                 purged.push(key);
             }
             Ok(())
@@ -195,7 +195,7 @@ impl Archive {
     }
 
     /// Reads the response that a request selects, and verifies its body if an earlier process wrote it.
-    pub(super) fn load(&self, key: &Key, request: &HeaderMap, implicit_key: &str) -> Option<Loaded> {
+    pub(super) fn load(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> Option<LoadedResponse> {
         let prefix = format!("{}{SEPARATOR}", key.as_str());
         let mut rows = self.folder.index.rows(&prefix);
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.at));
@@ -213,13 +213,13 @@ impl Archive {
             return None;
         }
         let meta = if is_own { meta } else { meta.unconfirmed() };
-        let stored = Stored { meta: Arc::new(meta), body: StoredBody::File(body) };
-        Some(Loaded { stored, row_key, row })
+        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::File(body) };
+        Some(LoadedResponse { stored, row_key, row })
     }
 
     /// Returns `true` if the index still has this response, with the same head: a soft purge changes the head alone.
-    pub(super) fn has(&self, loaded: &Loaded) -> bool {
-        let is_same = |row: Row| row.file == loaded.row.file && row.head == loaded.row.head;
+    pub(super) fn has(&self, loaded: &LoadedResponse) -> bool {
+        let is_same = |row: DiskRow| row.file == loaded.row.file && row.head == loaded.row.head;
         self.folder.index.row(&loaded.row_key).is_some_and(is_same)
     }
 
@@ -239,17 +239,17 @@ impl Archive {
 }
 
 /// Responses to purge.
-pub(super) enum Scope<'a> {
-    Uri(&'a Key),
+pub(super) enum PurgeScope<'a> {
+    Uri(&'a CacheKey),
     Prefix(&'a str),
     Group(&'a str, &'a str),
 }
 
-fn row_key(key: &Key, meta: &Meta) -> String {
+fn row_key(key: &CacheKey, meta: &StoredHead) -> String {
     format!("{}{SEPARATOR}{}", key.as_str(), record::variant_name(&meta.secondary_key))
 }
 
-fn slice_key(key: &Key, file: FileId) -> String {
+fn slice_key(key: &CacheKey, file: FileId) -> String {
     format!("{}{SLICE}{}-{}", key.as_str(), file.run, file.number)
 }
 

@@ -6,19 +6,19 @@ use std::sync::{PoisonError, RwLock};
 /// A bounded log of invalidations, oldest first. Dropped entries are remembered as one that applies to everything:
 /// forgetting may keep a response from being stored, but never lets an outdated one in.
 #[derive(Debug)]
-struct Log<T> {
+struct InvalidationLog<T> {
     last: VecDeque<(T, u64)>,
     /// Ordinal of the latest dropped invalidation.
     floor: u64,
 }
 
-impl<T> Default for Log<T> {
+impl<T> Default for InvalidationLog<T> {
     fn default() -> Self {
         Self { last: VecDeque::new(), floor: 0 }
     }
 }
 
-impl<T> Log<T> {
+impl<T> InvalidationLog<T> {
     /// Adds an invalidation in place of those that it covers.
     fn add(&mut self, what: T, ordinal: u64, capacity: usize, is_covered: impl Fn(&T) -> bool) {
         self.last.retain(|(known, _)| !is_covered(known));
@@ -39,7 +39,7 @@ impl<T> Log<T> {
 
 /// Invalidations of single keys, identified by their hashes.
 #[derive(Debug, Default)]
-pub(crate) struct KeyInvalidations(Log<u64>);
+pub(crate) struct KeyInvalidations(InvalidationLog<u64>);
 
 impl KeyInvalidations {
     /// Number of invalidations remembered. A request counts as invalidated by mistake only if more than these occur while
@@ -58,7 +58,7 @@ impl KeyInvalidations {
 
 /// Invalidations of URI prefixes.
 #[derive(Debug, Default)]
-pub(crate) struct PrefixInvalidations(RwLock<Log<Box<str>>>);
+pub(crate) struct PrefixInvalidations(RwLock<InvalidationLog<Box<str>>>);
 
 impl PrefixInvalidations {
     /// Number of invalidations remembered.

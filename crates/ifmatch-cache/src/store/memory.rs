@@ -10,9 +10,9 @@ use foldhash::quality::SeedableRandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use super::entry::Entry;
-use super::spill::Spill;
-use crate::request::key::Key;
+use super::entry::CacheEntry;
+use super::spill::SpillSender;
+use crate::request::key::CacheKey;
 
 /// Upper bound of the overhead per entry in the library, the allocator and other bookkeeping.
 const PER_ENTRY: u64 = 1_024;
@@ -28,21 +28,21 @@ const LEAST_SHARD: u64 = 64 * 1024 * 1024;
 
 /// Entries by URI, bounded by bytes.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    entries: Cache<Key, Arc<Entry>, Weights, SeedableRandomState, Evictions>,
+pub(crate) struct MemoryStore {
+    entries: Cache<CacheKey, Arc<CacheEntry>, EntryWeights, SeedableRandomState, EvictionListener>,
     evictions: Arc<AtomicU64>,
-    spill: Option<Spill>,
+    spill: Option<SpillSender>,
 }
 
 /// Entries removed from the memory. Dropping them may delete files, so drop this after releasing all locks.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Gone(Vec<Arc<Entry>>);
+pub(crate) struct RemovedEntries(Vec<Arc<CacheEntry>>);
 
-impl Memory {
+impl MemoryStore {
     /// Creates a memory of this capacity, for bodies of up to `longest` bytes. Evicted entries go to `spill`.
     #[expect(clippy::expect_used, reason = "the library asks for two capacities, and both are set")]
-    pub(crate) fn with_capacity(bytes: u64, longest: u64, spill: Option<Spill>) -> Self {
+    pub(crate) fn with_capacity(bytes: u64, longest: u64, spill: Option<SpillSender>) -> Self {
         let least = LEAST_SHARD.max(longest.saturating_mul(4)).max(1);
         // Half of the next power of two, since the library rounds up.
         let shards = (bytes / least).clamp(1, MOST_SHARDS);
@@ -52,8 +52,8 @@ impl Memory {
         options.shards(shards).weight_capacity(bytes).estimated_items_capacity(items);
         let options = options.build().expect("both capacities are set");
         let evictions = Arc::new(AtomicU64::new(0));
-        let lifecycle = Evictions { count: Arc::clone(&evictions), spill: spill.clone() };
-        let entries = Cache::with_options(options, Weights, hasher(), lifecycle);
+        let lifecycle = EvictionListener { count: Arc::clone(&evictions), spill: spill.clone() };
+        let entries = Cache::with_options(options, EntryWeights, hasher(), lifecycle);
         Self { entries, evictions, spill }
     }
 
@@ -63,18 +63,18 @@ impl Memory {
     }
 
     /// Returns the entry of a requested URI, and marks it as used.
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
         self.entries.get(key)
     }
 
     /// Returns an entry for internal use, without marking it as used.
-    pub(crate) fn peek(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn peek(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
         self.entries.peek(key)
     }
 
     /// Inserts an entry. A replacement inherits the position of the entry it replaces in the eviction order.
-    pub(crate) fn insert(&self, key: &Key, entry: Arc<Entry>) -> Gone {
-        let mut gone = Gone::default();
+    pub(crate) fn insert(&self, key: &CacheKey, entry: Arc<CacheEntry>) -> RemovedEntries {
+        let mut gone = RemovedEntries::default();
         let replaced = self.entries.replace_with_lifecycle(key.clone(), entry, true, &mut gone);
         if let Err((key, entry)) = replaced {
             self.entries.insert_with_lifecycle(key, entry, &mut gone);
@@ -87,17 +87,17 @@ impl Memory {
         self.entries.peek(uri).is_some()
     }
 
-    pub(crate) fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn remove(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
         self.entries.remove(key).map(|(_, entry)| entry)
     }
 
     /// Returns the keys with this prefix.
-    pub(crate) fn keys(&self, prefix: &str) -> Vec<Key> {
+    pub(crate) fn keys(&self, prefix: &str) -> Vec<CacheKey> {
         self.keys_where(|key| key.starts_with(prefix))
     }
 
     /// Returns the keys that are wanted.
-    pub(crate) fn keys_where(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Key> {
+    pub(crate) fn keys_where(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<CacheKey> {
         self.entries.iter().map(|(key, _)| key).filter(|key| is_wanted(key.as_str())).collect()
     }
 
@@ -108,7 +108,7 @@ impl Memory {
 
     /// Returns the number of bytes of evicted entries that are on their way to the disk.
     pub(crate) fn spilling(&self) -> u64 {
-        self.spill.as_ref().map_or(0, Spill::queued)
+        self.spill.as_ref().map_or(0, SpillSender::queued)
     }
 
     /// Returns the number of entries evicted because the memory was full.
@@ -118,32 +118,32 @@ impl Memory {
 }
 
 #[derive(Clone, Debug)]
-struct Weights;
+struct EntryWeights;
 
-impl Weighter<Key, Arc<Entry>> for Weights {
-    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+impl Weighter<CacheKey, Arc<CacheEntry>> for EntryWeights {
+    fn weight(&self, key: &CacheKey, entry: &Arc<CacheEntry>) -> u64 {
         PER_ENTRY + key.as_str().len() as u64 + entry.size
     }
 }
 
 /// Counts evicted entries, and hands them on.
 #[derive(Clone, Debug)]
-struct Evictions {
+struct EvictionListener {
     count: Arc<AtomicU64>,
-    spill: Option<Spill>,
+    spill: Option<SpillSender>,
 }
 
-impl Lifecycle<Key, Arc<Entry>> for Evictions {
-    type RequestState = Gone;
+impl Lifecycle<CacheKey, Arc<CacheEntry>> for EvictionListener {
+    type RequestState = RemovedEntries;
 
-    fn before_evict(&self, _: &mut Gone, key: &Key, entry: &mut Arc<Entry>) {
+    fn before_evict(&self, _: &mut RemovedEntries, key: &CacheKey, entry: &mut Arc<CacheEntry>) {
         self.count.fetch_add(1, Ordering::Relaxed);
         if let Some(spill) = &self.spill {
             spill.send(key, entry);
         }
     }
 
-    fn on_evict(&self, gone: &mut Gone, _: Key, entry: Arc<Entry>) {
+    fn on_evict(&self, gone: &mut RemovedEntries, _: CacheKey, entry: Arc<CacheEntry>) {
         gone.0.push(entry);
     }
 }
@@ -167,12 +167,12 @@ mod tests {
     use super::*;
     use crate::body::in_memory::MemoryBody;
     use crate::policy::resource_rules::ResourceRules;
-    use crate::store::stored_response::{Arrival, Meta, Stored, StoredBody};
+    use crate::store::stored_response::{ArrivalContext, StoredBody, StoredHead, StoredResponse};
 
-    fn entry(len: usize) -> Arc<Entry> {
+    fn entry(len: usize) -> Arc<CacheEntry> {
         let request = HeaderMap::new();
         let (requested, received) = (Timestamp::default(), Timestamp::default());
-        let arrival = Arrival {
+        let arrival = ArrivalContext {
             request: &request,
             implicit_key: "",
             audience: crate::policy::Audience::Shared,
@@ -186,20 +186,20 @@ mod tests {
             unstored: &[],
             always_validate: false,
         };
-        let meta = Arc::new(Meta::new(StatusCode::OK, &HeaderMap::new(), &arrival));
+        let meta = Arc::new(StoredHead::new(StatusCode::OK, &HeaderMap::new(), &arrival));
         let content = MemoryBody::compact(&[Bytes::from(vec![0; len])].into(), None);
-        let stored = Stored { meta, body: StoredBody::Whole(Arc::new(content)) };
-        Entry::default().with(stored, u64::MAX).unwrap()
+        let stored = StoredResponse { meta, body: StoredBody::Whole(Arc::new(content)) };
+        CacheEntry::default().with(stored, u64::MAX).unwrap()
     }
 
-    fn key(at: usize) -> Key {
-        Key::parse(&format!("http://a.example/{at}")).remove(0)
+    fn key(at: usize) -> CacheKey {
+        CacheKey::parse(&format!("http://a.example/{at}")).remove(0)
     }
 
     #[test]
     fn the_limit_always_holds() {
-        let memory = Memory::with_capacity(1_000_000, 250_000, None);
-        let mut inserted: Vec<Weak<Entry>> = Vec::new();
+        let memory = MemoryStore::with_capacity(1_000_000, 250_000, None);
+        let mut inserted: Vec<Weak<CacheEntry>> = Vec::new();
         for at in 0..1_000 {
             let entry = entry(50_000);
             inserted.push(Arc::downgrade(&entry));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn entries_beyond_the_capacity_are_not_stored() {
-        let memory = Memory::with_capacity(100_000, 25_000, None);
+        let memory = MemoryStore::with_capacity(100_000, 25_000, None);
         drop(memory.insert(&key(0), entry(200_000)));
         assert!(memory.get(&key(0)).is_none());
         assert_eq!(memory.weight(), 0);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn evicted_entries_are_returned() {
-        let memory = Memory::with_capacity(100_000, 25_000, None);
+        let memory = MemoryStore::with_capacity(100_000, 25_000, None);
         let mut held = Vec::new();
         for at in 0..10 {
             held.push(memory.insert(&key(at), entry(20_000)));
@@ -238,7 +238,7 @@ mod tests {
     /// Returns the hits of a trace in this memory, with room for the given number of equal-sized objects.
     fn hits(trace: &[usize], room: u64) -> usize {
         let one = entry(1_000);
-        let memory = Memory::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000, None);
+        let memory = MemoryStore::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000, None);
         let asked = |object: &&usize| {
             let key = key(100_000 + **object);
             let hit = memory.get(&key).is_some();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn large_objects_are_admitted() {
-        let memory = Memory::with_capacity(4 << 20, 1 << 20, None);
+        let memory = MemoryStore::with_capacity(4 << 20, 1 << 20, None);
         let small = entry(1_000);
         for at in 0..6_000 {
             drop(memory.insert(&key(at % 3_000), Arc::clone(&small)));

@@ -7,31 +7,31 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use serde::{Deserialize, Serialize};
 
-use crate::body::on_disk::Written;
+use crate::body::on_disk::WrittenBody;
 use crate::policy::reuse::{StaleUse, Terms};
 use crate::policy::vary::{Selection, Vary};
-use crate::store::stored_response::{Meta, Saved, SecondaryKey};
+use crate::store::stored_response::{SavedHead, SecondaryKey, StoredHead};
 
 /// Header fields, in order.
-type Fields = Vec<(String, Vec<u8>)>;
+type SavedFields = Vec<(String, Vec<u8>)>;
 
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct SavedRecord {
     status: u16,
-    headers: Fields,
-    variant: Variant,
-    terms: Times,
+    headers: SavedFields,
+    variant: SavedVariant,
+    terms: SavedTimes,
     always_validate: bool,
     stale_use: StaleUse,
     groups: Vec<String>,
     received: u64,
     sums: Vec<u32>,
     hash: Option<ContentHash>,
-    trailers: Option<Fields>,
+    trailers: Option<SavedFields>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Variant {
+struct SavedVariant {
     vary: Vec<String>,
     selection: Vec<Option<Vec<u8>>>,
     implicit_key: String,
@@ -39,7 +39,7 @@ struct Variant {
 
 /// Spans of time.
 #[derive(Serialize, Deserialize)]
-struct Times {
+struct SavedTimes {
     lifetime: Duration,
     stale_since: Option<Duration>,
     while_revalidate: Duration,
@@ -48,13 +48,13 @@ struct Times {
 }
 
 /// Encodes the head of a response, and what is known about its body.
-pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
+pub(super) fn encode(meta: &StoredHead, body: WrittenBody) -> Vec<u8> {
     let Terms { lifetime, stale_since, always_validate, stale_use, while_revalidate, if_error } = meta.terms;
-    let record = Record {
+    let record = SavedRecord {
         status: meta.status.as_u16(),
         headers: fields(&meta.headers),
         variant: variant(&meta.secondary_key),
-        terms: Times { lifetime, stale_since, while_revalidate, if_error, initial_age: meta.initial_age },
+        terms: SavedTimes { lifetime, stale_since, while_revalidate, if_error, initial_age: meta.initial_age },
         always_validate,
         stale_use,
         groups: meta.groups.iter().map(ToString::to_string).collect(),
@@ -68,12 +68,12 @@ pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
 }
 
 /// Decodes a head that is stored with this ordinal, and a body of this length. Returns `None` if it is malformed.
-pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Written)> {
-    let record: Record = postcard::from_bytes(bytes).ok()?;
-    let Times { lifetime, stale_since, while_revalidate, if_error, initial_age } = record.terms;
-    let Record { always_validate, stale_use, .. } = record;
-    let Variant { vary, selection, implicit_key } = record.variant;
-    let meta = Meta::restored(Saved {
+pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(StoredHead, WrittenBody)> {
+    let record: SavedRecord = postcard::from_bytes(bytes).ok()?;
+    let SavedTimes { lifetime, stale_since, while_revalidate, if_error, initial_age } = record.terms;
+    let SavedRecord { always_validate, stale_use, .. } = record;
+    let SavedVariant { vary, selection, implicit_key } = record.variant;
+    let meta = StoredHead::restored(SavedHead {
         status: StatusCode::from_u16(record.status).ok()?,
         headers: headers(record.headers)?,
         secondary_key: SecondaryKey {
@@ -91,7 +91,7 @@ pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Writte
         Some(fields) => Some(headers(fields)?),
         None => None,
     };
-    Some((meta, Written { len, sums: record.sums, trailers, hash: record.hash }))
+    Some((meta, WrittenBody { len, sums: record.sums, trailers, hash: record.hash }))
 }
 
 /// Returns a name for the requests that a response answers, among those for its URI.
@@ -101,19 +101,19 @@ pub(super) fn variant_name(key: &SecondaryKey) -> String {
     ContentHash::of(&encoded).hex()
 }
 
-fn variant(key: &SecondaryKey) -> Variant {
-    Variant {
+fn variant(key: &SecondaryKey) -> SavedVariant {
+    SavedVariant {
         vary: key.vary.names().iter().map(|name| name.as_str().to_owned()).collect(),
         selection: key.selection.values().map(|value| value.map(<[u8]>::to_vec)).collect(),
         implicit_key: key.implicit_key.to_string(),
     }
 }
 
-fn fields(headers: &HeaderMap) -> Fields {
+fn fields(headers: &HeaderMap) -> SavedFields {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
 }
 
-fn headers(fields: Fields) -> Option<HeaderMap> {
+fn headers(fields: SavedFields) -> Option<HeaderMap> {
     let field =
         |(name, value): (String, Vec<u8>)| Some((name.parse::<HeaderName>().ok()?, HeaderValue::try_from(value).ok()?));
     let fields = fields.into_iter().map(field).collect::<Option<Vec<_>>>()?;

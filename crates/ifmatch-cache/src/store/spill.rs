@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use crate::request::key::Key;
+use crate::request::key::CacheKey;
 use crate::state::CacheState;
-use crate::store::entry::Entry;
+use crate::store::entry::CacheEntry;
 
 /// Maximum number of entries in the queue.
 const MOST: usize = 1_024;
@@ -15,12 +15,12 @@ const MOST: usize = 1_024;
 const BATCH: usize = 256;
 
 /// An evicted entry.
-type Evicted = (Key, Arc<Entry>);
+type EvictedEntry = (CacheKey, Arc<CacheEntry>);
 
 /// The sending end of the queue. Entries beyond its bounds are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Spill {
-    sender: SyncSender<Evicted>,
+pub(crate) struct SpillSender {
+    sender: SyncSender<EvictedEntry>,
     queued: Arc<AtomicU64>,
     /// Maximum number of bytes in the queue.
     most: u64,
@@ -28,17 +28,17 @@ pub(crate) struct Spill {
 
 /// The receiving end.
 #[derive(Debug)]
-pub(crate) struct Spilled {
-    receiver: Receiver<Evicted>,
+pub(crate) struct SpillReceiver {
+    receiver: Receiver<EvictedEntry>,
     queued: Arc<AtomicU64>,
 }
 
-impl Spill {
+impl SpillSender {
     /// Creates a queue of up to this number of bytes.
-    pub(super) fn with_capacity(most: u64) -> (Self, Spilled) {
+    pub(super) fn with_capacity(most: u64) -> (Self, SpillReceiver) {
         let (sender, receiver) = sync_channel(MOST);
         let queued = Arc::<AtomicU64>::default();
-        (Self { sender, queued: Arc::clone(&queued), most }, Spilled { receiver, queued })
+        (Self { sender, queued: Arc::clone(&queued), most }, SpillReceiver { receiver, queued })
     }
 
     /// Returns the number of bytes in the queue, and of the entry being written.
@@ -47,7 +47,7 @@ impl Spill {
     }
 
     /// Adds an entry if there is room. Never waits.
-    pub(super) fn send(&self, key: &Key, entry: &Arc<Entry>) {
+    pub(super) fn send(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let add = |queued: u64| Some(queued + entry.size).filter(|queued| *queued <= self.most);
         let fits = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok();
         if fits && self.sender.try_send((key.clone(), Arc::clone(entry))).is_err() {
@@ -56,7 +56,7 @@ impl Spill {
     }
 }
 
-impl Spilled {
+impl SpillReceiver {
     /// Starts the thread, which ends with the cache.
     pub(crate) fn start(self, state: &Arc<CacheState>) {
         let state = Arc::downgrade(state);

@@ -12,7 +12,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::fields::{compact, hop_by_hop};
 
-use crate::body::broadcast::Broadcast;
+use crate::body::broadcast::BodyBroadcast;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 use crate::body::parts::BodyParts;
@@ -34,8 +34,8 @@ const UNKNOWN_AGE: Duration = Duration::from_secs(1 << 31);
 
 /// A response in the store. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) meta: Arc<Meta>,
+pub(crate) struct StoredResponse {
+    pub(crate) meta: Arc<StoredHead>,
     pub(crate) body: StoredBody,
 }
 
@@ -55,12 +55,12 @@ pub(crate) enum StoredBody {
     /// Parts of the body.
     Parts(Arc<BodyParts>),
     /// Still arriving.
-    Broadcast(Arc<Broadcast>),
+    Broadcast(Arc<BodyBroadcast>),
 }
 
 /// The head of a stored response.
 #[derive(Clone, Debug)]
-pub(crate) struct Meta {
+pub(crate) struct StoredHead {
     pub(crate) status: StatusCode,
     /// Without hop-by-hop fields, fields that must not be stored, `Age` and `Content-Length`.
     pub(crate) headers: HeaderMap,
@@ -73,7 +73,7 @@ pub(crate) struct Meta {
     pub(crate) comparable_date: Option<HttpDate>,
     /// Ordinal of the request to the origin.
     pub(crate) began: u64,
-    used: Used,
+    used: LastUse,
     pub(super) received: Timestamp,
     pub(super) initial_age: Duration,
     /// The fields of a 304, set at the first one.
@@ -81,7 +81,7 @@ pub(crate) struct Meta {
 }
 
 /// The parts of a head that are saved on disk.
-pub(super) struct Saved {
+pub(super) struct SavedHead {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) secondary_key: SecondaryKey,
@@ -94,9 +94,9 @@ pub(super) struct Saved {
 
 /// Ordinal of the last use, if any.
 #[derive(Debug, Default)]
-struct Used(AtomicU64);
+struct LastUse(AtomicU64);
 
-impl Clone for Used {
+impl Clone for LastUse {
     fn clone(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
     }
@@ -113,7 +113,7 @@ pub(crate) struct SecondaryKey {
 
 /// The context in which a response arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
+pub(crate) struct ArrivalContext<'a> {
     /// The header fields of the client's request.
     pub(crate) request: &'a HeaderMap,
     pub(crate) implicit_key: &'a str,
@@ -134,9 +134,9 @@ pub(crate) struct Arrival<'a> {
     pub(crate) always_validate: bool,
 }
 
-impl Meta {
+impl StoredHead {
     /// Creates the head of a storable response. A 206 is stored as a part of the corresponding 200.
-    pub(crate) fn new(status: StatusCode, response: &HeaderMap, arrival: &Arrival<'_>) -> Self {
+    pub(crate) fn new(status: StatusCode, response: &HeaderMap, arrival: &ArrivalContext<'_>) -> Self {
         let is_part = status == StatusCode::PARTIAL_CONTENT;
         let status = if is_part { StatusCode::OK } else { status };
         let initial_age = initial_age(response, arrival.requested, arrival.received);
@@ -151,7 +151,7 @@ impl Meta {
     }
 
     /// Returns the head updated by a 304 or a response to HEAD with these header fields.
-    pub(crate) fn freshened(&self, newer: &HeaderMap, arrival: &Arrival<'_>) -> Self {
+    pub(crate) fn freshened(&self, newer: &HeaderMap, arrival: &ArrivalContext<'_>) -> Self {
         let mut headers = self.headers.clone();
         update::freshen(&mut headers, newer);
         if !newer.contains_key(DATE) {
@@ -179,9 +179,9 @@ impl Meta {
         terms.stale_since.is_none().then(|| Self { terms: terms.purged(self.age(now)), ..self.clone() })
     }
 
-    fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
+    fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &ArrivalContext<'_>) -> Self {
         let governing = Governing::of(&headers, arrival.audience);
-        let Arrival { request, received, heuristic, rules, while_revalidate, if_error, .. } = *arrival;
+        let ArrivalContext { request, received, heuristic, rules, while_revalidate, if_error, .. } = *arrival;
         let lifetime = lifetime(request, status, &headers, &governing, received, initial_age, heuristic, rules);
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);
@@ -208,7 +208,7 @@ impl Meta {
             terms: Terms { always_validate, ..terms },
             tag,
             began: arrival.began,
-            used: Used::default(),
+            used: LastUse::default(),
             received: arrival.received,
             initial_age,
             unmodified: OnceLock::new(),
@@ -216,8 +216,8 @@ impl Meta {
     }
 
     /// Returns a head read from disk.
-    pub(super) fn restored(saved: Saved) -> Self {
-        let Saved { status, headers, secondary_key, terms, groups, began, received, initial_age } = saved;
+    pub(super) fn restored(saved: SavedHead) -> Self {
+        let SavedHead { status, headers, secondary_key, terms, groups, began, received, initial_age } = saved;
         let last_modified = fields::date(&headers, LAST_MODIFIED);
         Self {
             status,
@@ -229,7 +229,7 @@ impl Meta {
             secondary_key,
             terms,
             began,
-            used: Used::default(),
+            used: LastUse::default(),
             received,
             initial_age,
             unmodified: OnceLock::new(),
@@ -311,7 +311,7 @@ impl SecondaryKey {
 /// Approximate overhead of a field in a header map.
 const PER_FIELD: usize = 128;
 
-impl Stored {
+impl StoredResponse {
     /// Returns the approximate size in memory.
     pub(crate) fn size(&self) -> u64 {
         let body = match &self.body {

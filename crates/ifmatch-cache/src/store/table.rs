@@ -12,23 +12,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use ifmatch_core::date::Timestamp;
 
-use crate::body::folder::Folder;
+use crate::body::folder::CacheFolder;
 use crate::metrics::Outcome;
 use crate::policy::vary::{Selection, Vary};
-use crate::request::key::Key;
-use crate::store::archive::{Archive, EARLIER, Loaded, Scope};
-use crate::store::entry::{Entry, Failing};
+use crate::request::key::CacheKey;
+use crate::store::archive::{DiskArchive, EARLIER, LoadedResponse, PurgeScope};
+use crate::store::entry::{CacheEntry, OriginFailure};
 use crate::store::invalidation_log::{GroupInvalidations, KeyInvalidations, PrefixInvalidations};
-use crate::store::memory::{Gone, Memory};
-use crate::store::spill::{Spill, Spilled};
-use crate::store::stored_response::{Meta, Stored};
+use crate::store::memory::{MemoryStore, RemovedEntries};
+use crate::store::spill::{SpillReceiver, SpillSender};
+use crate::store::stored_response::{StoredHead, StoredResponse};
 
 const SHARDS: usize = 1 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) memory: Memory,
-    archive: Option<Archive>,
+pub(crate) struct EntryTable {
+    pub(crate) memory: MemoryStore,
+    archive: Option<DiskArchive>,
     groups: GroupInvalidations,
     /// Soft purges of groups. Responses stored before were made stale.
     soft_groups: GroupInvalidations,
@@ -41,22 +41,22 @@ pub(crate) struct Table {
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// Index of the selected response in the entry.
     selected: Option<usize>,
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) entry: Arc<CacheEntry>,
 }
 
-impl Found {
+impl FoundEntry {
     /// Returns the stored response that the request selects.
-    pub(crate) fn stored(&self) -> Option<&Stored> {
+    pub(crate) fn stored(&self) -> Option<&StoredResponse> {
         self.entry.variants.get(self.selected?)
     }
 }
 
 /// The result of an invalidation.
 #[derive(Debug)]
-pub(crate) struct Invalidated {
+pub(crate) struct InvalidationResult {
     /// `true` if a response was stored.
     pub(crate) found: bool,
     /// Ordinal of the previous invalidation that may have been of the same URI.
@@ -64,17 +64,17 @@ pub(crate) struct Invalidated {
     pub(crate) ordinal: u64,
 }
 
-impl Table {
+impl EntryTable {
     /// Creates a table of this capacity in bytes, for bodies of up to `longest` bytes in memory. With a folder, also returns
     /// the queue of evicted responses.
-    pub(crate) fn new(bytes: u64, longest: u64, disk: Option<&Arc<Folder>>) -> (Self, Option<Spilled>) {
-        let (spill, spilled) = disk.map(|_| Spill::with_capacity(bytes / 16)).unzip();
-        let memory = Memory::with_capacity(bytes, longest, spill);
-        let archive = disk.map(|disk| Archive::new(Arc::clone(disk)));
+    pub(crate) fn new(bytes: u64, longest: u64, disk: Option<&Arc<CacheFolder>>) -> (Self, Option<SpillReceiver>) {
+        let (spill, spilled) = disk.map(|_| SpillSender::with_capacity(bytes / 16)).unzip();
+        let memory = MemoryStore::with_capacity(bytes, longest, spill);
+        let archive = disk.map(|disk| DiskArchive::new(Arc::clone(disk)));
         (Self::of(memory, archive), spilled)
     }
 
-    fn of(memory: Memory, archive: Option<Archive>) -> Self {
+    fn of(memory: MemoryStore, archive: Option<DiskArchive>) -> Self {
         Self {
             memory,
             archive,
@@ -93,18 +93,18 @@ impl Table {
     }
 
     /// Looks up the response that a request selects.
-    pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit_key: &str) -> Found {
+    pub(crate) fn find(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> FoundEntry {
         let entry = self.memory.get(key).unwrap_or_default();
         let selected = self.select(key, &entry, request, implicit_key);
         if let Some(stored) = selected.and_then(|at| entry.variants.get(at)).filter(|_| entry.variants.len() > 1) {
             stored.meta.note_use(self.ordinals.load(Ordering::Relaxed));
         }
-        Found { selected, entry }
+        FoundEntry { selected, entry }
     }
 
     /// Selects the newest matching response, preferring one with `Vary`: one without may be the default, which the origin
     /// sends without saying so (RFC 9111 §4.1).
-    fn select(&self, key: &Key, entry: &Entry, request: &HeaderMap, implicit_key: &str) -> Option<usize> {
+    fn select(&self, key: &CacheKey, entry: &CacheEntry, request: &HeaderMap, implicit_key: &str) -> Option<usize> {
         // Most variants vary by the same fields.
         let mut last: Option<(&Vary, Selection)> = None;
         let mut newest = None;
@@ -129,24 +129,29 @@ impl Table {
     }
 
     /// Returns `true` if no group of the response was invalidated since its request. Soft purges don't count.
-    pub(crate) fn is_selectable(&self, key: &Key, stored: &Stored) -> bool {
+    pub(crate) fn is_selectable(&self, key: &CacheKey, stored: &StoredResponse) -> bool {
         is_newer(&self.groups, key, &stored.meta.groups, stored.meta.began)
     }
 
     /// Returns `true` if no group of the response was invalidated or purged since its request.
-    pub(crate) fn is_valid(&self, key: &Key, stored: &Stored) -> bool {
+    pub(crate) fn is_valid(&self, key: &CacheKey, stored: &StoredResponse) -> bool {
         self.are_valid(key, &stored.meta.groups, stored.meta.began)
     }
 
     /// Returns `true` if none of these groups of a URI's origin was invalidated or purged since a request with this
     /// ordinal.
-    pub(crate) fn are_valid(&self, key: &Key, groups: &[Box<str>], began: u64) -> bool {
+    pub(crate) fn are_valid(&self, key: &CacheKey, groups: &[Box<str>], began: u64) -> bool {
         [&self.groups, &self.soft_groups].iter().all(|known| is_newer(known, key, groups, began))
     }
 
     /// Stores a response, unless its URI was invalidated since its request. `merge` receives the response stored for the
     /// same requests, and returns the one to store.
-    pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
+    pub(crate) fn store(
+        &self,
+        key: &CacheKey,
+        new: StoredResponse,
+        merge: impl FnOnce(&StoredResponse, StoredResponse) -> StoredResponse,
+    ) -> bool {
         let stored = self.store_in_memory(key, new, merge);
         if let (Some(archive), Some(stored)) = (&self.archive, &stored) {
             archive.follow(key, stored, || self.is_current(key, &stored.meta));
@@ -155,12 +160,12 @@ impl Table {
     }
 
     /// Returns `true` if a response hasn't been invalidated since its request.
-    fn is_current(&self, key: &Key, meta: &Meta) -> bool {
+    fn is_current(&self, key: &CacheKey, meta: &StoredHead) -> bool {
         meta.began >= self.last_invalidation(key) && self.are_valid(key, &meta.groups, meta.began)
     }
 
     /// Writes an evicted entry to disk, except for responses that have been replaced or can't be used again.
-    pub(crate) fn spill(&self, key: &Key, entry: &Entry) {
+    pub(crate) fn spill(&self, key: &CacheKey, entry: &CacheEntry) {
         let Some(archive) = &self.archive else { return };
         for stored in entry.variants.iter().filter(|stored| stored.meta.is_useful()) {
             let is_replaced = || {
@@ -179,26 +184,31 @@ impl Table {
     }
 
     /// Returns `true` if the disk has responses for a URI.
-    pub(crate) fn is_on_disk(&self, key: &Key) -> bool {
+    pub(crate) fn is_on_disk(&self, key: &CacheKey) -> bool {
         self.archive.as_ref().is_some_and(|archive| archive.has_any(key))
     }
 
     /// Returns the number of bytes of bodies on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        self.archive.as_ref().map_or(0, Archive::bytes)
+        self.archive.as_ref().map_or(0, DiskArchive::bytes)
     }
 
     /// Reads the response that a request selects from disk. Waits for the disk.
-    pub(crate) fn load(&self, key: &Key, request: &HeaderMap, implicit_key: &str) -> Option<Found> {
+    pub(crate) fn load(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> Option<FoundEntry> {
         let archive = self.archive.as_ref()?;
         let loaded = archive.load(key, request, implicit_key)?;
         let entry = self.admit(archive, key, &loaded)?;
-        Some(Found { selected: self.select(key, &entry, request, implicit_key), entry })
+        Some(FoundEntry { selected: self.select(key, &entry, request, implicit_key), entry })
     }
 
     /// Adds a response from disk to the memory, unless it was removed or replaced since it was read. Returns the entry even
     /// if the memory doesn't keep it.
-    pub(super) fn admit(&self, archive: &Archive, key: &Key, loaded: &Loaded) -> Option<Arc<Entry>> {
+    pub(super) fn admit(
+        &self,
+        archive: &DiskArchive,
+        key: &CacheKey,
+        loaded: &LoadedResponse,
+    ) -> Option<Arc<CacheEntry>> {
         let mut admitted = None;
         drop(self.change(key, |entry| {
             let entry = entry.cloned().unwrap_or_default();
@@ -211,7 +221,12 @@ impl Table {
         admitted
     }
 
-    fn store_in_memory(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> Option<Stored> {
+    fn store_in_memory(
+        &self,
+        key: &CacheKey,
+        new: StoredResponse,
+        merge: impl FnOnce(&StoredResponse, StoredResponse) -> StoredResponse,
+    ) -> Option<StoredResponse> {
         let hash = self.hash(key);
         let shard = self.shard(hash);
         let is_newest = is_newer(&self.soft_groups, key, &new.meta.groups, new.meta.began);
@@ -229,7 +244,7 @@ impl Table {
     }
 
     /// Removes one stored response.
-    pub(crate) fn discard(&self, key: &Key, old: &Stored) {
+    pub(crate) fn discard(&self, key: &CacheKey, old: &StoredResponse) {
         drop(self.change(key, |entry| entry?.without(old)));
         if let Some(archive) = &self.archive {
             archive.remove_variant(key, &old.meta);
@@ -237,29 +252,41 @@ impl Table {
     }
 
     /// Notes that responses for the URI aren't expected to be storable.
-    pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp, why: Outcome) {
+    pub(crate) fn expect_unshared(&self, key: &CacheKey, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
-            Some(Arc::new(Entry { unshared_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
+            Some(Arc::new(CacheEntry {
+                unshared_until: until,
+                unstored: Some(why),
+                ..entry.cloned().unwrap_or_default()
+            }))
         }));
     }
 
     /// Notes that responses to requests with credentials aren't expected to be storable.
-    pub(crate) fn expect_personal(&self, key: &Key, until: Timestamp, why: Outcome) {
+    pub(crate) fn expect_personal(&self, key: &CacheKey, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
-            Some(Arc::new(Entry { personal_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
+            Some(Arc::new(CacheEntry {
+                personal_until: until,
+                unstored: Some(why),
+                ..entry.cloned().unwrap_or_default()
+            }))
         }));
     }
 
     /// Notes that the origin fails for a URI with stored responses, or with `None` that it has recovered.
-    pub(crate) fn note_failure(&self, key: &Key, failing: Option<Failing>) {
+    pub(crate) fn note_failure(&self, key: &CacheKey, failing: Option<OriginFailure>) {
         drop(self.change(key, |entry| {
             let known = entry.filter(|entry| entry.failing != failing)?;
-            Some(Arc::new(Entry { failing, ..known.clone() }))
+            Some(Arc::new(CacheEntry { failing, ..known.clone() }))
         }));
     }
 
     /// Replaces the entry of a URI.
-    fn change(&self, key: &Key, make: impl FnOnce(Option<&Entry>) -> Option<Arc<Entry>>) -> Option<Gone> {
+    fn change(
+        &self,
+        key: &CacheKey,
+        make: impl FnOnce(Option<&CacheEntry>) -> Option<Arc<CacheEntry>>,
+    ) -> Option<RemovedEntries> {
         let shard = self.shard(self.hash(key));
         let known = self.memory.peek(key);
         let gone = make(known.as_deref()).map(|next| self.memory.insert(key, next));
@@ -268,7 +295,7 @@ impl Table {
     }
 
     /// Removes all responses stored for a URI, and keeps pending ones from being stored. The removal survives a crash.
-    pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
+    pub(crate) fn invalidate(&self, key: &CacheKey) -> InvalidationResult {
         let first = self.invalidate_in_memory(key);
         let Some(archive) = &self.archive else { return first };
         let on_disk = archive.remove(key);
@@ -276,17 +303,17 @@ impl Table {
         let found = first.found || on_disk || second.found;
         // Another invalidation may have come in between.
         let before = if second.before == first.ordinal { first.before } else { second.before };
-        Invalidated { found, before, ordinal: second.ordinal }
+        InvalidationResult { found, before, ordinal: second.ordinal }
     }
 
-    fn invalidate_in_memory(&self, key: &Key) -> Invalidated {
+    fn invalidate_in_memory(&self, key: &CacheKey) -> InvalidationResult {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         let (before, ordinal) = (self.last_invalidation_in(&shard, hash, key), self.next_ordinal());
         shard.add(hash, ordinal);
         let removed = self.memory.remove(key);
         drop(shard);
-        Invalidated { found: removed.is_some_and(|entry| !entry.variants.is_empty()), before, ordinal }
+        InvalidationResult { found: removed.is_some_and(|entry| !entry.variants.is_empty()), before, ordinal }
     }
 
     /// Does the same for all URIs with any of these prefixes. Returns the number of URIs that had stored responses.
@@ -312,7 +339,7 @@ impl Table {
             let before = prefixes.partition_point(|prefix| &**prefix <= key);
             before > 0 && key.starts_with(&*prefixes[before - 1])
         };
-        let remove = |key: &Key| {
+        let remove = |key: &CacheKey| {
             // A writer that holds the lock now may put back the old entry.
             let shard = self.shard(self.hash(key));
             let removed = self.memory.remove(key);
@@ -330,13 +357,14 @@ impl Table {
     }
 
     /// Makes all responses stored for a URI stale, and keeps pending ones from being stored. Returns `true` if any changed.
-    pub(crate) fn soft_purge(&self, key: &Key, now: Timestamp) -> bool {
-        let count = self.soft_purge_everywhere(&Scope::Uri(key), now, || self.soft_purge_in_memory(key, now).into());
+    pub(crate) fn soft_purge(&self, key: &CacheKey, now: Timestamp) -> bool {
+        let count =
+            self.soft_purge_everywhere(&PurgeScope::Uri(key), now, || self.soft_purge_in_memory(key, now).into());
         count > 0
     }
 
     /// Purges the memory, the disk, and the memory again, for responses that were read from disk before.
-    fn soft_purge_everywhere(&self, what: &Scope<'_>, now: Timestamp, in_memory: impl Fn() -> usize) -> usize {
+    fn soft_purge_everywhere(&self, what: &PurgeScope<'_>, now: Timestamp, in_memory: impl Fn() -> usize) -> usize {
         let first = in_memory();
         let Some(archive) = &self.archive else { return first };
         let is_known = |uri: &&String| self.memory.has(uri.as_str());
@@ -345,7 +373,7 @@ impl Table {
         first + only_on_disk + in_memory()
     }
 
-    fn soft_purge_in_memory(&self, key: &Key, now: Timestamp) -> bool {
+    fn soft_purge_in_memory(&self, key: &CacheKey, now: Timestamp) -> bool {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         shard.add(hash, self.next_ordinal());
@@ -358,7 +386,7 @@ impl Table {
     /// Does the same for all URIs with this prefix. Returns the number of URIs changed.
     pub(crate) fn soft_purge_prefix(&self, prefix: &str, now: Timestamp) -> usize {
         let in_memory = || self.soft_purge_prefix_in_memory(prefix, now);
-        self.soft_purge_everywhere(&Scope::Prefix(prefix), now, in_memory)
+        self.soft_purge_everywhere(&PurgeScope::Prefix(prefix), now, in_memory)
     }
 
     fn soft_purge_prefix_in_memory(&self, prefix: &str, now: Timestamp) -> usize {
@@ -370,20 +398,20 @@ impl Table {
     /// Does the same for all responses of an origin in a group. Returns the number of URIs changed.
     pub(crate) fn soft_purge_group(&self, origin: &str, name: &str, now: Timestamp) -> usize {
         let in_memory = || self.soft_purge_group_in_memory(origin, name, now);
-        self.soft_purge_everywhere(&Scope::Group(origin, name), now, in_memory)
+        self.soft_purge_everywhere(&PurgeScope::Group(origin, name), now, in_memory)
     }
 
     fn soft_purge_group_in_memory(&self, origin: &str, name: &str, now: Timestamp) -> usize {
         let ordinal = self.soft_groups.add(origin, name, || self.next_ordinal());
         self.wait_for_writers();
-        let is_member = |meta: &Meta| meta.began < ordinal && meta.groups.iter().any(|group| **group == *name);
+        let is_member = |meta: &StoredHead| meta.began < ordinal && meta.groups.iter().any(|group| **group == *name);
         let mut keys = self.memory.keys(origin);
         keys.retain(|key| key.origin() == origin);
         self.soft_purge_some(&keys, now, is_member)
     }
 
-    fn soft_purge_some(&self, keys: &[Key], now: Timestamp, is_purged: impl Fn(&Meta) -> bool) -> usize {
-        let purge = |key: &&Key| self.change(key, |entry| entry?.purged(now, &is_purged)).is_some();
+    fn soft_purge_some(&self, keys: &[CacheKey], now: Timestamp, is_purged: impl Fn(&StoredHead) -> bool) -> usize {
+        let purge = |key: &&CacheKey| self.change(key, |entry| entry?.purged(now, &is_purged)).is_some();
         keys.iter().filter(purge).count()
     }
 
@@ -398,12 +426,12 @@ impl Table {
 
     /// Removes an origin's responses in invalidated groups. Returns the number of URIs changed.
     pub(crate) fn sweep(&self, origin: &str) -> usize {
-        let sweep = |key: &Key| {
+        let sweep = |key: &CacheKey| {
             self.change(key, |entry| {
                 let entry =
                     entry.filter(|entry| entry.variants.iter().any(|stored| !self.is_selectable(key, stored)))?;
                 let valid = entry.variants.iter().filter(|stored| self.is_selectable(key, stored)).cloned().collect();
-                Some(Arc::new(Entry { unshared_until: entry.unshared_until, ..Entry::of(valid) }))
+                Some(Arc::new(CacheEntry { unshared_until: entry.unshared_until, ..CacheEntry::of(valid) }))
             })
         };
         let keys = self.memory.keys(origin).into_iter().filter(|key| key.origin() == origin);
@@ -411,12 +439,12 @@ impl Table {
     }
 
     /// Returns the ordinal of the last invalidation that may have included this key. Groups don't count.
-    pub(crate) fn last_invalidation(&self, key: &Key) -> u64 {
+    pub(crate) fn last_invalidation(&self, key: &CacheKey) -> u64 {
         let hash = self.hash(key);
         self.last_invalidation_in(&self.shard(hash), hash, key)
     }
 
-    fn last_invalidation_in(&self, shard: &KeyInvalidations, hash: u64, key: &Key) -> u64 {
+    fn last_invalidation_in(&self, shard: &KeyInvalidations, hash: u64, key: &CacheKey) -> u64 {
         shard.last(hash).max(self.prefixes.last(key.as_str()))
     }
 
@@ -426,13 +454,13 @@ impl Table {
         lock(&self.shards[at])
     }
 
-    fn hash(&self, key: &Key) -> u64 {
+    fn hash(&self, key: &CacheKey) -> u64 {
         self.hasher.hash_one(key)
     }
 }
 
 /// Returns `true` if none of these groups of a URI's origin was invalidated since a request with this ordinal.
-fn is_newer(invalidations: &GroupInvalidations, key: &Key, groups: &[Box<str>], began: u64) -> bool {
+fn is_newer(invalidations: &GroupInvalidations, key: &CacheKey, groups: &[Box<str>], began: u64) -> bool {
     groups.is_empty() || invalidations.last(key.origin(), groups) < began
 }
 

@@ -6,8 +6,8 @@ use http::{HeaderName, Method, StatusCode};
 use ifmatch_core::date::HttpDate;
 use ifmatch_gateway_config::error::Error;
 
-use super::judge::{Answer, Finding, Risk, Verdict, judge, unanswered};
-use super::site::{Seen, Site};
+use super::judge::{CaseAnswer, CheckFinding, CheckVerdict, ClientRisk, judge, unanswered};
+use super::site::{CheckSite, SeenResource};
 
 /// The first content. All contents have the same length, so a tag of date and length can't tell them apart.
 const OLD: &str = "abcdefghijklmnopqrstuvwxyz";
@@ -21,20 +21,20 @@ pub(super) const PART: &str = "01234";
 const HOUR: Duration = Duration::from_hours(1);
 
 /// A row of the table, for one method.
-pub(super) struct Case {
+pub(super) struct CheckCase {
     pub(super) section: &'static str,
     pub(super) name: String,
     /// The consequence of another response.
-    pub(super) risk: Option<Risk>,
+    pub(super) risk: Option<ClientRisk>,
     pub(super) method: Method,
     present: bool,
     fields: Vec<(HeaderName, &'static str)>,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedResponse,
 }
 
 /// The response that the RFC requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedResponse {
     /// The method's success.
     Done,
     /// 200 with the whole content.
@@ -48,7 +48,7 @@ pub(super) enum Expected {
 }
 
 /// A resource in its second version.
-struct Resource {
+struct CaseResource {
     key: String,
     /// The tag of its first version.
     old: Option<String>,
@@ -58,7 +58,7 @@ struct Resource {
 ///
 /// # Errors
 /// If a row is malformed.
-pub(super) fn all() -> Result<Vec<Case>, Error> {
+pub(super) fn all() -> Result<Vec<CheckCase>, Error> {
     let mut cases = Vec::new();
     for row in include_str!("cases.txt").lines().filter(|row| !row.is_empty() && !row.starts_with('#')) {
         let case = parse(row).ok_or_else(|| Error::runtime(format!("malformed case: {row}")))?;
@@ -67,12 +67,12 @@ pub(super) fn all() -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-fn parse(row: &'static str) -> Option<Vec<Case>> {
+fn parse(row: &'static str) -> Option<Vec<CheckCase>> {
     let columns: Vec<&'static str> = row.split(" | ").map(str::trim).collect();
     let [section, risk, methods, state, fields, expected, name] = columns[..] else { return None };
     let risk = match risk {
         "-" => None,
-        other => Some(Risk::parse(other)?),
+        other => Some(ClientRisk::parse(other)?),
     };
     let present = match state {
         "present" => true,
@@ -84,16 +84,16 @@ fn parse(row: &'static str) -> Option<Vec<Case>> {
         Some((name.trim().parse::<HeaderName>().ok()?, value.trim()))
     };
     let fields: Vec<_> = fields.split(";;").map(field).collect::<Option<_>>()?;
-    let expected = Expected::parse(expected)?;
+    let expected = ExpectedResponse::parse(expected)?;
     let case = |method: &str| {
         let name = name.replace("{method}", method);
         let (fields, expected) = (fields.clone(), expected.clone());
-        Some(Case { section, name, risk, method: method.parse().ok()?, present, fields, expected })
+        Some(CheckCase { section, name, risk, method: method.parse().ok()?, present, fields, expected })
     };
     methods.split(' ').map(case).collect()
 }
 
-impl Expected {
+impl ExpectedResponse {
     fn parse(text: &str) -> Option<Self> {
         let range = |range: &str| {
             let (first, last) = range.split_once('-')?;
@@ -113,17 +113,17 @@ impl Expected {
 ///
 /// # Errors
 /// If the server doesn't respond, or can't store anything.
-pub(super) async fn check(site: &Site<'_>, cases: &[Case]) -> Result<Vec<Finding>, Error> {
-    let writes = |case: &&Case| case.present && !is_read(&case.method);
+pub(super) async fn check(site: &CheckSite<'_>, cases: &[CheckCase]) -> Result<Vec<CheckFinding>, Error> {
+    let writes = |case: &&CheckCase| case.present && !is_read(&case.method);
     let resources = prepare(site, 1 + cases.iter().filter(writes).count()).await?;
     let mut resources = resources.iter();
     let Some(read) = resources.next() else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
     for case in cases {
-        let absent = Resource { key: site.key(), old: None };
+        let absent = CaseResource { key: site.key(), old: None };
         let resource = match case {
-            Case { present: false, .. } => &absent,
-            Case { method, .. } if is_read(method) => read,
+            CheckCase { present: false, .. } => &absent,
+            CheckCase { method, .. } if is_read(method) => read,
             _ => resources.next().unwrap_or(read),
         };
         findings.push(case.run(site, resource).await?);
@@ -136,7 +136,7 @@ fn is_read(method: &Method) -> bool {
 }
 
 /// Writes resources, each twice.
-async fn prepare(site: &Site<'_>, count: usize) -> Result<Vec<Resource>, Error> {
+async fn prepare(site: &CheckSite<'_>, count: usize) -> Result<Vec<CaseResource>, Error> {
     let keys: Vec<String> = (0..count).map(|_| site.key()).collect();
     for key in &keys {
         site.write(key, OLD).await?;
@@ -148,7 +148,7 @@ async fn prepare(site: &Site<'_>, count: usize) -> Result<Vec<Resource>, Error> 
     for key in keys {
         let old = site.get(&key).await?.tag;
         site.write(&key, NEW).await?;
-        resources.push(Resource { key, old });
+        resources.push(CaseResource { key, old });
     }
     if let Some(last) = resources.last() {
         site.settled(&last.key, true).await?;
@@ -156,16 +156,16 @@ async fn prepare(site: &Site<'_>, count: usize) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-impl Case {
-    async fn run(&self, site: &Site<'_>, resource: &Resource) -> Result<Finding, Error> {
+impl CheckCase {
+    async fn run(&self, site: &CheckSite<'_>, resource: &CaseResource) -> Result<CheckFinding, Error> {
         let before = site.get(&resource.key).await?;
         let fields: Vec<_> =
             self.fields.iter().map(|(name, value)| Some((name.clone(), resource.fill(value, &before)?))).collect();
         let Some(fields) = fields.into_iter().collect::<Option<Vec<_>>>() else {
-            return Ok(self.finding(Verdict::Unchecked, "the server sends no strong tag, or no date".to_owned()));
+            return Ok(self.finding(CheckVerdict::Unchecked, "the server sends no strong tag, or no date".to_owned()));
         };
         let body = match (&self.method, &self.expected) {
-            (&Method::PUT, Expected::Part) => PART,
+            (&Method::PUT, ExpectedResponse::Part) => PART,
             (&Method::PUT, _) => WRITTEN,
             _ => "",
         };
@@ -180,18 +180,18 @@ impl Case {
                 return Ok(self.finding(verdict, detail));
             }
         };
-        let (verdict, detail) = judge(self, &Answer { response, before, after });
+        let (verdict, detail) = judge(self, &CaseAnswer { response, before, after });
         Ok(self.finding(verdict, detail))
     }
 
-    fn finding(&self, verdict: Verdict, detail: String) -> Finding {
-        Finding { section: self.section, name: self.name.clone(), risk: self.risk, verdict, detail }
+    fn finding(&self, verdict: CheckVerdict, detail: String) -> CheckFinding {
+        CheckFinding { section: self.section, name: self.name.clone(), risk: self.risk, verdict, detail }
     }
 }
 
-impl Resource {
+impl CaseResource {
     /// Substitutes the placeholders in the value of a header field. Returns `None` without the validator.
-    fn fill(&self, value: &str, seen: &Seen) -> Option<String> {
+    fn fill(&self, value: &str, seen: &SeenResource) -> Option<String> {
         let mut text = value.to_owned();
         let mut put = |name: &str, with: Option<String>| {
             if text.contains(name) {

@@ -5,22 +5,22 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Expected, NEW, PART, WRITTEN};
-use super::site::Seen;
+use super::cases::{CheckCase, ExpectedResponse, NEW, PART, WRITTEN};
+use super::site::SeenResource;
 
 /// The result of a check.
-pub(super) struct Finding {
+pub(super) struct CheckFinding {
     /// Section of RFC 9110.
     pub(super) section: &'static str,
     pub(super) name: String,
-    pub(super) risk: Option<Risk>,
-    pub(super) verdict: Verdict,
+    pub(super) risk: Option<ClientRisk>,
+    pub(super) verdict: CheckVerdict,
     pub(super) detail: String,
 }
 
 /// The consequence for clients if a check says no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Risk {
+pub(super) enum ClientRisk {
     /// An update is lost.
     Lost,
     /// The bytes of two versions look like one.
@@ -31,7 +31,7 @@ pub(super) enum Risk {
 
 /// The result of a check in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CheckVerdict {
     /// As the RFC says.
     Yes,
     /// Dangerous.
@@ -43,14 +43,14 @@ pub(super) enum Verdict {
 }
 
 /// The response to a case, and the resource around it.
-pub(super) struct Answer {
+pub(super) struct CaseAnswer {
     pub(super) response: Response<Bytes>,
-    pub(super) before: Seen,
+    pub(super) before: SeenResource,
     /// `None` after a read.
-    pub(super) after: Option<Seen>,
+    pub(super) after: Option<SeenResource>,
 }
 
-impl Risk {
+impl ClientRisk {
     pub(super) fn parse(text: &str) -> Option<Self> {
         [Self::Lost, Self::Mixed, Self::Unusable].into_iter().find(|risk| risk.name() == text)
     }
@@ -64,7 +64,7 @@ impl Risk {
     }
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// Returns the word of the table.
     pub(super) fn shown(self) -> &'static str {
         match self {
@@ -81,16 +81,16 @@ impl Verdict {
     }
 }
 
-impl Finding {
+impl CheckFinding {
     pub(super) fn json(&self) -> Value {
         let result = match self.verdict {
-            Verdict::Unchecked => "unchecked".to_owned(),
+            CheckVerdict::Unchecked => "unchecked".to_owned(),
             verdict => verdict.shown().to_lowercase(),
         };
         json!({
             "section": self.section,
             "check": self.name,
-            "risk": self.risk.map(Risk::name),
+            "risk": self.risk.map(ClientRisk::name),
             "result": result,
             "detail": self.detail,
         })
@@ -98,7 +98,7 @@ impl Finding {
 }
 
 /// Judges the response to a case.
-pub(super) fn judge(case: &Case, answer: &Answer) -> (Verdict, String) {
+pub(super) fn judge(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, String) {
     let status = answer.response.status();
     let (verdict, why) = match &answer.after {
         Some(after) => written(case, answer, after),
@@ -108,28 +108,30 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> (Verdict, String) {
 }
 
 /// Judges a request whose response is missing or malformed.
-pub(super) fn unanswered(before: &Seen, after: Option<&Seen>, why: &str) -> (Verdict, String) {
+pub(super) fn unanswered(before: &SeenResource, after: Option<&SeenResource>, why: &str) -> (CheckVerdict, String) {
     let kept = after.is_none_or(|after| before.is_same(after));
-    let verdict = if kept { Verdict::Differs } else { Verdict::No };
+    let verdict = if kept { CheckVerdict::Differs } else { CheckVerdict::No };
     (verdict, format!("no valid response: {why}"))
 }
 
 /// Judges a write by what it did, before the status.
-fn written(case: &Case, answer: &Answer, after: &Seen) -> (Verdict, &'static str) {
+fn written(case: &CheckCase, answer: &CaseAnswer, after: &SeenResource) -> (CheckVerdict, &'static str) {
     let status = answer.response.status();
     let kept = answer.before.is_same(after);
     let done = if case.method == Method::DELETE { !after.exists() } else { after.exists() && after.body == WRITTEN };
     match &case.expected {
-        Expected::Done if status.is_success() && done => (Verdict::Yes, ""),
-        Expected::Done if status.is_success() => (Verdict::No, "but the content differs"),
-        Expected::Done if kept && case.risk == Some(Risk::Unusable) => (Verdict::No, ""),
-        _ if status.is_success() && kept && !done => (Verdict::No, "but nothing was changed"),
-        Expected::Part if after.body == spliced() => (Verdict::Yes, "only the part was changed"),
-        Expected::Part if kept => (Verdict::Yes, ""),
-        Expected::Status(expected) if kept && status == *expected => (Verdict::Yes, ""),
-        _ if kept => (Verdict::Differs, "nothing was changed"),
-        _ if case.risk == Some(Risk::Lost) || !status.is_success() => (Verdict::No, "and the content was changed"),
-        _ => (Verdict::Differs, "and the content was changed"),
+        ExpectedResponse::Done if status.is_success() && done => (CheckVerdict::Yes, ""),
+        ExpectedResponse::Done if status.is_success() => (CheckVerdict::No, "but the content differs"),
+        ExpectedResponse::Done if kept && case.risk == Some(ClientRisk::Unusable) => (CheckVerdict::No, ""),
+        _ if status.is_success() && kept && !done => (CheckVerdict::No, "but nothing was changed"),
+        ExpectedResponse::Part if after.body == spliced() => (CheckVerdict::Yes, "only the part was changed"),
+        ExpectedResponse::Part if kept => (CheckVerdict::Yes, ""),
+        ExpectedResponse::Status(expected) if kept && status == *expected => (CheckVerdict::Yes, ""),
+        _ if kept => (CheckVerdict::Differs, "nothing was changed"),
+        _ if case.risk == Some(ClientRisk::Lost) || !status.is_success() => {
+            (CheckVerdict::No, "and the content was changed")
+        }
+        _ => (CheckVerdict::Differs, "and the content was changed"),
     }
 }
 
@@ -138,27 +140,31 @@ fn spliced() -> String {
     format!("{PART}{}", &NEW[PART.len()..])
 }
 
-fn read(case: &Case, answer: &Answer) -> (Verdict, &'static str) {
+fn read(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, &'static str) {
     let response = &answer.response;
     let whole = case.method == Method::HEAD || response.body() == &answer.before.body;
-    let departs = if case.risk == Some(Risk::Mixed) { Verdict::No } else { Verdict::Differs };
+    let departs = if case.risk == Some(ClientRisk::Mixed) { CheckVerdict::No } else { CheckVerdict::Differs };
     match (&case.expected, response.status()) {
-        (_, StatusCode::OK) if !whole => (Verdict::No, "with other content"),
+        (_, StatusCode::OK) if !whole => (CheckVerdict::No, "with other content"),
         (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => {
-            (Verdict::No, "with bytes other than it names")
+            (CheckVerdict::No, "with bytes other than it names")
         }
-        (Expected::Whole, StatusCode::OK) => (Verdict::Yes, ""),
+        (ExpectedResponse::Whole, StatusCode::OK) => (CheckVerdict::Yes, ""),
         // The client keeps, or combines, bytes of another version.
-        (Expected::Whole, StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT) => (departs, ""),
-        (Expected::Ranges(ranges), StatusCode::PARTIAL_CONTENT) if has(response, ranges) => (Verdict::Yes, ""),
-        (Expected::Ranges(_), StatusCode::PARTIAL_CONTENT) => (Verdict::Differs, "with other ranges"),
-        (Expected::Ranges(_), StatusCode::OK) => (Verdict::Differs, "all of the content"),
-        (Expected::Status(StatusCode::NOT_MODIFIED), StatusCode::NOT_MODIFIED) => match response.headers().get(ETAG) {
-            None => (Verdict::Differs, "without the tag"),
-            Some(_) => (Verdict::Yes, ""),
-        },
-        (Expected::Status(expected), status) if *expected == status => (Verdict::Yes, ""),
-        _ => (Verdict::Differs, ""),
+        (ExpectedResponse::Whole, StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT) => (departs, ""),
+        (ExpectedResponse::Ranges(ranges), StatusCode::PARTIAL_CONTENT) if has(response, ranges) => {
+            (CheckVerdict::Yes, "")
+        }
+        (ExpectedResponse::Ranges(_), StatusCode::PARTIAL_CONTENT) => (CheckVerdict::Differs, "with other ranges"),
+        (ExpectedResponse::Ranges(_), StatusCode::OK) => (CheckVerdict::Differs, "all of the content"),
+        (ExpectedResponse::Status(StatusCode::NOT_MODIFIED), StatusCode::NOT_MODIFIED) => {
+            match response.headers().get(ETAG) {
+                None => (CheckVerdict::Differs, "without the tag"),
+                Some(_) => (CheckVerdict::Yes, ""),
+            }
+        }
+        (ExpectedResponse::Status(expected), status) if *expected == status => (CheckVerdict::Yes, ""),
+        _ => (CheckVerdict::Differs, ""),
     }
 }
 
@@ -209,45 +215,45 @@ mod tests {
         builder.body(Bytes::from(body)).unwrap()
     }
 
-    fn seen(status: u16, body: &'static str) -> Seen {
-        Seen::of(response(status, None, body))
+    fn seen(status: u16, body: &'static str) -> SeenResource {
+        SeenResource::of(response(status, None, body))
     }
 
-    fn case(name: &str) -> Case {
+    fn case(name: &str) -> CheckCase {
         cases::all().unwrap().into_iter().find(|case| case.name == name).unwrap()
     }
 
     #[track_caller]
-    fn write(name: &str, status: u16, after: Seen, verdict: Verdict) {
-        let answer = Answer { response: response(status, None, ""), before: seen(200, NEW), after: Some(after) };
+    fn write(name: &str, status: u16, after: SeenResource, verdict: CheckVerdict) {
+        let answer = CaseAnswer { response: response(status, None, ""), before: seen(200, NEW), after: Some(after) };
         assert_eq!(judge(&case(name), &answer).0, verdict, "{name}: {status}");
     }
 
     #[track_caller]
-    fn read(name: &str, response: Response<Bytes>, verdict: Verdict) {
+    fn read(name: &str, response: Response<Bytes>, verdict: CheckVerdict) {
         let shown = format!("{name}: {response:?}");
-        let answer = Answer { response, before: seen(200, NEW), after: None };
+        let answer = CaseAnswer { response, before: seen(200, NEW), after: None };
         assert_eq!(judge(&case(name), &answer).0, verdict, "{shown}");
     }
 
     #[test]
     fn a_write_is_judged_by_its_effect() {
         let rejected = "If-Match with an old tag rejects PUT";
-        write(rejected, 412, seen(200, NEW), Verdict::Yes);
-        write(rejected, 409, seen(200, NEW), Verdict::Differs);
-        write(rejected, 200, seen(200, WRITTEN), Verdict::No);
-        write(rejected, 412, seen(200, WRITTEN), Verdict::No);
-        write(rejected, 200, seen(200, NEW), Verdict::No);
+        write(rejected, 412, seen(200, NEW), CheckVerdict::Yes);
+        write(rejected, 409, seen(200, NEW), CheckVerdict::Differs);
+        write(rejected, 200, seen(200, WRITTEN), CheckVerdict::No);
+        write(rejected, 412, seen(200, WRITTEN), CheckVerdict::No);
+        write(rejected, 200, seen(200, NEW), CheckVerdict::No);
         let passes = "If-Match with the current tag lets PUT pass";
-        write(passes, 204, seen(200, WRITTEN), Verdict::Yes);
-        write(passes, 204, seen(200, NEW), Verdict::No);
-        write(passes, 501, seen(200, NEW), Verdict::No);
-        write("If-Match: * lets PUT pass", 501, seen(200, NEW), Verdict::Differs);
-        write("If-Match with the current tag lets DELETE pass", 204, seen(404, ""), Verdict::Yes);
+        write(passes, 204, seen(200, WRITTEN), CheckVerdict::Yes);
+        write(passes, 204, seen(200, NEW), CheckVerdict::No);
+        write(passes, 501, seen(200, NEW), CheckVerdict::No);
+        write("If-Match: * lets PUT pass", 501, seen(200, NEW), CheckVerdict::Differs);
+        write("If-Match with the current tag lets DELETE pass", 204, seen(404, ""), CheckVerdict::Yes);
         let part = "a part does not replace the whole";
-        write(part, 400, seen(200, NEW), Verdict::Yes);
-        write(part, 204, seen(200, "01234FGHIJKLMNOPQRSTUVWXYZ"), Verdict::Yes);
-        write(part, 204, seen(200, PART), Verdict::No);
+        write(part, 400, seen(200, NEW), CheckVerdict::Yes);
+        write(part, 204, seen(200, "01234FGHIJKLMNOPQRSTUVWXYZ"), CheckVerdict::Yes);
+        write(part, 204, seen(200, PART), CheckVerdict::No);
     }
 
     #[test]
@@ -260,32 +266,32 @@ mod tests {
     #[test]
     fn a_read_is_judged_by_its_bytes() {
         let cached = "If-None-Match with the current tag: 304 to GET";
-        read(cached, response(304, Some(("etag", "\"a\"")), ""), Verdict::Yes);
-        read(cached, response(304, None, ""), Verdict::Differs);
-        read(cached, response(200, None, NEW), Verdict::Differs);
-        read(cached, response(200, None, "other"), Verdict::No);
+        read(cached, response(304, Some(("etag", "\"a\"")), ""), CheckVerdict::Yes);
+        read(cached, response(304, None, ""), CheckVerdict::Differs);
+        read(cached, response(200, None, NEW), CheckVerdict::Differs);
+        read(cached, response(200, None, "other"), CheckVerdict::No);
         let stale = "If-Range with an old tag: all of the new content";
-        read(stale, response(200, None, NEW), Verdict::Yes);
-        read(stale, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), Verdict::No);
-        read("If-None-Match with an old tag: the new content", response(304, None, ""), Verdict::No);
+        read(stale, response(200, None, NEW), CheckVerdict::Yes);
+        read(stale, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), CheckVerdict::No);
+        read("If-None-Match with an old tag: the new content", response(304, None, ""), CheckVerdict::No);
         let range = "a range from the start";
-        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), Verdict::Yes);
-        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "BCDEFGHIJK"), Verdict::No);
-        read(range, response(206, Some(("content-range", "bytes 0-1/26")), "AB"), Verdict::Differs);
-        read(range, response(206, None, "ABCDEFGHIJ"), Verdict::No);
-        read(range, response(200, None, NEW), Verdict::Differs);
+        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), CheckVerdict::Yes);
+        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "BCDEFGHIJK"), CheckVerdict::No);
+        read(range, response(206, Some(("content-range", "bytes 0-1/26")), "AB"), CheckVerdict::Differs);
+        read(range, response(206, None, "ABCDEFGHIJ"), CheckVerdict::No);
+        read(range, response(200, None, NEW), CheckVerdict::Differs);
         read(
             "a range is ignored for HEAD",
             response(206, Some(("content-range", "bytes 0-9/26")), ""),
-            Verdict::Differs,
+            CheckVerdict::Differs,
         );
     }
 
     #[test]
     fn a_write_without_a_response_must_change_nothing() {
-        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, NEW)), "").0, Verdict::Differs);
-        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, WRITTEN)), "").0, Verdict::No);
-        assert_eq!(unanswered(&seen(200, NEW), None, "").0, Verdict::Differs);
+        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, NEW)), "").0, CheckVerdict::Differs);
+        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, WRITTEN)), "").0, CheckVerdict::No);
+        assert_eq!(unanswered(&seen(200, NEW), None, "").0, CheckVerdict::Differs);
     }
 
     #[test]
@@ -293,8 +299,8 @@ mod tests {
         let parts =
             "--x\r\nContent-Range: bytes 0-0/26\r\n\r\nA\r\n--x\r\nContent-Range: bytes 25-25/26\r\n\r\nZ\r\n--x--\r\n";
         let kind = Some(("content-type", "multipart/byteranges; boundary=x"));
-        read("two ranges", response(206, kind, parts), Verdict::Yes);
+        read("two ranges", response(206, kind, parts), CheckVerdict::Yes);
         let first = "--x\r\nContent-Range: bytes 0-0/26\r\n\r\nA\r\n--x--\r\n";
-        read("two ranges", response(206, kind, first), Verdict::Differs);
+        read("two ranges", response(206, kind, first), CheckVerdict::Differs);
     }
 }

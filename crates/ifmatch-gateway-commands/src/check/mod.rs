@@ -13,13 +13,13 @@ use clap::Args;
 use ifmatch_gateway_config::error::Error;
 use serde_json::{Value, json};
 
-use self::cases::Case;
-use self::judge::{Finding, Verdict};
-use self::site::Site;
-use super::http_client::Remote;
+use self::cases::CheckCase;
+use self::judge::{CheckFinding, CheckVerdict};
+use self::site::CheckSite;
+use super::http_client::RemoteArgs;
 use super::runtime::block_on;
 use super::store_url::is_store;
-use crate::terminal::{Style, counted, print_line, print_text, printable, supports_colour};
+use crate::terminal::{TextStyle, counted, print_line, print_text, printable, supports_colour};
 
 /// Exit code for a server that doesn't honour conditions.
 const NOT_HONOURED: u8 = 3;
@@ -46,7 +46,7 @@ pub struct CheckArgs {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 /// The end of the help of `ifmatch check`.
@@ -85,7 +85,7 @@ pub fn run(args: &CheckArgs) -> Result<u8, Error> {
             return store::check(args.remote.place(&args.url).await?).await;
         }
         let server = args.remote.connect(&args.url)?;
-        let site = Site::new(&server, &args.url)?;
+        let site = CheckSite::new(&server, &args.url)?;
         let findings = findings(&site, args.suite).await;
         // In any case, even after an error.
         let cleared = site.clear().await;
@@ -100,16 +100,16 @@ pub fn run(args: &CheckArgs) -> Result<u8, Error> {
     Ok(if unsafe_ones(&findings) == 0 { 0 } else { NOT_HONOURED })
 }
 
-async fn findings(site: &Site<'_>, all: bool) -> Result<Vec<Finding>, Error> {
-    let cases: Vec<Case> = cases::all()?.into_iter().filter(|case| all || case.risk.is_some()).collect();
+async fn findings(site: &CheckSite<'_>, all: bool) -> Result<Vec<CheckFinding>, Error> {
+    let cases: Vec<CheckCase> = cases::all()?.into_iter().filter(|case| all || case.risk.is_some()).collect();
     let mut findings = tags::check(site).await?;
     findings.extend(cases::check(site, &cases).await?);
     findings.extend(races::check(site).await?);
     Ok(findings)
 }
 
-fn print(findings: &[Finding]) -> Result<(), Error> {
-    let style = Style::new(supports_colour(&stdout()));
+fn print(findings: &[CheckFinding]) -> Result<(), Error> {
+    let style = TextStyle::new(supports_colour(&stdout()));
     print_line("RESULT   RFC 9110  CHECK")?;
     for finding in findings {
         print_text(&row(finding, style))?;
@@ -125,13 +125,13 @@ fn print(findings: &[Finding]) -> Result<(), Error> {
 }
 
 /// Returns the lines of a finding, which fit 80 columns: the verdict, the check, and of a check that failed what the server did.
-fn row(finding: &Finding, style: Style) -> String {
-    let Finding { section, name, verdict, detail, .. } = finding;
-    let (alarm, plain) = if *verdict == Verdict::No { (style.alarm, style.plain) } else { ("", "") };
+fn row(finding: &CheckFinding, style: TextStyle) -> String {
+    let CheckFinding { section, name, verdict, detail, .. } = finding;
+    let (alarm, plain) = if *verdict == CheckVerdict::No { (style.alarm, style.plain) } else { ("", "") };
     let start = format!("{alarm}{:<7}{plain}  {section:<8}  ", verdict.shown());
     let named = wrapped(name, WIDTH - INDENT).join(&format!("\n{:INDENT$}", ""));
     let mut row = format!("{start}{named}\n");
-    if *verdict != Verdict::Yes {
+    if *verdict != CheckVerdict::Yes {
         let indent = " ".repeat(INDENT + 2);
         row.extend(wrapped(&printable(detail), WIDTH - INDENT - 2).into_iter().map(|line| format!("{indent}{line}\n")));
     }
@@ -162,18 +162,18 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn unsafe_ones(findings: &[Finding]) -> usize {
-    findings.iter().filter(|finding| finding.verdict == Verdict::No).count()
+fn unsafe_ones(findings: &[CheckFinding]) -> usize {
+    findings.iter().filter(|finding| finding.verdict == CheckVerdict::No).count()
 }
 
-fn report(findings: &[Finding]) -> Value {
-    let count = |wanted: Verdict| findings.iter().filter(|finding| finding.verdict == wanted).count();
-    let checks: Vec<Value> = findings.iter().map(Finding::json).collect();
+fn report(findings: &[CheckFinding]) -> Value {
+    let count = |wanted: CheckVerdict| findings.iter().filter(|finding| finding.verdict == wanted).count();
+    let checks: Vec<Value> = findings.iter().map(CheckFinding::json).collect();
     json!({
-        "yes": count(Verdict::Yes),
-        "no": count(Verdict::No),
-        "differs": count(Verdict::Differs),
-        "unchecked": count(Verdict::Unchecked),
+        "yes": count(CheckVerdict::Yes),
+        "no": count(CheckVerdict::No),
+        "differs": count(CheckVerdict::Differs),
+        "unchecked": count(CheckVerdict::Unchecked),
         "checks": checks,
     })
 }
@@ -185,22 +185,25 @@ mod tests {
     #[test]
     fn each_line_fits_80_columns_with_the_verdict_first() {
         for case in cases::all().unwrap() {
-            for verdict in [Verdict::Yes, Verdict::No, Verdict::Differs, Verdict::Unchecked] {
+            for verdict in [CheckVerdict::Yes, CheckVerdict::No, CheckVerdict::Differs, CheckVerdict::Unchecked] {
                 let detail = format!("200 OK, {} \"{}\"", case.name, "x".repeat(300));
-                let finding = Finding { section: case.section, name: case.name.clone(), risk: None, verdict, detail };
-                let shown = row(&finding, Style::new(false));
+                let finding =
+                    CheckFinding { section: case.section, name: case.name.clone(), risk: None, verdict, detail };
+                let shown = row(&finding, TextStyle::new(false));
                 assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
                 assert!(shown.starts_with(&format!("{:<7}  {}", verdict.shown(), case.section)), "{shown}");
-                assert_eq!(shown.contains("200 OK"), verdict != Verdict::Yes, "{shown}");
+                assert_eq!(shown.contains("200 OK"), verdict != CheckVerdict::Yes, "{shown}");
             }
         }
     }
 
     #[test]
     fn only_no_is_in_colour() {
-        for (verdict, expected) in [(Verdict::No, true), (Verdict::Yes, false), (Verdict::Differs, false)] {
-            let finding = Finding { section: "13", name: "x".into(), risk: None, verdict, detail: "y".into() };
-            assert_eq!(row(&finding, Style::new(true)).contains('\u{1b}'), expected);
+        for (verdict, expected) in
+            [(CheckVerdict::No, true), (CheckVerdict::Yes, false), (CheckVerdict::Differs, false)]
+        {
+            let finding = CheckFinding { section: "13", name: "x".into(), risk: None, verdict, detail: "y".into() };
+            assert_eq!(row(&finding, TextStyle::new(true)).contains('\u{1b}'), expected);
         }
     }
 }

@@ -5,8 +5,8 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{Method, StatusCode};
 use ifmatch_gateway_config::error::Error;
 
-use super::judge::{Finding, Risk, Verdict};
-use super::site::{Seen, Site};
+use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
+use super::site::{CheckSite, SeenResource};
 
 /// Number of races of each kind.
 pub(super) const ROUNDS: usize = 10;
@@ -15,7 +15,7 @@ pub(super) const WRITERS: usize = 16;
 
 /// A kind of race.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RaceKind {
     /// PUT with `If-None-Match: *`.
     Create,
     /// PUT with `If-Match` and one tag.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 
 /// The outcome of a race.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RaceOutcome {
     /// This many requests succeeded, and the content is the last one's.
     Won(usize),
     /// The content is of none that succeeded. `true` if a request without a clear outcome explains it.
@@ -37,35 +37,35 @@ pub(super) enum Outcome {
 ///
 /// # Errors
 /// If the server doesn't respond, or can't store anything.
-pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
+pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
     let kinds = [
-        (Kind::Create, "13.1.2", "of 16 creators, one succeeds"),
-        (Kind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
-        (Kind::Delete, "13.1.1", "of 16 writers and deleters of one version, one succeeds"),
+        (RaceKind::Create, "13.1.2", "of 16 creators, one succeeds"),
+        (RaceKind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
+        (RaceKind::Delete, "13.1.1", "of 16 writers and deleters of one version, one succeeds"),
     ];
     let mut findings = Vec::new();
     for (kind, section, name) in kinds {
         let (verdict, detail) = races(site, kind).await?;
-        findings.push(Finding { section, name: name.to_owned(), risk: Some(Risk::Lost), verdict, detail });
+        findings.push(CheckFinding { section, name: name.to_owned(), risk: Some(ClientRisk::Lost), verdict, detail });
     }
     Ok(findings)
 }
 
-async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> {
+async fn races(site: &CheckSite<'_>, kind: RaceKind) -> Result<(CheckVerdict, String), Error> {
     let keys: Vec<String> = (0..ROUNDS).map(|_| site.key()).collect();
-    if kind != Kind::Create {
+    if kind != RaceKind::Create {
         for key in &keys {
             site.write(key, &content(WRITERS)).await?;
         }
     }
     let mut outcomes = Vec::new();
     for key in keys {
-        let condition = if kind == Kind::Create {
+        let condition = if kind == RaceKind::Create {
             (IF_NONE_MATCH, "*".to_owned())
         } else {
             match site.settled(&key, false).await?.tag {
                 Some(tag) => (IF_MATCH, tag),
-                None => return Ok((Verdict::No, "no strong tag to race for".to_owned())),
+                None => return Ok((CheckVerdict::No, "no strong tag to race for".to_owned())),
             }
         };
         outcomes.push(race(site, kind, &key, &condition).await?);
@@ -74,18 +74,18 @@ async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> 
 }
 
 /// Judges the races of a kind by the worst one.
-pub(super) fn judged(outcomes: &[Outcome]) -> (Verdict, String) {
-    let (mut verdict, mut winners) = (Verdict::Yes, Vec::new());
+pub(super) fn judged(outcomes: &[RaceOutcome]) -> (CheckVerdict, String) {
+    let (mut verdict, mut winners) = (CheckVerdict::Yes, Vec::new());
     for outcome in outcomes {
         let (round, shown) = match outcome {
-            Outcome::Won(1) => (Verdict::Yes, "1".to_owned()),
-            Outcome::Won(0) => (Verdict::Differs, "0".to_owned()),
-            Outcome::Won(count) => (Verdict::No, count.to_string()),
-            Outcome::Foreign(true) => (Verdict::Differs, "?".to_owned()),
-            Outcome::Foreign(false) => (Verdict::No, "?".to_owned()),
+            RaceOutcome::Won(1) => (CheckVerdict::Yes, "1".to_owned()),
+            RaceOutcome::Won(0) => (CheckVerdict::Differs, "0".to_owned()),
+            RaceOutcome::Won(count) => (CheckVerdict::No, count.to_string()),
+            RaceOutcome::Foreign(true) => (CheckVerdict::Differs, "?".to_owned()),
+            RaceOutcome::Foreign(false) => (CheckVerdict::No, "?".to_owned()),
         };
         winners.push(shown);
-        if verdict != Verdict::No && round != Verdict::Yes {
+        if verdict != CheckVerdict::No && round != CheckVerdict::Yes {
             verdict = round;
         }
     }
@@ -93,11 +93,11 @@ pub(super) fn judged(outcomes: &[Outcome]) -> (Verdict, String) {
 }
 
 async fn race(
-    site: &Site<'_>,
-    kind: Kind,
+    site: &CheckSite<'_>,
+    kind: RaceKind,
     key: &str,
     condition: &(http::HeaderName, String),
-) -> Result<Outcome, Error> {
+) -> Result<RaceOutcome, Error> {
     let condition = std::slice::from_ref(condition);
     let send = |number: usize| async move {
         let (method, body) = match effect(kind, number) {
@@ -114,7 +114,7 @@ async fn race(
 }
 
 /// Returns the outcome of a race, by the content after it and the statuses of its requests.
-pub(super) fn outcome(kind: Kind, after: &Seen, statuses: &[StatusCode]) -> Outcome {
+pub(super) fn outcome(kind: RaceKind, after: &SeenResource, statuses: &[StatusCode]) -> RaceOutcome {
     let numbers = |wanted: fn(&StatusCode) -> bool| {
         let all = statuses.iter().enumerate();
         all.filter(move |(_, status)| wanted(status)).map(|(number, _)| number)
@@ -124,16 +124,16 @@ pub(super) fn outcome(kind: Kind, after: &Seen, statuses: &[StatusCode]) -> Outc
         None => !after.exists(),
     };
     let won: Vec<usize> = numbers(StatusCode::is_success).collect();
-    let untouched = if kind == Kind::Create { !after.exists() } else { after.body == content(WRITERS) };
+    let untouched = if kind == RaceKind::Create { !after.exists() } else { after.body == content(WRITERS) };
     if won.iter().any(is_now) || (won.is_empty() && untouched) {
-        return Outcome::Won(won.len());
+        return RaceOutcome::Won(won.len());
     }
-    Outcome::Foreign(numbers(StatusCode::is_server_error).any(|number| is_now(&number)))
+    RaceOutcome::Foreign(numbers(StatusCode::is_server_error).any(|number| is_now(&number)))
 }
 
 /// Returns the content that a request leaves, or `None` for a deletion.
-fn effect(kind: Kind, number: usize) -> Option<String> {
-    (kind != Kind::Delete || number.is_multiple_of(2)).then(|| content(number))
+fn effect(kind: RaceKind, number: usize) -> Option<String> {
+    (kind != RaceKind::Delete || number.is_multiple_of(2)).then(|| content(number))
 }
 
 pub(super) fn content(number: usize) -> String {
@@ -147,12 +147,12 @@ mod tests {
 
     use super::*;
 
-    fn seen(status: u16, body: &'static str) -> Seen {
-        Seen::of(Response::builder().status(status).body(Bytes::from(body)).unwrap())
+    fn seen(status: u16, body: &'static str) -> SeenResource {
+        SeenResource::of(Response::builder().status(status).body(Bytes::from(body)).unwrap())
     }
 
     /// Judges a race of three requests.
-    fn of(kind: Kind, after: &Seen, statuses: [u16; 3]) -> Outcome {
+    fn of(kind: RaceKind, after: &SeenResource, statuses: [u16; 3]) -> RaceOutcome {
         let statuses = statuses.map(|status| StatusCode::from_u16(status).unwrap());
         outcome(kind, after, &statuses)
     }
@@ -160,14 +160,14 @@ mod tests {
     #[test]
     fn a_race_has_one_winner_whose_content_is_there() {
         let second = seen(200, "writer 01");
-        assert_eq!(of(Kind::Replace, &second, [412, 200, 412]), Outcome::Won(1));
-        assert_eq!(of(Kind::Replace, &second, [200, 200, 412]), Outcome::Won(2));
-        assert_eq!(of(Kind::Replace, &second, [200, 412, 412]), Outcome::Foreign(false));
-        assert_eq!(of(Kind::Replace, &second, [200, 500, 412]), Outcome::Foreign(true));
-        assert_eq!(of(Kind::Replace, &second, [412, 412, 412]), Outcome::Foreign(false));
-        assert_eq!(of(Kind::Replace, &seen(200, "writer 16"), [412, 503, 412]), Outcome::Won(0));
-        assert_eq!(of(Kind::Create, &seen(404, ""), [409, 409, 409]), Outcome::Won(0));
-        assert_eq!(of(Kind::Delete, &seen(404, ""), [412, 204, 412]), Outcome::Won(1));
-        assert_eq!(of(Kind::Delete, &seen(200, "writer 00"), [412, 204, 412]), Outcome::Foreign(false));
+        assert_eq!(of(RaceKind::Replace, &second, [412, 200, 412]), RaceOutcome::Won(1));
+        assert_eq!(of(RaceKind::Replace, &second, [200, 200, 412]), RaceOutcome::Won(2));
+        assert_eq!(of(RaceKind::Replace, &second, [200, 412, 412]), RaceOutcome::Foreign(false));
+        assert_eq!(of(RaceKind::Replace, &second, [200, 500, 412]), RaceOutcome::Foreign(true));
+        assert_eq!(of(RaceKind::Replace, &second, [412, 412, 412]), RaceOutcome::Foreign(false));
+        assert_eq!(of(RaceKind::Replace, &seen(200, "writer 16"), [412, 503, 412]), RaceOutcome::Won(0));
+        assert_eq!(of(RaceKind::Create, &seen(404, ""), [409, 409, 409]), RaceOutcome::Won(0));
+        assert_eq!(of(RaceKind::Delete, &seen(404, ""), [412, 204, 412]), RaceOutcome::Won(1));
+        assert_eq!(of(RaceKind::Delete, &seen(200, "writer 00"), [412, 204, 412]), RaceOutcome::Foreign(false));
     }
 }

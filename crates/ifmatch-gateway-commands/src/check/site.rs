@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const LOOKS: usize = 30;
 
 /// The folder where the check writes.
-pub(super) struct Site<'a> {
+pub(super) struct CheckSite<'a> {
     server: &'a Http,
     url: &'a str,
     random: u64,
@@ -37,7 +37,7 @@ pub(super) struct Site<'a> {
 }
 
 /// The representation of a resource.
-pub(super) struct Seen {
+pub(super) struct SeenResource {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
     /// The strong tag.
@@ -48,7 +48,7 @@ pub(super) struct Seen {
     aged: bool,
 }
 
-impl<'a> Site<'a> {
+impl<'a> CheckSite<'a> {
     /// Prepares a check below `url`, which `server` is the connection to.
     pub(super) fn new(server: &'a Http, url: &'a str) -> Result<Self, Error> {
         let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
@@ -111,8 +111,8 @@ impl<'a> Site<'a> {
             .map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
     }
 
-    pub(super) async fn get(&self, key: &str) -> Result<Seen, Error> {
-        self.send(&Method::GET, key, &[], "").await.map(Seen::of)
+    pub(super) async fn get(&self, key: &str) -> Result<SeenResource, Error> {
+        self.send(&Method::GET, key, &[], "").await.map(SeenResource::of)
     }
 
     /// Writes a resource. Sends a condition only to a server that demands one.
@@ -141,7 +141,7 @@ impl<'a> Site<'a> {
 
     /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few
     /// seconds, since a server may have neither.
-    pub(super) async fn settled(&self, key: &str, dated: bool) -> Result<Seen, Error> {
+    pub(super) async fn settled(&self, key: &str, dated: bool) -> Result<SeenResource, Error> {
         let [no_tag, no_date] = &self.has_no;
         for _ in 0..LOOKS {
             let seen = self.get(key).await?;
@@ -177,7 +177,7 @@ impl<'a> Site<'a> {
     }
 }
 
-impl Seen {
+impl SeenResource {
     pub(super) fn of(response: Response<Bytes>) -> Self {
         let (head, body) = response.into_parts();
         let (date, now) =

@@ -11,31 +11,31 @@ use ifmatch_gateway_config::error::Error;
 use ifmatch_runtime::nonce;
 use tokio::time::timeout;
 
-use super::judge::{Finding, Risk, Verdict};
-use super::races::{Kind, Outcome, ROUNDS, WRITERS, content, judged, outcome};
-use super::site::{PATIENCE, Seen};
-use crate::store_url::Place;
+use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
+use super::races::{ROUNDS, RaceKind, RaceOutcome, WRITERS, content, judged, outcome};
+use super::site::{PATIENCE, SeenResource};
+use crate::store_url::ObjectPlace;
 
 /// Number of writes right after one another.
 const WRITES: usize = 8;
 
 /// The objects of a check.
-struct Bench {
-    place: Place,
+struct CheckedObjects {
+    place: ObjectPlace,
     random: u64,
     keys: RefCell<Vec<String>>,
 }
 
 /// The content and the version of an object, or `None` if it doesn't exist.
-type State = Option<(Bytes, Version)>;
+type ObjectState = Option<(Bytes, Version)>;
 
 /// Checks a store, and deletes the objects of the check.
 ///
 /// # Errors
 /// If the store doesn't respond, or can't store anything.
-pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
+pub(super) async fn check(place: ObjectPlace) -> Result<Vec<CheckFinding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-    let bench = Bench { place, random, keys: RefCell::default() };
+    let bench = CheckedObjects { place, random, keys: RefCell::default() };
     let findings = bench.findings().await;
     // In any case, even after an error.
     let cleared = bench.clear().await;
@@ -43,8 +43,8 @@ pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
     cleared.map(|()| findings)
 }
 
-impl Bench {
-    async fn findings(&self) -> Result<Vec<Finding>, Error> {
+impl CheckedObjects {
+    async fn findings(&self) -> Result<Vec<CheckFinding>, Error> {
         let key = self.key();
         // Without a conditional creation, nothing can be written.
         let created = self.put(&key, 0, When::Absent).await;
@@ -59,21 +59,21 @@ impl Bench {
         let absent = self.key();
         findings.push(self.rejects("a replacement of an absent object is rejected", "13.1.1", &absent, old).await?);
         for (kind, section, name) in [
-            (Kind::Create, "13.1.2", "of 16 creators, one succeeds"),
-            (Kind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
+            (RaceKind::Create, "13.1.2", "of 16 creators, one succeeds"),
+            (RaceKind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
         ] {
             let mut outcomes = Vec::new();
             for _ in 0..ROUNDS {
                 outcomes.push(self.race(kind).await?);
             }
             let (verdict, detail) = judged(&outcomes);
-            findings.push(finding(section, name, Risk::Lost, verdict, detail));
+            findings.push(finding(section, name, ClientRisk::Lost, verdict, detail));
         }
         Ok(findings)
     }
 
     /// Replaces the current version several times.
-    async fn replacements(&self, key: &str, first: &Version) -> Result<Vec<Finding>, Error> {
+    async fn replacements(&self, key: &str, first: &Version) -> Result<Vec<CheckFinding>, Error> {
         let (mut versions, mut told, mut wrong) = (vec![first.clone()], 0, 0);
         let mut failed = None;
         for number in 1..=WRITES {
@@ -94,40 +94,42 @@ impl Bench {
         let is_done = failed.is_none();
         let detail = failed.unwrap_or_else(|| format!("{WRITES} of {WRITES}"));
         let name = "a replacement of the current version succeeds";
-        let mut findings = vec![finding("13.1.1", name, Risk::Unusable, Verdict::safe_if(is_done), detail)];
+        let mut findings = vec![finding("13.1.1", name, ClientRisk::Unusable, CheckVerdict::safe_if(is_done), detail)];
         let mut distinct: Vec<&str> = versions.iter().map(Version::as_str).collect();
         distinct.sort_unstable();
         distinct.dedup();
         let detail = format!("{} versions after {count} writes", distinct.len());
-        let verdict = Verdict::safe_if(distinct.len() == count);
-        findings.push(finding("8.8.3", "a write changes the version", Risk::Lost, verdict, detail));
+        let verdict = CheckVerdict::safe_if(distinct.len() == count);
+        findings.push(finding("8.8.3", "a write changes the version", ClientRisk::Lost, verdict, detail));
         let (verdict, detail) = match (told, wrong) {
-            (0, _) => (Verdict::Unchecked, "no write names a version".to_owned()),
-            _ => (Verdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
+            (0, _) => (CheckVerdict::Unchecked, "no write names a version".to_owned()),
+            _ => (CheckVerdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
         };
         let name = "a write returns the version of the next read";
-        findings.push(finding("8.8.3", name, Risk::Lost, verdict, detail));
+        findings.push(finding("8.8.3", name, ClientRisk::Lost, verdict, detail));
         Ok(findings)
     }
 
     /// Makes a write whose condition is false.
-    async fn rejects(&self, name: &str, section: &'static str, key: &str, when: When) -> Result<Finding, Error> {
+    async fn rejects(&self, name: &str, section: &'static str, key: &str, when: When) -> Result<CheckFinding, Error> {
         let before = self.state(key).await?;
         let result = self.put(key, WRITERS, when).await;
         let is_kept = self.state(key).await? == before;
         let (verdict, detail) = match &result {
-            Ok(_) => (Verdict::No, "it succeeded".to_owned()),
-            Err(error) if !is_kept => (Verdict::No, format!("the object was changed, despite: {error}")),
-            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => (Verdict::Yes, "a conflict".to_owned()),
-            Err(error) => (Verdict::Differs, error.to_string()),
+            Ok(_) => (CheckVerdict::No, "it succeeded".to_owned()),
+            Err(error) if !is_kept => (CheckVerdict::No, format!("the object was changed, despite: {error}")),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {
+                (CheckVerdict::Yes, "a conflict".to_owned())
+            }
+            Err(error) => (CheckVerdict::Differs, error.to_string()),
         };
-        Ok(finding(section, name, Risk::Lost, verdict, detail))
+        Ok(finding(section, name, ClientRisk::Lost, verdict, detail))
     }
 
-    async fn race(&self, kind: Kind) -> Result<Outcome, Error> {
+    async fn race(&self, kind: RaceKind) -> Result<RaceOutcome, Error> {
         let key = self.key();
         let mut when = When::Absent;
-        if kind == Kind::Replace {
+        if kind == RaceKind::Replace {
             let created = self.put(&key, WRITERS, When::Absent).await;
             created.map_err(|error| Error::runtime(format!("can't create {key}: {error}")))?;
             when = self.state(&key).await?.map_or(When::Absent, |(_, version)| When::Is(version));
@@ -143,7 +145,7 @@ impl Bench {
         };
         let mut after = Response::new(body);
         *after.status_mut() = status;
-        Ok(outcome(kind, &Seen::of(after), &statuses))
+        Ok(outcome(kind, &SeenResource::of(after), &statuses))
     }
 
     /// Returns the path of a new object.
@@ -162,7 +164,7 @@ impl Bench {
         timeout(PATIENCE, self.place.objects.put(key, &put)).await.map_err(late)?
     }
 
-    async fn state(&self, key: &str) -> Result<State, Error> {
+    async fn state(&self, key: &str) -> Result<ObjectState, Error> {
         let read = timeout(PATIENCE, self.place.objects.get(key, None, None)).await;
         let read = read.map_err(|_| Error::runtime(format!("{key}: no response within {PATIENCE:?}")))?;
         match read.map_err(|error| Error::runtime(format!("{key}: {error}")))? {
@@ -197,6 +199,6 @@ fn status(error: Option<&ClientError>) -> StatusCode {
     }
 }
 
-fn finding(section: &'static str, name: &str, risk: Risk, verdict: Verdict, detail: String) -> Finding {
-    Finding { section, name: name.to_owned(), risk: Some(risk), verdict, detail }
+fn finding(section: &'static str, name: &str, risk: ClientRisk, verdict: CheckVerdict, detail: String) -> CheckFinding {
+    CheckFinding { section, name: name.to_owned(), risk: Some(risk), verdict, detail }
 }

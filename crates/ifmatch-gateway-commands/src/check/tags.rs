@@ -3,8 +3,8 @@
 use http::Method;
 use ifmatch_gateway_config::error::Error;
 
-use super::judge::{Finding, Risk, Verdict};
-use super::site::{Seen, Site, strong_tag};
+use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
+use super::site::{CheckSite, SeenResource, strong_tag};
 
 /// Number of writes right after one another. Their contents have the same length.
 const WRITES: u32 = 8;
@@ -13,25 +13,26 @@ const WRITES: u32 = 8;
 ///
 /// # Errors
 /// If the server doesn't respond, or can't store anything.
-pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
+pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
     let key = site.key();
     let fields: &[_] = &[];
     site.write(&key, "content 0").await?;
     let first = site.get(&key).await?;
     let settled = site.settled(&key, false).await?;
-    let head = Seen::of(site.send(&Method::HEAD, &key, fields, "").await?);
+    let head = SeenResource::of(site.send(&Method::HEAD, &key, fields, "").await?);
     let named = match (&first.tag, &settled.tag) {
         (Some(tag), _) => tag.clone(),
         (None, Some(tag)) => format!("{tag}, after a moment"),
         (None, None) => "none".to_owned(),
     };
-    let exists = finding("GET names a strong tag", Risk::Unusable, Verdict::safe_if(settled.tag.is_some()), named);
+    let exists =
+        finding("GET names a strong tag", ClientRisk::Unusable, CheckVerdict::safe_if(settled.tag.is_some()), named);
     if settled.tag.is_none() {
         return Ok(vec![exists]);
     }
-    let same = if head.tag == settled.tag { Verdict::Yes } else { Verdict::Differs };
+    let same = if head.tag == settled.tag { CheckVerdict::Yes } else { CheckVerdict::Differs };
     let shown = head.tag.unwrap_or_else(|| "none".to_owned());
-    let of_head = Finding { risk: None, ..finding("HEAD names the same tag", Risk::Lost, same, shown) };
+    let of_head = CheckFinding { risk: None, ..finding("HEAD names the same tag", ClientRisk::Lost, same, shown) };
 
     // A weak tag is honest: it says that it may not have changed.
     let (mut tags, mut answered) = (vec![site.get(&key).await?.tag], Vec::new());
@@ -46,18 +47,24 @@ pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
     strong.sort_unstable();
     strong.dedup();
     let detail = format!("{} strong tags for {count} versions", strong.len());
-    let changes = finding("a write changes the tag", Risk::Lost, Verdict::safe_if(strong.len() == count), detail);
+    let changes =
+        finding("a write changes the tag", ClientRisk::Lost, CheckVerdict::safe_if(strong.len() == count), detail);
 
     let told: Vec<_> = answered.into_iter().filter(|(put, _)| put.is_some()).collect();
     let wrong = told.iter().filter(|(put, read)| put != read).count();
     let (verdict, detail) = match (told.len(), wrong) {
-        (0, _) => (Verdict::Unchecked, "PUT names no tag".to_owned()),
-        (_, 0) => (Verdict::Yes, "PUT names the tag".to_owned()),
-        (count, wrong) => (Verdict::No, format!("{wrong} of {count} differ")),
+        (0, _) => (CheckVerdict::Unchecked, "PUT names no tag".to_owned()),
+        (_, 0) => (CheckVerdict::Yes, "PUT names the tag".to_owned()),
+        (count, wrong) => (CheckVerdict::No, format!("{wrong} of {count} differ")),
     };
-    Ok(vec![exists, of_head, changes, finding("a PUT returns the tag of the next GET", Risk::Lost, verdict, detail)])
+    Ok(vec![
+        exists,
+        of_head,
+        changes,
+        finding("a PUT returns the tag of the next GET", ClientRisk::Lost, verdict, detail),
+    ])
 }
 
-fn finding(name: &str, risk: Risk, verdict: Verdict, detail: String) -> Finding {
-    Finding { section: "8.8.3", name: name.to_owned(), risk: Some(risk), verdict, detail }
+fn finding(name: &str, risk: ClientRisk, verdict: CheckVerdict, detail: String) -> CheckFinding {
+    CheckFinding { section: "8.8.3", name: name.to_owned(), risk: Some(risk), verdict, detail }
 }

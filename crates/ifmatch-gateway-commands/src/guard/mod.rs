@@ -7,21 +7,20 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::http_client::{GIVE_TOKEN, Remote, explained};
-use super::runtime::block_on;
-use super::store_url::{Place, is_store};
 use clap::Args;
 use futures_util::future::{Either, select};
 use ifmatch_client::{Client, Document, Error as ClientError, ErrorKind, Held, Lock};
 use ifmatch_core::lock::{LockRecord, MIN_TTL};
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::units::{InvalidQuantity, Span};
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
-use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_config::units::{InvalidQuantity, Span};
-
-use self::child::End;
-use crate::platform::{Forwarded, Received};
+use self::child::CommandEnd;
+use super::http_client::{GIVE_TOKEN, RemoteArgs, explained};
+use super::runtime::block_on;
+use super::store_url::{ObjectPlace, is_store};
+use crate::platform::{ForwardedSignals, ReceivedSignal};
 use crate::terminal::printable;
 
 /// Exit code of `ifmatch lock` if the lock was lost.
@@ -41,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Args)]
 pub struct LockArgs {
     #[command(flatten)]
-    guard: Guard,
+    guard: GuardArgs,
 
     /// Maximum time to wait for the lock; 0s tries once [default: no limit].
     ///
@@ -60,12 +59,12 @@ pub struct LockArgs {
 #[derive(Args)]
 pub struct ElectArgs {
     #[command(flatten)]
-    guard: Guard,
+    guard: GuardArgs,
 }
 
 /// Options of the lock, and the command.
 #[derive(Args)]
-struct Guard {
+struct GuardArgs {
     /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
     ///
     /// A path on a gateway or on any server with strong entity tags and conditional PUT, or an object: `s3://bucket/key`,
@@ -80,7 +79,7 @@ struct Guard {
     name: Option<String>,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 
     /// Command to run, with its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -175,15 +174,15 @@ pub fn lock(args: &LockArgs) -> Result<u8, Error> {
         let end = args.guard.run(&held, &mut signals).await;
         args.guard.release(held, &mut signals).await;
         Ok(match end {
-            End::Exited(code) => code,
-            End::Lost => complain(LOST, "the lock was lost, so the command was stopped"),
+            CommandEnd::Exited(code) => code,
+            CommandEnd::Lost => complain(LOST, "the lock was lost, so the command was stopped"),
         })
     })
 }
 
 /// Handles the signals, which no longer end this process by themselves.
-fn listen() -> Result<Forwarded, Error> {
-    Forwarded::listen().map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
+fn listen() -> Result<ForwardedSignals, Error> {
+    ForwardedSignals::listen().map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
 }
 
 /// Runs a command whenever this process is the leader, and returns the exit code.
@@ -203,14 +202,14 @@ pub fn elect(args: &ElectArgs) -> Result<u8, Error> {
             let end = args.guard.run(&held, &mut signals).await;
             args.guard.release(held, &mut signals).await;
             match end {
-                End::Exited(code) => return Ok(code),
-                End::Lost => complain(LOST, "leadership was lost, so the command was stopped"),
+                CommandEnd::Exited(code) => return Ok(code),
+                CommandEnd::Lost => complain(LOST, "leadership was lost, so the command was stopped"),
             };
         }
     })
 }
 
-impl Guard {
+impl GuardArgs {
     /// Returns the lock, its client, and the document with its record.
     async fn lock(&self) -> Result<(Client, Lock, Document<LockRecord>), Error> {
         let (client, key) = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
@@ -225,7 +224,7 @@ impl Guard {
 
     /// Returns the client and the key of an object.
     async fn of_object(&self) -> Result<(Client, String), Error> {
-        let Place { objects, path } = self.remote.place(&self.url).await?;
+        let ObjectPlace { objects, path } = self.remote.place(&self.url).await?;
         if path.is_empty() {
             return Err(Error::usage(format!(
                 "{} is a bucket, not the URL of an object. Add a key, such as {0}/locks/backup.",
@@ -273,12 +272,12 @@ impl Guard {
         }
     }
 
-    async fn run(&self, held: &Held, signals: &mut Forwarded) -> End {
+    async fn run(&self, held: &Held, signals: &mut ForwardedSignals) -> CommandEnd {
         match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
             Err(error) => {
                 let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
-                End::Exited(complain(
+                CommandEnd::Exited(complain(
                     127,
                     &format!("can't start {command}: {error}. Check its path and its permissions."),
                 ))
@@ -287,7 +286,7 @@ impl Guard {
     }
 
     /// Releases the lock. A signal ends the wait for the server.
-    async fn release(&self, held: Held, signals: &mut Forwarded) {
+    async fn release(&self, held: Held, signals: &mut ForwardedSignals) {
         let why = tokio::select! {
             released = held.release() => match released {
                 Ok(()) => return,
@@ -341,7 +340,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 
 /// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
 /// released, but not for a server that doesn't respond, and not after a second signal.
-async fn give_up(client: &Client, signal: Received, signals: &mut Forwarded) -> u8 {
+async fn give_up(client: &Client, signal: ReceivedSignal, signals: &mut ForwardedSignals) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
             complain(0, "the server doesn't respond. If it granted the lock, it stays held for its time to live.");

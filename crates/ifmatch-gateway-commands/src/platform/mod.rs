@@ -14,6 +14,6 @@ mod windows;
 use windows as imp;
 
 pub use imp::{
-    Asked, Forwarded, Received, Running, StopSignals, code, group_readable, identity, is_listening, lock_folder,
-    prepare, tell_ready, tell_reloaded, tell_reloading, tell_stopping, unnameable,
+    AskedSignal, ForwardedSignals, ReceivedSignal, RunningCommand, StopSignals, code, group_readable, identity,
+    is_listening, lock_folder, prepare, tell_ready, tell_reloaded, tell_reloading, tell_stopping,
 };

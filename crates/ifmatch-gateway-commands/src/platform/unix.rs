@@ -40,9 +40,9 @@ impl StopSignals {
 }
 
 /// A signal that asks for something and ends nothing.
-pub struct Asked(unix::Signal);
+pub struct AskedSignal(unix::Signal);
 
-impl Asked {
+impl AskedSignal {
     /// Handles SIGHUP, which reloads the configuration.
     pub fn to_reload() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
@@ -60,13 +60,13 @@ impl Asked {
 }
 
 /// The signals that are passed on to a command.
-pub struct Forwarded(Vec<(Signal, unix::Signal)>);
+pub struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 
 /// A signal that this process got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received(Signal);
+pub struct ReceivedSignal(Signal);
 
-impl Forwarded {
+impl ForwardedSignals {
     /// Handles the signals, which no longer end this process by themselves.
     pub fn listen() -> io::Result<Self> {
         let kinds = [
@@ -85,18 +85,18 @@ impl Forwarded {
     }
 
     /// Waits for the next signal.
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> ReceivedSignal {
         let each = self.0.iter_mut().map(|(name, stream)| {
             Box::pin(async move {
                 stream.recv().await;
-                Received(*name)
+                ReceivedSignal(*name)
             })
         });
         select_all(each).await.0
     }
 }
 
-impl Received {
+impl ReceivedSignal {
     /// Returns the exit code of a process that the signal has ended.
     pub fn exit_code(self) -> u8 {
         u8::try_from(128 + self.0.as_raw()).unwrap_or(u8::MAX)
@@ -104,7 +104,7 @@ impl Received {
 }
 
 /// A running command.
-pub struct Running {
+pub struct RunningCommand {
     child: Child,
     pid: Option<Pid>,
     /// The terminal signals the whole group of the process in the foreground. Elsewhere, a group of its own lets signals reach all
@@ -112,7 +112,7 @@ pub struct Running {
     shares_terminal: bool,
 }
 
-impl Running {
+impl RunningCommand {
     /// Starts a command.
     pub fn spawn(mut command: Command) -> io::Result<Self> {
         let shares_terminal = stdin().is_terminal();
@@ -130,7 +130,7 @@ impl Running {
     }
 
     /// Passes a signal on.
-    pub fn pass(&self, Received(signal): Received) {
+    pub fn pass(&self, ReceivedSignal(signal): ReceivedSignal) {
         if !(self.shares_terminal && matches!(signal, Signal::INT | Signal::QUIT)) {
             self.send(signal);
         }
@@ -212,11 +212,6 @@ pub fn prepare(socket: &TcpSocket, address: SocketAddr, only_ipv6: bool) -> io::
 /// Makes a new file readable for the group, for programs that collect logs.
 pub fn group_readable(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o640)
-}
-
-/// Returns why no file below a folder can have a blob's name as its path, if so. The names of blobs are restricted enough for Unix.
-pub fn unnameable(_name: &str) -> Option<&'static str> {
-    None
 }
 
 /// Locks a folder until the file is closed.

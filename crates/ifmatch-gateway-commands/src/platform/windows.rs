@@ -54,9 +54,9 @@ impl StopSignals {
 const CTRL_C: &str = "Ctrl-C";
 
 /// A request that no event of Windows stands for: nothing reloads a configuration or prints a progress.
-pub struct Asked(());
+pub struct AskedSignal(());
 
-impl Asked {
+impl AskedSignal {
     /// Handles nothing.
     pub fn to_reload() -> io::Result<Self> {
         Ok(Self(()))
@@ -74,25 +74,25 @@ impl Asked {
 }
 
 /// The console events that end the wait for a lock. A command in the same console gets them as well.
-pub struct Forwarded(StopSignals);
+pub struct ForwardedSignals(StopSignals);
 
 /// A console event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received(&'static str);
+pub struct ReceivedSignal(&'static str);
 
-impl Forwarded {
+impl ForwardedSignals {
     /// Handles the events.
     pub fn listen() -> io::Result<Self> {
         StopSignals::listen().map(Self)
     }
 
     /// Waits for the next event.
-    pub async fn next(&mut self) -> Received {
-        Received(self.0.next().await)
+    pub async fn next(&mut self) -> ReceivedSignal {
+        ReceivedSignal(self.0.next().await)
     }
 }
 
-impl Received {
+impl ReceivedSignal {
     /// Returns the exit code of a process that the event has ended: the one for SIGINT or SIGTERM.
     pub fn exit_code(self) -> u8 {
         if self.0 == CTRL_C { 130 } else { 143 }
@@ -100,9 +100,9 @@ impl Received {
 }
 
 /// A running command, with all processes that it starts. They end with this process.
-pub struct Running(Box<dyn ChildWrapper>);
+pub struct RunningCommand(Box<dyn ChildWrapper>);
 
-impl Running {
+impl RunningCommand {
     /// Starts a command.
     pub fn spawn(command: Command) -> io::Result<Self> {
         CommandWrap::from(command).wrap(KillOnDrop).wrap(JobObject).spawn().map(Self)
@@ -114,7 +114,7 @@ impl Running {
     }
 
     /// Does nothing: the console sends the event to the command, too.
-    pub fn pass(&self, _: Received) {}
+    pub fn pass(&self, _: ReceivedSignal) {}
 
     /// Ends the command, with all processes that it has started. They get no warning: Windows has none for programs without a
     /// console.
@@ -157,28 +157,6 @@ pub fn group_readable(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Returns why no file below a folder can have a blob's name as its path, if so. Windows would write elsewhere or change the name.
-pub fn unnameable(name: &str) -> Option<&'static str> {
-    name.split('/').find_map(|part| match part {
-        _ if part.contains(['\\', ':', '*', '?', '"', '<', '>', '|']) || part.contains(char::is_control) => {
-            Some("Windows has no such characters in the names of files")
-        }
-        _ if part.ends_with(['.', ' ']) => Some("Windows drops dots and spaces at the end of a file's name"),
-        _ if is_device(part) => Some("Windows reserves this name for a device"),
-        _ => None,
-    })
-}
-
-/// Returns `true` for `NUL`, `com1.txt` and the like.
-fn is_device(part: &str) -> bool {
-    let stem = part.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
-    let numbered = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
-    let is_numbered = numbered.is_some_and(|rest| {
-        rest.chars().count() == 1 && rest.contains(|c: char| c.is_ascii_digit() || "¹²³".contains(c))
-    });
-    is_numbered || ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"].contains(&stem.as_str())
-}
-
 /// Locks a folder until the file is closed. A folder has no locks here, so the lock is a file that no other process can open. The
 /// system removes it when it is closed, also after a crash.
 pub fn lock_folder(folder: &Path) -> Result<File, TryLockError> {
@@ -196,22 +174,4 @@ pub fn lock_folder(folder: &Path) -> Result<File, TryLockError> {
 /// Returns the times of a file's creation and of its last change: two indexes of snapshots have different ones.
 pub fn identity(file: &Metadata) -> (u64, u64) {
     (file.creation_time(), file.last_write_time())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unnameable;
-
-    #[test]
-    fn names_that_windows_changes_or_reserves_have_no_files() {
-        for name in ["a", "a/b.txt", "con/a"] {
-            assert_eq!(unnameable(name).is_some(), name.starts_with("con"), "{name}");
-        }
-        for name in ["..\\..\\a", "C:/a", "a:b", "a.", "a /b", "NUL", "a/com1.txt", "lpt².log", "a?"] {
-            assert!(unnameable(name).is_some(), "{name}");
-        }
-        for name in ["console", "com10", "a.b", ".a", "nul-1"] {
-            assert!(unnameable(name).is_none(), "{name}");
-        }
-    }
 }

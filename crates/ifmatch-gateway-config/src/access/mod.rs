@@ -50,14 +50,14 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// Fails if the file can't be read or contains no token.
 pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())))?;
+        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())).about(flag))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let tokens: Vec<String> = lines.map(str::to_owned).collect();
     if tokens.is_empty() {
-        return Err(Error::usage(format!("{flag} {} contains no token. Write one per line.", path.display())));
+        return Err(Error::setting(flag, format!("{} contains no token. Write one per line.", path.display())));
     }
     let checked = Access::new(&tokens, &[]);
-    checked.map_err(|error| Error::usage(format!("{flag} {}: {error}. Write one per line.", path.display())))?;
+    checked.map_err(|error| Error::setting(flag, format!("{}: {error}. Write one per line.", path.display())))?;
     Ok(tokens)
 }
 

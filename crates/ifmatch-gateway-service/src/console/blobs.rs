@@ -12,26 +12,26 @@ use http::header::{
     IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
 use serde::Deserialize;
 
-use super::inside::{Failure, Whole};
-use super::merging::{self, Kind, Region};
+use super::inside::{RequestFailure, WholeResponse};
+use super::merging::{self, ChangeKind, MergeRegion};
 use super::screens::{lease_target, now};
 use super::text::{self, Text, encode, encode_path};
-use super::{Answer, Frame, Visit, live, page, render};
-use ifmatch_blob::leases::LeaseTarget;
+use super::{OperatorVisit, PageAnswer, PageFrame, live, page, render};
 
-type Result = std::result::Result<Answer, Failure>;
+type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 
 /// Maximum size of a text that is shown and edited, in bytes.
 const LONGEST_TEXT: u64 = 256 << 10;
 
 #[derive(Template)]
 #[template(path = "containers.html")]
-struct Containers {
-    frame: Frame,
+struct ContainersPage {
+    frame: PageFrame,
     now: f64,
     items: Vec<Container>,
     next: Option<Text>,
@@ -52,8 +52,8 @@ struct Container {
 
 #[derive(Template)]
 #[template(path = "blobs.html")]
-struct Blobs {
-    frame: Frame,
+struct BlobsPage {
+    frame: PageFrame,
     /// The container and the folder, with a slash at the end.
     path: Text,
     parents: Vec<Parent>,
@@ -64,7 +64,7 @@ struct Blobs {
     new: New,
 }
 
-impl Blobs {
+impl BlobsPage {
     /// Returns a name without its folder.
     fn base(&self, name: &Text) -> Text {
         let folder = self.path.0.split_once('/').map_or("", |(_, folder)| folder);
@@ -82,13 +82,13 @@ struct New {
 
 #[derive(Deserialize)]
 struct BlobList {
-    blobs: Vec<Blob>,
+    blobs: Vec<BlobPage>,
     folders: Vec<Text>,
     next: Option<Text>,
 }
 
 #[derive(Deserialize)]
-struct Blob {
+struct BlobPage {
     name: Text,
     etag: Option<Text>,
     size: u64,
@@ -105,14 +105,14 @@ struct Parent {
 #[derive(Template)]
 #[template(path = "blob.html")]
 struct Shown {
-    frame: Frame,
+    frame: PageFrame,
     path: Text,
     name: Text,
     parents: Vec<Parent>,
     now: f64,
-    version: Version,
+    version: BlobVersion,
     preview: Preview,
-    lease: Lease,
+    lease: BlobLease,
     editor: Option<Editor>,
     problem: Option<Text>,
 }
@@ -122,7 +122,7 @@ struct Shown {
 #[template(path = "newer.html")]
 struct Newer {
     path: Text,
-    version: Version,
+    version: BlobVersion,
     now: f64,
 }
 
@@ -137,13 +137,13 @@ struct Editor {
 }
 
 #[derive(Deserialize)]
-struct Lease {
+struct BlobLease {
     state: Text,
     holder: Option<Text>,
     ends: Option<f64>,
 }
 
-impl Lease {
+impl BlobLease {
     fn unknown(reason: &str) -> Self {
         Self { state: format!("unknown: {reason}").into(), holder: None, ends: None }
     }
@@ -159,7 +159,7 @@ impl Lease {
 }
 
 /// A version of a blob.
-struct Version {
+struct BlobVersion {
     tag: Text,
     media_type: Text,
     size: u64,
@@ -186,25 +186,25 @@ struct Editable {
 #[derive(Template)]
 #[template(path = "delete.html")]
 struct Deletion {
-    frame: Frame,
+    frame: PageFrame,
     path: Text,
     tag: Text,
-    lease: Lease,
+    lease: BlobLease,
 }
 
 #[derive(Template)]
 #[template(path = "merge.html")]
 struct Merge {
-    frame: Frame,
+    frame: PageFrame,
     path: Text,
     name: Text,
     now: f64,
-    version: Version,
+    version: BlobVersion,
     newline: &'static str,
     base: String,
     ours: String,
     /// Each part, with the number and the choice of a conflict.
-    regions: Vec<(Region, usize, String)>,
+    regions: Vec<(MergeRegion, usize, String)>,
     problem: Option<&'static str>,
 }
 
@@ -214,20 +214,20 @@ impl Merge {
     }
 }
 
-impl Visit<'_> {
+impl OperatorVisit<'_> {
     /// Lists containers, or a folder.
-    pub(super) async fn blobs(&self) -> Result {
+    pub(super) async fn blobs(&self) -> PageResult {
         self.listing(self.form.get("path"), New::default(), StatusCode::OK).await
     }
 
-    async fn listing(&self, path: &str, new: New, status: StatusCode) -> Result {
+    async fn listing(&self, path: &str, new: New, status: StatusCode) -> PageResult {
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
         let (frame, now) = (self.frame("blobs"), now());
         if path.is_empty() {
             let ContainerList { containers, next } = self.inside.json(&format!("/?limit=200{after}")).await?;
-            let shown = Containers { frame, now, items: containers, next, new };
-            return Ok(Answer::Page(status, render(&shown)?));
+            let shown = ContainersPage { frame, now, items: containers, next, new };
+            return Ok(PageAnswer::Page(status, render(&shown)?));
         }
         let (container, folder) = path.split_once('/').unwrap_or((path, ""));
         let path = format!("{container}/{folder}");
@@ -244,21 +244,21 @@ impl Visit<'_> {
             listed => listed?,
         };
         let (parents, start) = (parents(&path), start.into());
-        let shown = Blobs { frame, parents, path: path.into(), start, now, listed, new };
-        Ok(Answer::Page(status, render(&shown)?))
+        let shown = BlobsPage { frame, parents, path: path.into(), start, now, listed, new };
+        Ok(PageAnswer::Page(status, render(&shown)?))
     }
 
     /// Shows a blob. While the page is open, only whether there is a newer version is read.
-    pub(super) async fn blob(&self) -> Result {
+    pub(super) async fn blob(&self) -> PageResult {
         if live::is_wanted(&self.head) {
             let version = self.inside.look(&target(self.form.get("path"))?).await?;
-            return page(&Newer { path: self.form.get("path").into(), version: Version::of(&version), now: now() });
+            return page(&Newer { path: self.form.get("path").into(), version: BlobVersion::of(&version), now: now() });
         }
         page(&self.shown(None, None).await?)
     }
 
     /// Returns the page of a blob: with a text that wasn't saved, and with the problem of a change.
-    async fn shown(&self, draft: Option<Editor>, problem: Option<Text>) -> std::result::Result<Shown, Failure> {
+    async fn shown(&self, draft: Option<Editor>, problem: Option<Text>) -> std::result::Result<Shown, RequestFailure> {
         let path = self.form.get("path");
         let (version, preview) = self.read(path).await?;
         let editor = draft.or_else(|| {
@@ -272,16 +272,21 @@ impl Visit<'_> {
         Ok(Shown { frame, path, name, parents, now: now(), version, preview, lease, editor, problem })
     }
 
-    async fn lease(&self, path: &str) -> Lease {
+    async fn lease(&self, path: &str) -> BlobLease {
         let lease = async { self.inside.json(&lease_target(path)?).await };
-        lease.await.unwrap_or_else(|Failure { detail, .. }| Lease::unknown(&detail))
+        lease.await.unwrap_or_else(|RequestFailure { detail, .. }| BlobLease::unknown(&detail))
     }
 
     /// Shows the page of a blob with the reason why it wasn't changed.
-    async fn refused(&self, failure: Failure, draft: Option<Editor>) -> Result {
-        let Failure { status, detail, unsaved, outage, about } = failure;
-        let failed =
-            |detail| Failure { status, detail, unsaved: unsaved.clone(), outage: outage.clone(), about: about.clone() };
+    async fn refused(&self, failure: RequestFailure, draft: Option<Editor>) -> PageResult {
+        let RequestFailure { status, detail, unsaved, outage, about } = failure;
+        let failed = |detail| RequestFailure {
+            status,
+            detail,
+            unsaved: unsaved.clone(),
+            outage: outage.clone(),
+            about: about.clone(),
+        };
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             return Err(failed(detail));
         }
@@ -299,24 +304,24 @@ impl Visit<'_> {
                     format!("Couldn't {verb}: {detail}")
                 };
                 let shown = Shown { problem: Some(problem.into()), ..shown };
-                Ok(Answer::Page(status, render(&shown)?))
+                Ok(PageAnswer::Page(status, render(&shown)?))
             }
             Err(_) => Err(failed(detail)),
         }
     }
 
     /// Sends the content of a blob, confined.
-    pub(super) async fn raw(&self) -> Result {
+    pub(super) async fn raw(&self) -> PageResult {
         let target = target(self.form.get("path"))?;
         let response = self.inside.send(Method::GET, &target, &[], Bytes::new()).await?;
         if response.status().is_success() {
-            return Ok(Answer::Raw(response));
+            return Ok(PageAnswer::Raw(response));
         }
-        Err(Failure::new(response.status(), "The content can't be read."))
+        Err(RequestFailure::new(response.status(), "The content can't be read."))
     }
 
     /// Creates a blob that must not exist yet. If that fails, shows the form again.
-    pub(super) async fn create_blob(&self) -> Result {
+    pub(super) async fn create_blob(&self) -> PageResult {
         match self.try_to_create().await {
             Err(failure) if failure.status.is_client_error() && failure.status != StatusCode::UNAUTHORIZED => {
                 let field = |name: &str| self.form.get(name).to_owned();
@@ -329,7 +334,7 @@ impl Visit<'_> {
         }
     }
 
-    async fn try_to_create(&self) -> Result {
+    async fn try_to_create(&self) -> PageResult {
         let (folder, mut name) = (self.form.get("folder"), self.form.get("name").trim().to_owned());
         let (media_type, content) = if let Some((file, media_type, content)) = &self.form.file {
             if name.is_empty() {
@@ -342,27 +347,30 @@ impl Visit<'_> {
         };
         let path = format!("{folder}{name}");
         if name.is_empty() || !path.contains('/') {
-            return Err(Failure::new(StatusCode::BAD_REQUEST, "Enter a name: CONTAINER/NAME, or NAME in a container."));
+            return Err(RequestFailure::new(
+                StatusCode::BAD_REQUEST,
+                "Enter a name: CONTAINER/NAME, or NAME in a container.",
+            ));
         }
-        let invalid = |failure: Failure| Failure { status: StatusCode::BAD_REQUEST, ..failure };
+        let invalid = |failure: RequestFailure| RequestFailure { status: StatusCode::BAD_REQUEST, ..failure };
         let target = target(&path).map_err(invalid)?;
         let fields = [(IF_NONE_MATCH, HeaderValue::from_static("*")), (CONTENT_TYPE, value(&media_type)?)];
         let created = self.inside.whole(Method::PUT, &target, &fields, content).await;
         match created {
             Err(failure) if failure.status == StatusCode::PRECONDITION_FAILED => {
                 let detail = format!("{} already exists. Choose another name.", Text(path));
-                Err(Failure::new(StatusCode::PRECONDITION_FAILED, detail))
+                Err(RequestFailure::new(StatusCode::PRECONDITION_FAILED, detail))
             }
             created => {
                 created?;
-                Ok(Answer::Redirect(format!("/blob?done=created&path={}", encode(&path))))
+                Ok(PageAnswer::Redirect(format!("/blob?done=created&path={}", encode(&path))))
             }
         }
     }
 
     /// Saves a text as the next version of the one that was shown. Merges both if there is another one by now. If that fails, shows
     /// the text again.
-    pub(super) async fn save_blob(&self) -> Result {
+    pub(super) async fn save_blob(&self) -> PageResult {
         let text = self.field("text");
         let saved = if self.form.get("step") == "merge" {
             self.save_merged(&text).await
@@ -373,7 +381,7 @@ impl Visit<'_> {
             Err(failure) => {
                 let (tag, newline) = (self.form.get("tag").into(), self.form.get("newline").into());
                 let draft = Editor { text: text.clone(), base: self.field("base"), tag, newline, is_merged: false };
-                self.refused(Failure { unsaved: Some(text), ..failure }, Some(draft)).await
+                self.refused(RequestFailure { unsaved: Some(text), ..failure }, Some(draft)).await
             }
             saved => saved,
         }
@@ -385,11 +393,11 @@ impl Visit<'_> {
     }
 
     /// Saves `text`, which contains the changes of `ours`.
-    async fn save_text(&self, text: &str, ours: &str) -> Result {
+    async fn save_text(&self, text: &str, ours: &str) -> PageResult {
         let path = self.form.get("path");
         if text.len() as u64 > LONGEST_TEXT {
             let detail = "The console saves texts of up to 256 KiB. Send longer ones to the service by PUT.";
-            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+            return Err(RequestFailure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
         let target = target(path)?;
         let content = if self.form.get("newline") == "crlf" { text.replace('\n', "\r\n") } else { text.to_owned() };
@@ -417,16 +425,16 @@ impl Visit<'_> {
             }
             saved => {
                 saved?;
-                Ok(Answer::Redirect(format!("/blob?done=saved&path={}", encode(path))))
+                Ok(PageAnswer::Redirect(format!("/blob?done=saved&path={}", encode(path))))
             }
         }
     }
 
     /// Saves both versions as they were merged, or opens them in the editor.
-    async fn save_merged(&self, ours: &str) -> Result {
+    async fn save_merged(&self, ours: &str) -> PageResult {
         let (version, preview) = self.read(self.form.get("path")).await?;
         let Some(theirs) = preview.text() else {
-            return Err(Failure::new(StatusCode::PRECONDITION_FAILED, "the newer version can't be merged"));
+            return Err(RequestFailure::new(StatusCode::PRECONDITION_FAILED, "the newer version can't be merged"));
         };
         let regions = self.regions(ours, &theirs.text).await?;
         if version.tag.0 != self.form.get("tag") {
@@ -450,22 +458,22 @@ impl Visit<'_> {
     }
 
     /// Merges the text of an operator with the newer one, line by line.
-    async fn regions(&self, ours: &str, theirs: &str) -> std::result::Result<Vec<Region>, Failure> {
+    async fn regions(&self, ours: &str, theirs: &str) -> std::result::Result<Vec<MergeRegion>, RequestFailure> {
         let [base, ours, theirs] = [&self.field("base"), ours, theirs].map(ToOwned::to_owned);
         let merged = tokio::task::spawn_blocking(move || merging::merge(&base, &ours, &theirs)).await;
-        merged.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("can't merge: {error}")))
+        merged.map_err(|error| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("can't merge: {error}")))
     }
 
     fn merge_page(
         &self,
-        version: Version,
+        version: BlobVersion,
         theirs: &Editable,
         ours: &str,
-        regions: Vec<Region>,
+        regions: Vec<MergeRegion>,
         problem: Option<&'static str>,
-    ) -> Result {
+    ) -> PageResult {
         let mut conflicts = 0;
-        let numbered = |region: Region| {
+        let numbered = |region: MergeRegion| {
             let number = conflicts;
             conflicts += usize::from(region.is_conflict());
             (region, number, self.form.get(&choice_name(number)).to_owned())
@@ -483,18 +491,18 @@ impl Visit<'_> {
             regions: regions.into_iter().map(numbered).collect(),
             problem,
         };
-        Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
+        Ok(PageAnswer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }
 
     /// Returns the tag of the version that was shown. `*` and lists would name others, too.
-    fn shown_tag(&self) -> std::result::Result<HeaderValue, Failure> {
+    fn shown_tag(&self) -> std::result::Result<HeaderValue, RequestFailure> {
         let tag = EntityTag::parse(self.form.get("tag").as_bytes()).ok().filter(|tag| !tag.is_weak());
-        let missing = || Failure::new(StatusCode::BAD_REQUEST, "The form has no tag. Load the page again.");
+        let missing = || RequestFailure::new(StatusCode::BAD_REQUEST, "The form has no tag. Load the page again.");
         tag.map(|tag| tag.to_header()).ok_or_else(missing)
     }
 
     /// Asks whether to delete the version that was shown.
-    pub(super) async fn ask_to_delete(&self) -> Result {
+    pub(super) async fn ask_to_delete(&self) -> PageResult {
         self.shown_tag()?;
         let path = self.form.get("path");
         let lease = self.lease(path).await;
@@ -503,7 +511,7 @@ impl Visit<'_> {
     }
 
     /// Deletes the version that was shown.
-    pub(super) async fn delete_blob(&self) -> Result {
+    pub(super) async fn delete_blob(&self) -> PageResult {
         let path = self.form.get("path");
         let fields = [(IF_MATCH, self.shown_tag()?)];
         let deleted = self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await;
@@ -511,14 +519,14 @@ impl Visit<'_> {
             return self.refused(failure, None).await;
         }
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
+        Ok(PageAnswer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
     }
 
     /// Reads a version of a blob, and its content if that can be shown. Both are of one version: a text comes with its tag.
-    async fn read(&self, path: &str) -> std::result::Result<(Version, Preview), Failure> {
+    async fn read(&self, path: &str) -> std::result::Result<(BlobVersion, Preview), RequestFailure> {
         let target = target(path)?;
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
-        let version = Version::of(&head);
+        let version = BlobVersion::of(&head);
         if is_image(&version.media_type.0) {
             return Ok((version, Preview::Image));
         }
@@ -526,7 +534,7 @@ impl Visit<'_> {
             return Ok((version, Preview::None("it's larger than 256 KiB")));
         }
         let whole = self.inside.get(&target).await?;
-        let (version, encoded) = (Version::of(&whole), whole.headers.contains_key(CONTENT_ENCODING));
+        let (version, encoded) = (BlobVersion::of(&whole), whole.headers.contains_key(CONTENT_ENCODING));
         let preview = match String::from_utf8(whole.body.into()) {
             _ if has_other_charset(&version.media_type.0) => Preview::None("it isn't in UTF-8"),
             _ if encoded => Preview::None("it's encoded (Content-Encoding)"),
@@ -548,8 +556,8 @@ fn has_other_charset(media_type: &str) -> bool {
     charset.is_some_and(|charset| !matches!(charset.trim().trim_matches('"'), "utf-8" | "utf8" | "us-ascii"))
 }
 
-impl Version {
-    fn of(answer: &Whole) -> Self {
+impl BlobVersion {
+    fn of(answer: &WholeResponse) -> Self {
         let field = |name| answer.field(&name).map(Text);
         let size = field(CONTENT_LENGTH).and_then(|length| length.0.parse().ok()).unwrap_or(answer.body.len() as u64);
         Self {
@@ -602,7 +610,7 @@ fn essence(media_type: &str) -> String {
 }
 
 /// Returns the path of a blob for a request. No name leads to the endpoints of the gateway, or to a listing.
-fn target(path: &str) -> std::result::Result<String, Failure> {
+fn target(path: &str) -> std::result::Result<String, RequestFailure> {
     match LeaseTarget::new(path) {
         Ok(LeaseTarget { blob: Some(_), .. }) => Ok(format!("/{}", encode_path(path))),
         Ok(_) => Err(not_found(&"this is a container. Name a blob in it: CONTAINER/NAME")),
@@ -610,12 +618,12 @@ fn target(path: &str) -> std::result::Result<String, Failure> {
     }
 }
 
-fn not_found(reason: &dyn Display) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, format!("No such blob: {reason}"))
+fn not_found(reason: &dyn Display) -> RequestFailure {
+    RequestFailure::new(StatusCode::NOT_FOUND, format!("No such blob: {reason}"))
 }
 
-fn value(text: &str) -> std::result::Result<HeaderValue, Failure> {
-    let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "This form is out of date. Load the page again.");
+fn value(text: &str) -> std::result::Result<HeaderValue, RequestFailure> {
+    let invalid = |_| RequestFailure::new(StatusCode::BAD_REQUEST, "This form is out of date. Load the page again.");
     HeaderValue::try_from(text).map_err(invalid)
 }
 

@@ -18,7 +18,7 @@ use ifmatch_http_server::{RequestBody, SlotLimit};
 use multer::Multipart;
 use url::form_urlencoded;
 
-use super::inside::Failure;
+use super::inside::RequestFailure;
 
 /// Maximum size of a form with a file, in bytes.
 pub(super) const LONGEST_UPLOAD: usize = 16 << 20;
@@ -29,7 +29,7 @@ pub(super) const LONGEST: usize = 16 << 10;
 
 /// The fields of a request, and the file that it uploads.
 #[derive(Debug, Default)]
-pub(super) struct Form {
+pub(super) struct RequestForm {
     fields: HashMap<String, String>,
     /// The name, type and content of the file.
     pub(super) file: Option<(String, Option<String>, Bytes)>,
@@ -38,14 +38,14 @@ pub(super) struct Form {
 }
 
 /// The memory of the forms that are read or in use, in KiB, in total and per client.
-pub(super) type Memory = Arc<Shares<IpAddr>>;
+pub(super) type FormMemory = Arc<Shares<IpAddr>>;
 
 /// Allows this number of MiB.
-pub(super) fn memory(mebibytes: u32) -> Memory {
+pub(super) fn memory(mebibytes: u32) -> FormMemory {
     Shares::new(SlotLimit { total: mebibytes << 10, per_client: None })
 }
 
-impl Form {
+impl RequestForm {
     /// Returns the fields of a query.
     pub(super) fn of_query(head: &Parts) -> Self {
         Self::parse(head.uri.query().unwrap_or_default().as_bytes())
@@ -56,8 +56,8 @@ impl Form {
         head: &Parts,
         body: RequestBody,
         longest: usize,
-        (memory, client): (&Memory, IpAddr),
-    ) -> Result<Self, Failure> {
+        (memory, client): (&FormMemory, IpAddr),
+    ) -> Result<Self, RequestFailure> {
         if head.method.is_safe() {
             return Ok(Self::of_query(head));
         }
@@ -67,22 +67,22 @@ impl Form {
         let kibibytes = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
         let share = memory.take(Some(client), kibibytes.max(1)).ok_or_else(|| {
             let detail = "The console is busy with other forms. Try again in a few seconds.";
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         let form = Self::read_body(head, body, longest).await?;
         Ok(Self { _share: Some(share), ..form })
     }
 
-    async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
+    async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, RequestFailure> {
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(StatusCode::BAD_REQUEST, format!("The form is malformed: {error}"))
+            RequestFailure::new(StatusCode::BAD_REQUEST, format!("The form is malformed: {error}"))
         };
         let body = Limited::new(body, longest).collect().await;
         let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
             Ok(_) => {
                 let detail =
                     format!("The console takes up to {longest} bytes here. Send larger blobs to the service by PUT.");
-                Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                RequestFailure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Err(error) => failed(&error),
         });

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use ifmatch_gateway_config::access::host_check;
 
-use super::inside::Failure;
+use super::inside::RequestFailure;
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
@@ -26,10 +26,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const SANDBOX: &str = "sandbox; default-src 'none'; frame-ancestors 'self'";
 
 /// Refuses a request for a foreign host, if the console has local ones only, and one that a foreign page sends.
-pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(), Failure> {
+pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(), RequestFailure> {
     if is_local && !host_check::is_for_this_machine(head) {
         let detail = "The console doesn't answer to this host name. Use 127.0.0.1 or localhost.";
-        return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, detail));
+        return Err(RequestFailure::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     let field = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let is_foreign = !matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
@@ -41,7 +41,10 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
     let is_of_foreign_origin =
         !head.method.is_safe() && field(ORIGIN.as_str()).is_some_and(|origin| origin != own(host));
     if is_foreign && !is_link || is_of_foreign_origin {
-        return Err(Failure::new(StatusCode::FORBIDDEN, "Another site sent this request. Open the console itself."));
+        return Err(RequestFailure::new(
+            StatusCode::FORBIDDEN,
+            "Another site sent this request. Open the console itself.",
+        ));
     }
     Ok(())
 }

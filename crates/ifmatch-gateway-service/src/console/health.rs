@@ -1,7 +1,7 @@
 //! The state of each component of a gateway, with the cause of a fault and the next step.
 
 use super::text::{self, Text};
-use crate::endpoints::overview::{Certificate, Disk, Overview, RegisterState, Server};
+use crate::endpoints::overview::{CertificateEnd, DiskSpace, Overview, RegisterState, ServerStatus};
 
 /// Part of a disk below which it is nearly full: one of this number.
 const LOW: u64 = 20;
@@ -9,21 +9,21 @@ const LOW: u64 = 20;
 const SOON: f64 = 14.0 * 86_400.0;
 
 /// The card of a component.
-pub(super) struct Card {
+pub(super) struct HealthCard {
     pub(super) name: &'static str,
     /// `good`, `warning` or `problem`.
     pub(super) class: &'static str,
     pub(super) state: &'static str,
     pub(super) facts: Text,
     pub(super) cause: Option<Text>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<ServerFault>,
     /// When the fault was noticed, in seconds since 1970.
     pub(super) since: Option<f64>,
     pub(super) next: Option<&'static str>,
 }
 
 /// A server that hasn't responded since it failed.
-pub(super) struct Fault {
+pub(super) struct ServerFault {
     pub(super) name: Text,
     /// When it last failed, in seconds since 1970.
     pub(super) last: f64,
@@ -32,7 +32,7 @@ pub(super) struct Fault {
     pub(super) is_out: bool,
 }
 
-impl Card {
+impl HealthCard {
     fn new(name: &'static str, facts: impl Into<Text>) -> Self {
         Self {
             name,
@@ -57,11 +57,11 @@ impl Card {
 }
 
 /// Returns the cards, faults first.
-pub(super) fn cards(state: &Overview) -> Vec<Card> {
+pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
     let is_down = |component: &str| state.component.as_ref().is_some_and(|down| down.0 == component);
     let mut cards = Vec::new();
     if let Some(storage) = &state.storage {
-        let card = Card::new("Store", storage.0.as_str());
+        let card = HealthCard::new("Store", storage.0.as_str());
         cards.push(if is_down("store") {
             card.down(state, "Check the store's server, or the folder's disk and permissions.")
         } else {
@@ -69,7 +69,7 @@ pub(super) fn cards(state: &Overview) -> Vec<Card> {
         });
     }
     if let Some(register) = &state.register {
-        let card = Card::new("Register", facts_of(register));
+        let card = HealthCard::new("Register", facts_of(register));
         cards.push(if is_down("register") {
             card.down(
                 state,
@@ -95,9 +95,9 @@ fn facts_of(register: &RegisterState) -> String {
     facts.join(", ")
 }
 
-fn disk(disk: &Disk) -> Card {
+fn disk(disk: &DiskSpace) -> HealthCard {
     let facts = format!("{} free of {}", text::bytes(disk.free), text::bytes(disk.total));
-    let card = Card::new("Disk", facts);
+    let card = HealthCard::new("Disk", facts);
     if disk.free < disk.total / LOW {
         card.warn("Nearly full", "Free space or move the data to a larger disk. Writes fail when it's full.")
     } else {
@@ -105,14 +105,14 @@ fn disk(disk: &Disk) -> Card {
     }
 }
 
-fn certificate(certificate: &Certificate, now: f64) -> Card {
+fn certificate(certificate: &CertificateEnd, now: f64) -> HealthCard {
     let left = certificate.ends - now;
     let when = if left > 0.0 {
         format!("expires in {}", text::span(left))
     } else {
         format!("expired {} ago", text::span(-left))
     };
-    let card = Card::new("Certificate", format!("{} {when}", certificate.file));
+    let card = HealthCard::new("Certificate", format!("{} {when}", certificate.file));
     let next = "Renew it, then reload with SIGHUP.";
     match left {
         ..=0.0 => card.warn("Expired", next),
@@ -122,7 +122,7 @@ fn certificate(certificate: &Certificate, now: f64) -> Card {
 }
 
 /// Returns the card of the servers of all upstreams. A server is in use until it fails, and again once it has responded.
-fn servers(state: &Overview) -> Option<Card> {
+fn servers(state: &Overview) -> Option<HealthCard> {
     if state.servers.is_empty() {
         return None;
     }
@@ -130,7 +130,7 @@ fn servers(state: &Overview) -> Option<Card> {
         state.servers.iter().partition(|server| server.healthy && server.failing.is_none());
     let names: Vec<_> = working.iter().map(|server| server.named()).collect();
     let facts = if names.is_empty() { "none in use".to_owned() } else { format!("in use: {}", names.join(", ")) };
-    let card = Card::new("Upstreams", facts);
+    let card = HealthCard::new("Upstreams", facts);
     if failing.is_empty() {
         return Some(card);
     }
@@ -141,7 +141,7 @@ fn servers(state: &Overview) -> Option<Card> {
         (true, true) => ("problem", "Failing"),
         (false, _) => ("warning", "Degraded"),
     };
-    Some(Card {
+    Some(HealthCard {
         class,
         state: word,
         since: sinces.min_by(f64::total_cmp),
@@ -151,15 +151,15 @@ fn servers(state: &Overview) -> Option<Card> {
     })
 }
 
-impl Server {
+impl ServerStatus {
     /// Returns its name and route.
     fn named(&self) -> String {
         format!("{} ({})", self.name, self.route)
     }
 
-    fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<ServerFault> {
         let failing = self.failing.as_ref()?;
-        Some(Fault {
+        Some(ServerFault {
             name: self.named().into(),
             last: failing.last,
             cause: failing.cause.clone(),
@@ -171,15 +171,15 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoints::overview::Failing;
+    use crate::endpoints::overview::ServerFailure;
 
-    fn server(name: &str, healthy: bool, failed: Option<f64>) -> Server {
-        let failing = failed.map(|ago| Failing {
+    fn server(name: &str, healthy: bool, failed: Option<f64>) -> ServerStatus {
+        let failing = failed.map(|ago| ServerFailure {
             since: 1000.0 - 2.0 * ago,
             last: 1000.0 - ago,
             cause: "it refused the connection".into(),
         });
-        Server { route: "/".into(), name: name.into(), healthy, failing }
+        ServerStatus { route: "/".into(), name: name.into(), healthy, failing }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::endpoints::cache::{HITS, count_of};
-use crate::endpoints::overview::Requests;
+use crate::endpoints::overview::RequestCounts;
 use crate::gateway::state::AppState;
-use crate::metrics::Samples;
+use crate::metrics::MetricSamples;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Number of samples: ten minutes.
@@ -18,7 +18,7 @@ const HEIGHT: f64 = 60.0;
 
 /// Counts at a time, or in a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct CountSample {
     pub(super) requests: f64,
     pub(super) not_modified: f64,
     pub(super) conflicts: f64,
@@ -32,7 +32,7 @@ pub(super) struct Sample {
 
 /// Samples, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct History(Mutex<VecDeque<Sample>>);
+pub(crate) struct History(Mutex<VecDeque<CountSample>>);
 
 /// Samples until the console is gone.
 pub(crate) async fn watch(state: Arc<AppState>, history: Weak<History>) {
@@ -45,12 +45,12 @@ pub(crate) async fn watch(state: Arc<AppState>, history: Weak<History>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a plot needs no more digits")]
-fn sample(state: &AppState) -> Sample {
+fn sample(state: &AppState) -> CountSample {
     let text = state.metrics.render();
-    let requests = Requests::of(&Samples::parse(&text));
-    let cache = state.cache.as_ref().map(ifmatch_cache::CacheHandle::metrics);
+    let requests = RequestCounts::of(&MetricSamples::parse(&text));
+    let cache = state.cache.as_ref().map(|cache| cache.handle.metrics());
     let hits = cache.as_ref().map_or(0, |cache| count_of(cache, &HITS));
-    Sample {
+    CountSample {
         requests: requests.total,
         not_modified: requests.not_modified,
         conflicts: state.conflicts.total() as f64,
@@ -63,7 +63,7 @@ fn sample(state: &AppState) -> Sample {
     }
 }
 
-impl Sample {
+impl CountSample {
     /// Returns what was counted since another sample.
     fn since(self, other: Self) -> Self {
         let since = |of: fn(Self) -> f64| (of(self) - of(other)).max(0.0);
@@ -82,7 +82,7 @@ impl Sample {
 }
 
 impl History {
-    fn add(&self, sample: Sample) {
+    fn add(&self, sample: CountSample) {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.len() == KEPT {
             samples.pop_front();
@@ -91,9 +91,9 @@ impl History {
     }
 
     /// Returns what was counted in the last ten minutes, or since the start, and the number of seconds.
-    pub(super) fn lately(&self) -> (Sample, f64) {
+    pub(super) fn lately(&self) -> (CountSample, f64) {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return (Sample::default(), 0.0) };
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return (CountSample::default(), 0.0) };
         let steps = u32::try_from(samples.len() - 1).unwrap_or(u32::MAX);
         (last.since(*first), (INTERVAL * steps).as_secs_f64())
     }
@@ -108,7 +108,7 @@ impl History {
         self.rates(|step| step.conflicts * 60.0 / INTERVAL.as_secs_f64())
     }
 
-    fn rates(&self, rate: impl Fn(Sample) -> f64) -> (String, f64) {
+    fn rates(&self, rate: impl Fn(CountSample) -> f64) -> (String, f64) {
         let rates = self.steps(|step| Some(rate(step)));
         let rates: Vec<_> = rates.into_iter().map(|rate| rate.or(Some(0.0))).collect();
         let highest = rates.iter().flatten().copied().fold(1.0, f64::max);
@@ -121,7 +121,7 @@ impl History {
     }
 
     /// Returns a value for each interval of the ten minutes, oldest first.
-    fn steps(&self, value: impl Fn(Sample) -> Option<f64>) -> Vec<Option<f64>> {
+    fn steps(&self, value: impl Fn(CountSample) -> Option<f64>) -> Vec<Option<f64>> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = samples.iter().zip(samples.iter().skip(1));
         let known = pairs.map(|(one, next)| value(next.since(*one)));
@@ -145,11 +145,11 @@ fn line(values: &[Option<f64>], highest: f64) -> String {
 mod tests {
     use super::*;
 
-    fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> Sample {
-        Sample { requests, cache_hits, cache_requests, ..Sample::default() }
+    fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> CountSample {
+        CountSample { requests, cache_hits, cache_requests, ..CountSample::default() }
     }
 
-    fn history(samples: &[Sample]) -> History {
+    fn history(samples: &[CountSample]) -> History {
         let history = History::default();
         for sample in samples {
             history.add(*sample);

@@ -8,13 +8,13 @@ use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
 use super::text::Text;
-use crate::gateway::tracker::Uncounted;
+use crate::gateway::tracker::UncountedRequest;
 
 /// Maximum size of a response that is shown, in bytes.
 const LONGEST: usize = 4 << 20;
 
 /// Sends requests to the gateway with an operator's token.
-pub(super) struct Inside<'a> {
+pub(super) struct InsideClient<'a> {
     pub(super) gateway: &'a AnyHandler,
     pub(super) context: RequestContext,
     pub(super) token: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Inside<'a> {
 
 /// A request that failed, for the operator to read.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct RequestFailure {
     pub(super) status: StatusCode,
     pub(super) detail: String,
     /// Text that the operator entered and would otherwise lose.
@@ -48,26 +48,26 @@ pub(super) struct Outage {
     pub(super) since: Option<f64>,
 }
 
-impl Failure {
+impl RequestFailure {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), unsaved: None, outage: None, about: None }
     }
 }
 
 /// A response in memory.
-pub(super) struct Whole {
+pub(super) struct WholeResponse {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Whole {
+impl WholeResponse {
     /// Returns a field as text.
     pub(super) fn field(&self, name: &HeaderName) -> Option<String> {
         self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     }
 }
 
-impl Inside<'_> {
+impl InsideClient<'_> {
     /// Sends a request. The response may have any status.
     pub(super) async fn send(
         &self,
@@ -75,11 +75,12 @@ impl Inside<'_> {
         target: &str,
         fields: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Response<AnyBody>, Failure> {
+    ) -> Result<Response<AnyBody>, RequestFailure> {
         if !self.has_blobs && !target.starts_with("/-/") {
-            return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
+            return Err(RequestFailure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
         }
-        let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
+        let invalid =
+            |_| RequestFailure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
         let is_endpoint = target.starts_with("/-/");
         let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
@@ -90,7 +91,7 @@ impl Inside<'_> {
         let mut request = request.body(RequestBody::from(body)).map_err(invalid)?;
         request.headers_mut().extend(fields.iter().cloned());
         if is_uncounted {
-            request.extensions_mut().insert(Uncounted);
+            request.extensions_mut().insert(UncountedRequest);
         }
         Ok(self.gateway.handle(request, self.context.clone()).await)
     }
@@ -102,32 +103,32 @@ impl Inside<'_> {
         target: &str,
         fields: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Whole, Failure> {
+    ) -> Result<WholeResponse, RequestFailure> {
         let (head, body) = self.send(method, target, fields, body).await?.into_parts();
         let read = Limited::new(body, LONGEST).collect().await;
-        let body = read.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
+        let body = read.map_err(|error| RequestFailure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
         if head.status.is_success() {
-            return Ok(Whole { headers: head.headers, body });
+            return Ok(WholeResponse { headers: head.headers, body });
         }
         let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
         let detail = problem["detail"].as_str().or(head.status.canonical_reason()).unwrap_or_default();
-        Err(Failure::new(head.status, detail))
+        Err(RequestFailure::new(head.status, detail))
     }
 
     /// Reads a resource.
-    pub(super) async fn get(&self, target: &str) -> Result<Whole, Failure> {
+    pub(super) async fn get(&self, target: &str) -> Result<WholeResponse, RequestFailure> {
         self.whole(Method::GET, target, &[], Bytes::new()).await
     }
 
     /// Reads the header fields of a resource.
-    pub(super) async fn look(&self, target: &str) -> Result<Whole, Failure> {
+    pub(super) async fn look(&self, target: &str) -> Result<WholeResponse, RequestFailure> {
         self.whole(Method::HEAD, target, &[], Bytes::new()).await
     }
 
     /// Reads a resource that is JSON.
-    pub(super) async fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Failure> {
+    pub(super) async fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, RequestFailure> {
         let answer = self.get(target).await?;
         serde_json::from_slice(&answer.body)
-            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+            .map_err(|error| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
 }

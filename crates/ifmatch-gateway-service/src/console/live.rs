@@ -19,9 +19,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::form::Form;
-use super::inside::Failure;
-use super::{Answer, Console};
+use super::form::RequestForm;
+use super::inside::RequestFailure;
+use super::{Console, PageAnswer};
 
 /// The type of the streams.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
@@ -49,10 +49,10 @@ const FAILED: [u8; 32] = [0; 32];
 const COMMENT: &str = ":\n\n";
 
 /// The streams of all sessions.
-pub(super) type Streams = Arc<Shares<String>>;
+pub(super) type LiveStreams = Arc<Shares<String>>;
 
 /// Allows streams.
-pub(super) fn streams() -> Streams {
+pub(super) fn streams() -> LiveStreams {
     Shares::new(LIMIT)
 }
 
@@ -63,11 +63,11 @@ pub(super) fn is_wanted(head: &Parts) -> bool {
 }
 
 /// Begins a stream of the page that a request names.
-pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, Failure> {
+pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, RequestFailure> {
     let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
     let Some(share) = console.streams.take(Some(session.form_token), 1) else {
         let detail = "Too many live pages are open. Reload this one to update it.";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+        return Err(RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
     let ended = console.sessions.ended();
     let page = LivePage {
@@ -128,7 +128,7 @@ impl LivePage {
                 return Some(Bytes::from(END));
             };
             // A page that fails stays as it is until it can be read again, and says so.
-            if let Ok(Answer::Page(StatusCode::OK, page)) = answer {
+            if let Ok(PageAnswer::Page(StatusCode::OK, page)) = answer {
                 let digest = Some(Sha256::digest(without_times(&page)).into());
                 if digest != self.sent {
                     (self.sent, self.quiet) = (digest, 0);
@@ -147,9 +147,9 @@ impl LivePage {
     }
 
     /// Returns the page, or `None` if the session has ended.
-    async fn look(&self) -> Option<Result<Answer, Failure>> {
+    async fn look(&self) -> Option<Result<PageAnswer, RequestFailure>> {
         let session = self.console.session(&self.head.headers)?;
-        let form = Form::of_query(&self.head);
+        let form = RequestForm::of_query(&self.head);
         let answer = self.console.visit(session, self.head.clone(), form, self.context.clone()).respond().await;
         match answer {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {

@@ -11,8 +11,8 @@ const CONTEXT: usize = 3;
 
 /// A part of three texts.
 #[derive(Debug)]
-pub(super) struct Region {
-    pub(super) kind: Kind,
+pub(super) struct MergeRegion {
+    pub(super) kind: ChangeKind,
     base: Vec<String>,
     yours: Vec<String>,
     theirs: Vec<String>,
@@ -20,7 +20,7 @@ pub(super) struct Region {
 
 /// Who changed a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChangeKind {
     Same,
     Yours,
     Theirs,
@@ -31,20 +31,25 @@ pub(super) enum Kind {
 }
 
 /// Merges two texts line by line. Texts of very many lines conflict as a whole.
-pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<Region> {
+pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<MergeRegion> {
     let lines = |text: &str| text.split_inclusive('\n').map(ToOwned::to_owned).collect::<Vec<_>>();
     let [base_lines, your_lines, their_lines] = [base, yours, theirs].map(lines);
     if [&base_lines, &your_lines, &their_lines].iter().any(|lines| lines.len() > MOST_LINES) {
-        return vec![Region { kind: Kind::Conflict, base: base_lines, yours: your_lines, theirs: their_lines }];
+        return vec![MergeRegion {
+            kind: ChangeKind::Conflict,
+            base: base_lines,
+            yours: your_lines,
+            theirs: their_lines,
+        }];
     }
     let merged = TextMerge::from_lines(base, yours, theirs);
-    let region = |region: &similar::MergeRegion| Region {
+    let region = |region: &similar::MergeRegion| MergeRegion {
         kind: match region.resolution() {
-            MergeResolution::Unchanged => Kind::Same,
-            MergeResolution::Ours => Kind::Yours,
-            MergeResolution::Theirs => Kind::Theirs,
-            MergeResolution::Both => Kind::Both,
-            _ => Kind::Conflict,
+            MergeResolution::Unchanged => ChangeKind::Same,
+            MergeResolution::Ours => ChangeKind::Yours,
+            MergeResolution::Theirs => ChangeKind::Theirs,
+            MergeResolution::Both => ChangeKind::Both,
+            _ => ChangeKind::Conflict,
         },
         base: base_lines[region.base_range()].to_vec(),
         yours: your_lines[region.ours_range()].to_vec(),
@@ -54,13 +59,13 @@ pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<Region> {
 }
 
 /// Returns the merged text. `choice` names the side of each conflict, by its number, or returns `None` if it wasn't chosen.
-pub(super) fn apply<'a>(regions: &[Region], choice: impl Fn(usize) -> Option<&'a str>) -> Option<String> {
+pub(super) fn apply<'a>(regions: &[MergeRegion], choice: impl Fn(usize) -> Option<&'a str>) -> Option<String> {
     let (mut text, mut conflicts) = (String::new(), 0);
     for region in regions {
         let parts: &[&Vec<String>] = match region.kind {
-            Kind::Same | Kind::Yours | Kind::Both => &[&region.yours],
-            Kind::Theirs => &[&region.theirs],
-            Kind::Conflict => {
+            ChangeKind::Same | ChangeKind::Yours | ChangeKind::Both => &[&region.yours],
+            ChangeKind::Theirs => &[&region.theirs],
+            ChangeKind::Conflict => {
                 conflicts += 1;
                 match choice(conflicts - 1)? {
                     "yours" => &[&region.yours],
@@ -80,9 +85,9 @@ pub(super) fn apply<'a>(regions: &[Region], choice: impl Fn(usize) -> Option<&'a
     Some(text)
 }
 
-impl Region {
+impl MergeRegion {
     pub(super) fn is_conflict(&self) -> bool {
-        self.kind == Kind::Conflict
+        self.kind == ChangeKind::Conflict
     }
 
     pub(super) fn base(&self) -> String {
@@ -118,7 +123,7 @@ fn shown(lines: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn kinds(regions: &[Region]) -> Vec<Kind> {
+    fn kinds(regions: &[MergeRegion]) -> Vec<ChangeKind> {
         regions.iter().map(|region| region.kind).collect()
     }
 
@@ -130,16 +135,16 @@ mod tests {
     #[test]
     fn changes_of_different_lines_need_no_choice() {
         let regions = merge("one\ntwo\nthree\n", "ONE\ntwo\nthree\n", "one\ntwo\nTHREE\n");
-        assert_eq!(kinds(&regions), [Kind::Yours, Kind::Same, Kind::Theirs]);
+        assert_eq!(kinds(&regions), [ChangeKind::Yours, ChangeKind::Same, ChangeKind::Theirs]);
         assert_eq!(apply(&regions, |_| None).as_deref(), Some("ONE\ntwo\nTHREE\n"));
         let same = merge("one\n", "two\n", "two\n");
-        assert_eq!((kinds(&same), apply(&same, |_| None).as_deref()), (vec![Kind::Both], Some("two\n")));
+        assert_eq!((kinds(&same), apply(&same, |_| None).as_deref()), (vec![ChangeKind::Both], Some("two\n")));
     }
 
     #[test]
     fn changes_of_the_same_line_are_chosen() {
         let regions = merge("a\nb\nc\nd\n", "a\nB1\nc\nD1", "a\nB2\nc\nD2\n");
-        assert_eq!(kinds(&regions), [Kind::Same, Kind::Conflict, Kind::Same, Kind::Conflict]);
+        assert_eq!(kinds(&regions), [ChangeKind::Same, ChangeKind::Conflict, ChangeKind::Same, ChangeKind::Conflict]);
         for (choices, expected) in [
             (["yours", "theirs"], Some("a\nB1\nc\nD2\n")),
             (["both", "yours"], Some("a\nB2\nB1\nc\nD1")),
@@ -162,7 +167,8 @@ mod tests {
             [(&base, &scattered, &few), (&few, &base, &scattered), (&many, &base, &few), (&String::new(), &base, &few)]
         {
             let regions = merge(base, yours, theirs);
-            let all = |lines: fn(&Region) -> &Vec<String>| regions.iter().flat_map(lines).cloned().collect::<String>();
+            let all =
+                |lines: fn(&MergeRegion) -> &Vec<String>| regions.iter().flat_map(lines).cloned().collect::<String>();
             assert_eq!((&all(|region| &region.base), &all(|region| &region.yours)), (base, yours));
             assert_eq!(&all(|region| &region.theirs), theirs);
         }

@@ -20,9 +20,9 @@ use sha2::{Digest, Sha256};
 
 use crate::endpoints::overview::Overview;
 use crate::gateway::state::AppState;
-use form::{Form, Memory};
-use inside::{Failure, Inside, Outage};
-use live::Streams;
+use form::{FormMemory, RequestForm};
+use inside::{InsideClient, Outage, RequestFailure};
+use live::LiveStreams;
 use session::{Session, Sessions};
 use text::Text;
 
@@ -53,17 +53,17 @@ pub struct Console {
     gateway: AnyHandler,
     state: Arc<AppState>,
     sessions: Sessions,
-    streams: Streams,
+    streams: LiveStreams,
     history: Arc<History>,
     is_local: bool,
     /// For forms of operators who have signed in.
-    form_memory: Memory,
+    form_memory: FormMemory,
     /// For all others, who can take none from them.
-    sign_in_memory: Memory,
+    sign_in_memory: FormMemory,
 }
 
 /// A page's response.
-enum Answer {
+enum PageAnswer {
     Page(StatusCode, String),
     /// To this path.
     Redirect(String),
@@ -77,7 +77,7 @@ enum Answer {
 
 /// What all pages show.
 #[expect(clippy::struct_excessive_bools, reason = "each shows a part of a page")]
-struct Frame {
+struct PageFrame {
     screen: &'static str,
     has_blobs: bool,
     has_cache: bool,
@@ -93,7 +93,7 @@ struct Frame {
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignIn {
-    frame: Frame,
+    frame: PageFrame,
     problem: Option<&'static str>,
     /// The page that was asked for.
     to: Text,
@@ -102,7 +102,7 @@ struct SignIn {
 #[derive(Template)]
 #[template(path = "failure.html")]
 struct Failed {
-    frame: Frame,
+    frame: PageFrame,
     title: &'static str,
     /// The path of the request to the console, with what it was about.
     path: Text,
@@ -142,24 +142,24 @@ impl Console {
         self: &Arc<Self>,
         request: Request<RequestBody>,
         context: RequestContext,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<PageAnswer, RequestFailure> {
         let (head, body) = request.into_parts();
         let access = self.state.access.load();
         guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
         match head.uri.path() {
-            "/console.css" => return Ok(Answer::Asset("text/css; charset=utf-8", STYLE)),
-            "/favicon.svg" | "/favicon.ico" => return Ok(Answer::Asset("image/svg+xml", ICON)),
-            "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
+            "/console.css" => return Ok(PageAnswer::Asset("text/css; charset=utf-8", STYLE)),
+            "/favicon.svg" | "/favicon.ico" => return Ok(PageAnswer::Asset("image/svg+xml", ICON)),
+            "/console.js" => return Ok(PageAnswer::Asset("text/javascript; charset=utf-8", SCRIPT)),
             _ => {}
         }
         let is_write = !head.method.is_safe();
         let client = context.client();
         if is_write && head.uri.path() == "/sign-in" {
-            let form = Form::read(&head, body, form::LONGEST, (&self.sign_in_memory, client)).await?;
+            let form = RequestForm::read(&head, body, form::LONGEST, (&self.sign_in_memory, client)).await?;
             return self.sign_in(&form, context).await;
         }
         if live::is_wanted(&head) {
-            return live::follow(Arc::clone(self), head, context).map(Answer::Live);
+            return live::follow(Arc::clone(self), head, context).map(PageAnswer::Live);
         }
         let asked = if is_write { "/" } else { head.uri.path_and_query().map_or("/", PathAndQuery::as_str) };
         let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None, asked)) };
@@ -168,9 +168,9 @@ impl Console {
             "/blob/save" => form::LONGEST_TEXT,
             _ => form::LONGEST,
         };
-        let form = Form::read(&head, body, longest, (&self.form_memory, client)).await?;
+        let form = RequestForm::read(&head, body, longest, (&self.form_memory, client)).await?;
         if is_write && !session.has_form_token(form.get("form_token")) {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
+            return Err(RequestFailure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
         }
         let visit = self.visit(session, head, form, context);
         let answer = match visit.respond().await {
@@ -201,8 +201,8 @@ impl Console {
         access.is_open() || access.check_token(&Method::PUT, &headers).is_ok()
     }
 
-    fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_> {
-        let inside = Inside {
+    fn visit(&self, session: Session, head: Parts, form: RequestForm, context: RequestContext) -> OperatorVisit<'_> {
+        let inside = InsideClient {
             gateway: &self.gateway,
             context,
             token: session.token.clone(),
@@ -210,14 +210,14 @@ impl Console {
             counts_looks: false,
             is_live: live::is_wanted(&head),
         };
-        Visit { console: self, inside, session, head, form }
+        OperatorVisit { console: self, inside, session, head, form }
     }
 
-    async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer, Failure> {
+    async fn sign_in(&self, form: &RequestForm, context: RequestContext) -> Result<PageAnswer, RequestFailure> {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
-        let inside = Inside {
+        let inside = InsideClient {
             gateway: &self.gateway,
             context,
             token: token_of,
@@ -226,22 +226,23 @@ impl Console {
             is_live: false,
         };
         match inside.get(OVERVIEW).await {
-            Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
+            Ok(_) => Ok(PageAnswer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
             // A token that no header field can hold is a bad request.
-            Err(Failure {
-                status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST, ..
+            Err(RequestFailure {
+                status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST,
+                ..
             }) => Ok(self.sign_in_page(Some("This token isn't accepted."), to)),
             Err(failure) => Err(failure),
         }
     }
 
-    fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> Answer {
+    fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> PageAnswer {
         let page = SignIn { frame: self.frame("sign-in", None), problem, to: own_page(to).into() };
-        Answer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
+        PageAnswer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
     }
 
-    fn frame(&self, screen: &'static str, session: Option<&Session>) -> Frame {
-        Frame {
+    fn frame(&self, screen: &'static str, session: Option<&Session>) -> PageFrame {
+        PageFrame {
             screen,
             has_blobs: self.state.blobs.is_some(),
             has_cache: self.state.cache.is_some(),
@@ -254,11 +255,11 @@ impl Console {
     }
 
     /// Shows why a request failed, on the screen that it was for.
-    fn failed(&self, failure: Failure, head: &Failing, session: Option<&Session>) -> Answer {
-        let Failure { status, detail, unsaved, outage, about } = failure;
+    fn failed(&self, failure: RequestFailure, head: &FailedRequest, session: Option<&Session>) -> PageAnswer {
+        let RequestFailure { status, detail, unsaved, outage, about } = failure;
         let (screen, title) = titles(head.uri.path(), head.is_change, status);
         let page = Failed {
-            frame: Frame { instance: head.instance.clone(), ..self.frame(screen, session) },
+            frame: PageFrame { instance: head.instance.clone(), ..self.frame(screen, session) },
             title,
             path: about.unwrap_or_else(|| head.uri.path().into()),
             status: status.as_u16(),
@@ -268,21 +269,21 @@ impl Console {
             is_change: head.is_change,
             unsaved,
         };
-        Answer::Page(status, page.render().unwrap_or_default())
+        PageAnswer::Page(status, page.render().unwrap_or_default())
     }
 }
 
 /// A request of an operator.
-struct Visit<'a> {
+struct OperatorVisit<'a> {
     console: &'a Console,
-    inside: Inside<'a>,
+    inside: InsideClient<'a>,
     session: Session,
     head: Parts,
-    form: Form,
+    form: RequestForm,
 }
 
 /// A request that failed.
-struct Failing {
+struct FailedRequest {
     uri: Uri,
     instance: Text,
     is_change: bool,
@@ -310,12 +311,12 @@ fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'s
     }
 }
 
-impl Visit<'_> {
+impl OperatorVisit<'_> {
     /// Adds to a failure what the request was about, and what is down, if anything is. The overview needs the same token.
-    async fn explained(&self, failure: Failure) -> Failure {
+    async fn explained(&self, failure: RequestFailure) -> RequestFailure {
         let about = ["path", "prefix", "url", "value"].map(|name| self.form.get(name));
         let about = about.into_iter().find(|value| !value.is_empty()).map(Text::from);
-        let failure = Failure { about, ..failure };
+        let failure = RequestFailure { about, ..failure };
         if !failure.status.is_server_error() {
             return failure;
         }
@@ -323,10 +324,10 @@ impl Visit<'_> {
         let outage = state
             .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }))
             .map(Box::new);
-        Failure { outage, ..failure }
+        RequestFailure { outage, ..failure }
     }
 
-    async fn respond(&self) -> Result<Answer, Failure> {
+    async fn respond(&self) -> Result<PageAnswer, RequestFailure> {
         let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
         match (method, self.head.uri.path()) {
             (&Method::GET, "/") => self.overview().await,
@@ -345,9 +346,9 @@ impl Visit<'_> {
             (&Method::POST, "/cache/purge") => self.purge().await,
             (&Method::POST, "/sign-out") => {
                 self.console.sessions.end(&self.head.headers);
-                Ok(Answer::Redirect("/".to_owned()))
+                Ok(PageAnswer::Redirect("/".to_owned()))
             }
-            _ => Err(Failure::new(StatusCode::NOT_FOUND, "There's no such page.")),
+            _ => Err(RequestFailure::new(StatusCode::NOT_FOUND, "There's no such page.")),
         }
     }
 
@@ -359,7 +360,7 @@ impl Visit<'_> {
     }
 
     /// Returns what all pages show, with the notice of what was done before.
-    fn frame(&self, screen: &'static str) -> Frame {
+    fn frame(&self, screen: &'static str) -> PageFrame {
         // By name, so no link can make the console say anything else.
         let notice = match self.form.get("done") {
             "broken" => Some(match self.form.get("path") {
@@ -377,7 +378,7 @@ impl Visit<'_> {
             _ => None,
         };
         let instance = instance(&self.head.uri, &self.head.headers);
-        Frame { notice, instance, ..self.console.frame(screen, Some(&self.session)) }
+        PageFrame { notice, instance, ..self.console.frame(screen, Some(&self.session)) }
     }
 }
 
@@ -394,12 +395,12 @@ fn own_page(asked: &str) -> &str {
     if is_text && PAGES.contains(&path) { asked } else { PAGES[0] }
 }
 
-fn page(page: &impl Template) -> Result<Answer, Failure> {
-    Ok(Answer::Page(StatusCode::OK, render(page)?))
+fn page(page: &impl Template) -> Result<PageAnswer, RequestFailure> {
+    Ok(PageAnswer::Page(StatusCode::OK, render(page)?))
 }
 
-fn render(page: &impl Template) -> Result<String, Failure> {
-    let failed = |error: &dyn Display| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+fn render(page: &impl Template) -> Result<String, RequestFailure> {
+    let failed = |error: &dyn Display| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     page.render().map_err(|error| failed(&error))
 }
 
@@ -416,7 +417,7 @@ impl RequestHandler for Console {
         }
         let is_head = request.method() == Method::HEAD;
         let instance = instance(request.uri(), request.headers());
-        let head = Failing { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
+        let head = FailedRequest { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
         let session = self.session(request.headers());
         let answer = self.answer(request, context).await;
         let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));
@@ -434,20 +435,20 @@ impl RequestHandler for Console {
             response
         };
         let mut response = match answer {
-            Answer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
-            Answer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
-            Answer::Redirect(path) => to(&path),
-            Answer::Cookie(cookie, path) => {
+            PageAnswer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
+            PageAnswer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
+            PageAnswer::Redirect(path) => to(&path),
+            PageAnswer::Cookie(cookie, path) => {
                 let mut response = to(&path);
                 response.headers_mut().insert(SET_COOKIE, cookie);
                 response
             }
-            Answer::Live(events) => {
+            PageAnswer::Live(events) => {
                 let mut response = Response::new(events);
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
                 response
             }
-            Answer::Raw(mut response) => {
+            PageAnswer::Raw(mut response) => {
                 guard::sandbox(response.headers_mut());
                 return response;
             }

@@ -8,6 +8,7 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, LEASES, OVERVIEW};
 use ifmatch_gateway_config::sources::InForce;
@@ -15,18 +16,17 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::health::{self, Card};
-use super::history::Sample;
-use super::inside::Failure;
+use super::health::{self, HealthCard};
+use super::history::CountSample;
+use super::inside::RequestFailure;
 use super::text::{self, Text, decoded, encode, encode_path};
-use super::{Answer, Frame, Visit, page, render};
-use crate::conflicts::{Loser, Worst};
-use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
-use crate::endpoints::conflicts::{Found, Group};
+use super::{OperatorVisit, PageAnswer, PageFrame, page, render};
+use crate::conflicts::{LosingClient, WorstPath};
+use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MISSES, StoreRefusal};
+use crate::endpoints::conflicts::{ConflictGroup, FoundConflicts};
 use crate::endpoints::overview::Overview;
-use ifmatch_blob::leases::LeaseTarget;
 
-type Result = std::result::Result<Answer, Failure>;
+type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 
 /// Maximum number of leases that the page of conflicts looks up.
 const MOST_LEASES: usize = 20;
@@ -38,10 +38,10 @@ const FIRST_GROUPS: usize = 20;
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
-    frame: Frame,
+    frame: PageFrame,
     state: Overview,
-    cards: Vec<Card>,
-    lately: Sample,
+    cards: Vec<HealthCard>,
+    lately: CountSample,
     seconds: f64,
     line: String,
     highest: f64,
@@ -68,30 +68,30 @@ impl OverviewPage {
 
 #[derive(Template)]
 #[template(path = "conflicts.html")]
-struct Conflicts {
-    frame: Frame,
+struct ConflictsPage {
+    frame: PageFrame,
     path: Text,
     /// The address and the program of the client whose conflicts are shown.
     client: Option<(Text, Text)>,
     now: f64,
-    found: Found,
+    found: FoundConflicts,
     /// The leases on the paths that a lease kept from change, by path.
-    leases: BTreeMap<Text, Lease>,
+    leases: BTreeMap<Text, LeasePath>,
 }
 
-impl Conflicts {
+impl ConflictsPage {
     /// Returns the lease that a path has, if it still has one.
-    fn lease(&self, path: &Text) -> Option<&Lease> {
+    fn lease(&self, path: &Text) -> Option<&LeasePath> {
         self.leases.get(path).filter(|lease| lease.is_locked())
     }
 
     /// Returns the worst paths that are shown, and those that a click shows.
-    fn worst(&self) -> (&[Worst], &[Worst]) {
+    fn worst(&self) -> (&[WorstPath], &[WorstPath]) {
         self.found.worst.split_at(self.found.worst.len().min(FIRST_PATHS))
     }
 
     /// Returns the latest conflicts that are shown, and those that a click shows.
-    fn latest(&self) -> (&[Group], &[Group]) {
+    fn latest(&self) -> (&[ConflictGroup], &[ConflictGroup]) {
         self.found.groups.split_at(self.found.groups.len().min(FIRST_GROUPS))
     }
 
@@ -103,19 +103,19 @@ impl Conflicts {
     }
 
     /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
-    fn looks_like_another(&self, loser: &Loser) -> bool {
+    fn looks_like_another(&self, loser: &LosingClient) -> bool {
         let mut others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
         others.any(|other| (other.client, &other.product) == (loser.client, &loser.product))
     }
 
     /// Returns `true` for the client whose conflicts are shown.
-    fn is_shown(&self, loser: &Loser) -> bool {
+    fn is_shown(&self, loser: &LosingClient) -> bool {
         let agent = loser.user_agent.clone().unwrap_or_default();
         self.client.as_ref().is_some_and(|(client, shown)| client.0 == loser.client.to_string() && *shown == agent)
     }
 
     /// Returns the query that selects a client's conflicts, on the path that is shown.
-    fn of_client(&self, loser: &Loser) -> String {
+    fn of_client(&self, loser: &LosingClient) -> String {
         let agent = loser.user_agent.clone().unwrap_or_default();
         format!("client={}&user_agent={}{}", encode(&loser.client.to_string()), agent.query(), self.of_path("&"))
     }
@@ -144,8 +144,8 @@ impl Conflicts {
 
 #[derive(Template)]
 #[template(path = "leases.html")]
-struct Leases {
-    frame: Frame,
+struct LeasesPage {
+    frame: PageFrame,
     prefix: Text,
     now: f64,
     listed: Listed,
@@ -156,13 +156,13 @@ struct Leases {
 
 #[derive(Deserialize)]
 struct Listed {
-    leases: Vec<Lease>,
+    leases: Vec<LeasePath>,
     next: Option<Text>,
 }
 
 /// `/-/leases/…`.
 #[derive(Deserialize)]
-struct Lease {
+struct LeasePath {
     path: Text,
     state: Text,
     ends: Option<f64>,
@@ -171,7 +171,7 @@ struct Lease {
     waiting: Vec<Waiting>,
 }
 
-impl Lease {
+impl LeasePath {
     /// Returns `true` if the lease keeps others from changes.
     fn is_locked(&self) -> bool {
         matches!(&*self.state.0, "leased" | "breaking")
@@ -198,9 +198,9 @@ struct Waiting {
 
 #[derive(Template)]
 #[template(path = "break.html")]
-struct Break {
-    frame: Frame,
-    lease: Lease,
+struct BreakPage {
+    frame: PageFrame,
+    lease: LeasePath,
     now: f64,
     period: Text,
     problem: Option<Text>,
@@ -208,14 +208,14 @@ struct Break {
 
 #[derive(Template)]
 #[template(path = "cache.html")]
-struct Cache {
-    frame: Frame,
+struct CachePage {
+    frame: PageFrame,
     url: Text,
     found: Option<LookedUp>,
     /// The URLs with the path that was entered without a host.
     urls: Vec<Text>,
-    counters: Counters,
-    lately: Sample,
+    counters: CacheCounters,
+    lately: CountSample,
     line: String,
     /// The purge that was refused, and why.
     refused: Option<Refused>,
@@ -234,7 +234,7 @@ struct Refused {
     problem: Text,
 }
 
-impl Cache {
+impl CachePage {
     /// Returns what the refused purge has in a field.
     fn kept(&self, field: &str) -> &str {
         match (&self.refused, field) {
@@ -264,7 +264,7 @@ impl Cache {
     }
 }
 
-impl Refusal {
+impl StoreRefusal {
     /// Returns the reason in words, and what to do.
     fn words(&self) -> &'static str {
         match (&*self.outcome.0, &*self.reason.0) {
@@ -289,9 +289,9 @@ impl Refusal {
     }
 }
 
-impl Visit<'_> {
+impl OperatorVisit<'_> {
     /// Shows the state of the service.
-    pub(super) async fn overview(&self) -> Result {
+    pub(super) async fn overview(&self) -> PageResult {
         let state: Overview = self.inside.json(OVERVIEW).await?;
         let (line, highest) = self.console.history.requests();
         let (conflicts, most_conflicts) = self.console.history.conflicts();
@@ -311,7 +311,7 @@ impl Visit<'_> {
     }
 
     /// Shows who loses, and why.
-    pub(super) async fn conflicts(&self) -> Result {
+    pub(super) async fn conflicts(&self) -> PageResult {
         let path = Text(self.form.get("path").to_owned());
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
         let client = Some(self.form.get("client")).filter(|client| !client.is_empty());
@@ -319,7 +319,7 @@ impl Visit<'_> {
         let of_client =
             client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
         let target = format!("{CONFLICTS}?limit=100{of_path}{}", of_client.unwrap_or_default());
-        let found: Found = self.inside.json(&target).await?;
+        let found: FoundConflicts = self.inside.json(&target).await?;
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
             let path = &group.latest.path;
@@ -333,11 +333,11 @@ impl Visit<'_> {
                 }
             }
         }
-        page(&Conflicts { frame: self.frame("conflicts"), path, client, now: now(), found, leases })
+        page(&ConflictsPage { frame: self.frame("conflicts"), path, client, now: now(), found, leases })
     }
 
     /// Lists leases, the ones first that keep most clients waiting.
-    pub(super) async fn leases(&self) -> Result {
+    pub(super) async fn leases(&self) -> PageResult {
         let prefix = Text(self.form.get("prefix").to_owned());
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
@@ -351,26 +351,26 @@ impl Visit<'_> {
         }
         listed.leases.sort_by_key(|lease| Reverse((lease.waiting.len(), lease.refusals())));
         let hidden = count - listed.leases.len();
-        page(&Leases { frame: self.frame("leases"), prefix, now: now(), listed, hidden, is_all })
+        page(&LeasesPage { frame: self.frame("leases"), prefix, now: now(), listed, hidden, is_all })
     }
 
     /// Names the holder of a lease, and asks whether to break it.
-    pub(super) async fn ask_to_break(&self) -> Result {
+    pub(super) async fn ask_to_break(&self) -> PageResult {
         page(&self.break_page(None).await?)
     }
 
-    async fn break_page(&self, problem: Option<Text>) -> std::result::Result<Break, Failure> {
-        let lease: Lease = self.inside.json(&lease_target(self.form.get("path"))?).await?;
+    async fn break_page(&self, problem: Option<Text>) -> std::result::Result<BreakPage, RequestFailure> {
+        let lease: LeasePath = self.inside.json(&lease_target(self.form.get("path"))?).await?;
         let period = Some(self.form.get("period")).filter(|period| !period.is_empty()).unwrap_or("0").into();
-        Ok(Break { frame: self.frame("leases"), lease, now: now(), period, problem })
+        Ok(BreakPage { frame: self.frame("leases"), lease, now: now(), period, problem })
     }
 
     /// Breaks the lease that was shown, and no later one.
-    pub(super) async fn break_lease(&self) -> Result {
+    pub(super) async fn break_lease(&self) -> PageResult {
         match self.try_to_break().await {
             Err(failure) if failure.status.is_client_error() && failure.status != StatusCode::UNAUTHORIZED => {
                 match self.break_page(Some(Text(failure.detail.clone()))).await {
-                    Ok(asked) => Ok(Answer::Page(failure.status, render(&asked)?)),
+                    Ok(asked) => Ok(PageAnswer::Page(failure.status, render(&asked)?)),
                     Err(_) => Err(failure),
                 }
             }
@@ -378,9 +378,9 @@ impl Visit<'_> {
         }
     }
 
-    async fn try_to_break(&self) -> Result {
+    async fn try_to_break(&self) -> PageResult {
         let number = |name: &str| {
-            let wrong = |_| Failure::new(StatusCode::BAD_REQUEST, format!("The {name} must be a number."));
+            let wrong = |_| RequestFailure::new(StatusCode::BAD_REQUEST, format!("The {name} must be a number."));
             self.form.get(name).parse::<u64>().map_err(wrong)
         };
         let command = json!({ "action": "break", "period": number("period")?, "token": number("token")? });
@@ -388,15 +388,15 @@ impl Visit<'_> {
         let target = lease_target(self.form.get("path"))?;
         self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
         let path = self.form.get("path");
-        Ok(Answer::Redirect(format!("/leases?done=broken&path={}&proof={}", encode(path), self.proof(path))))
+        Ok(PageAnswer::Redirect(format!("/leases?done=broken&path={}&proof={}", encode(path), self.proof(path))))
     }
 
     /// Shows the cache, and what it has for a URL.
-    pub(super) async fn cache(&self) -> Result {
+    pub(super) async fn cache(&self) -> PageResult {
         page(&self.cache_page(self.form.get("url").trim(), None).await?)
     }
 
-    async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<Cache, Failure> {
+    async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<CachePage, RequestFailure> {
         let mut urls = Urls::default();
         if url.starts_with('/') {
             urls = self.inside.json(&format!("{CACHE}?path={}", encode(url))).await?;
@@ -410,7 +410,7 @@ impl Visit<'_> {
         let counters = self.inside.json(CACHE).await?;
         let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
         let url = if found.is_some() { url } else { asked };
-        Ok(Cache {
+        Ok(CachePage {
             frame: self.frame("cache"),
             url: url.into(),
             found,
@@ -423,14 +423,14 @@ impl Visit<'_> {
     }
 
     /// Purges responses.
-    pub(super) async fn purge(&self) -> Result {
+    pub(super) async fn purge(&self) -> PageResult {
         match self.try_to_purge().await {
             Err(failure) if failure.status == StatusCode::BAD_REQUEST => {
                 let field = |name: &str| self.form.get(name).to_owned();
                 let (what, value, origin) = (field("what"), field("value"), field("origin"));
                 let refused = Refused { what, value, origin, problem: Text(failure.detail.clone()) };
                 match self.cache_page("", Some(refused)).await {
-                    Ok(cache) => Ok(Answer::Page(failure.status, render(&cache)?)),
+                    Ok(cache) => Ok(PageAnswer::Page(failure.status, render(&cache)?)),
                     Err(_) => Err(failure),
                 }
             }
@@ -438,25 +438,26 @@ impl Visit<'_> {
         }
     }
 
-    async fn try_to_purge(&self) -> Result {
+    async fn try_to_purge(&self) -> PageResult {
         let value = self.form.get("value").trim();
         let what = match self.form.get("what") {
             "group" => format!("group={}&origin={}", encode(value), encode(self.form.get("origin").trim())),
             what @ ("url" | "prefix") if !value.is_empty() => format!("{what}={}", encode(value)),
-            _ => return Err(Failure::new(StatusCode::BAD_REQUEST, "Enter the URL, prefix or group to purge.")),
+            _ => return Err(RequestFailure::new(StatusCode::BAD_REQUEST, "Enter the URL, prefix or group to purge.")),
         };
         let soft = if self.form.get("soft") == "true" { "&soft=true" } else { "" };
         let purged = self.inside.whole(Method::DELETE, &format!("{CACHE}?{what}{soft}"), &[], Bytes::new()).await?;
         let purged: serde_json::Value = serde_json::from_slice(&purged.body).unwrap_or_default();
         let count = purged["purged"].as_u64().map(|count| format!("&count={count}")).unwrap_or_default();
         let url = if self.form.get("what") == "url" { format!("&url={}", encode(value)) } else { String::new() };
-        Ok(Answer::Redirect(format!("/cache?done=purged{count}{url}")))
+        Ok(PageAnswer::Redirect(format!("/cache?done=purged{count}{url}")))
     }
 }
 
 /// Returns the endpoint for the lease of a container or a blob.
-pub(super) fn lease_target(path: &str) -> std::result::Result<String, Failure> {
-    let invalid = |error: InvalidName| Failure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
+pub(super) fn lease_target(path: &str) -> std::result::Result<String, RequestFailure> {
+    let invalid =
+        |error: InvalidName| RequestFailure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
     LeaseTarget::new(path).map_err(invalid)?;
     Ok(format!("{LEASES}/{}", encode_path(path)))
 }

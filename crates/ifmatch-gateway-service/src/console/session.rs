@@ -14,7 +14,7 @@ use ifmatch_runtime::{Clock, RandomError, SystemClock, nonce};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::inside::Failure;
+use super::inside::RequestFailure;
 
 /// Beginning of the names of all consoles' cookies. The port follows, since cookies don't distinguish ports.
 const NAME: &str = "ifmatch-console-";
@@ -76,8 +76,9 @@ impl Sessions {
     }
 
     /// Begins a session. Returns its cookie.
-    pub(super) fn begin(&self, token: String, is_secure: bool) -> Result<HeaderValue, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    pub(super) fn begin(&self, token: String, is_secure: bool) -> Result<HeaderValue, RequestFailure> {
+        let failed =
+            |error: &dyn std::fmt::Display| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
         let random = || random().map_err(|error| failed(&error));
         let (cookie, session) = (random()?, Session { token: Some(token), form_token: random()? });
         let mut sessions = self.lock();

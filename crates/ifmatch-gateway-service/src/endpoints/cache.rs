@@ -6,17 +6,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use ifmatch_cache::{CacheHandle, Invalidation, NotStored, Outcome, Purge};
 use ifmatch_core::problem::Problem;
+use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded;
 
 use super::answer_json;
-use crate::purges::{Order, Purges};
-use ifmatch_gateway_config::text::Text;
+use crate::purges::{PurgeOrder, Purges};
 
 /// The counters of a cache.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Counters {
+pub(crate) struct CacheCounters {
     /// By outcome and reason.
     pub(crate) requests: BTreeMap<Text, BTreeMap<Text, u64>>,
     confirmed: u64,
@@ -36,14 +36,14 @@ const MAX_URLS: usize = 20;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct LookedUp {
     url: Text,
-    pub(crate) stored: Vec<Stored>,
+    pub(crate) stored: Vec<StoredEntry>,
     pub(crate) on_disk: bool,
-    pub(crate) not_stored: Option<Refusal>,
+    pub(crate) not_stored: Option<StoreRefusal>,
 }
 
 /// A stored response. Times are in seconds.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Stored {
+pub(crate) struct StoredEntry {
     pub(crate) status: u16,
     pub(crate) fresh: bool,
     pub(crate) age: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Stored {
 
 /// Why the last response wasn't stored.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Refusal {
+pub(crate) struct StoreRefusal {
     pub(crate) outcome: Text,
     pub(crate) reason: Text,
 }
@@ -97,7 +97,7 @@ pub(super) async fn respond(
 async fn purge(
     cache: &CacheHandle,
     others: &Purges,
-    order: Order,
+    order: PurgeOrder,
     headers: &HeaderMap,
 ) -> Result<Response<Bytes>, Problem> {
     let count = order.run(cache);
@@ -133,7 +133,7 @@ pub(super) async fn purge_target<B>(
 ) -> Result<Response<Bytes>, Problem> {
     let head = request.into_parts().0;
     let url = cache.url(&head).ok_or_else(|| Problem::bad_request("send one Host header, not none or several"))?;
-    let order = Order { purges: vec![Purge::Url(url)], soft: false };
+    let order = PurgeOrder { purges: vec![Purge::Url(url)], soft: false };
     purge(cache, others, order, &head.headers).await
 }
 
@@ -156,7 +156,7 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         return Err(not_a_url(&url));
     }
     let found = cache.look_up(&url);
-    let stored = found.variants.into_iter().map(|variant| Stored {
+    let stored = found.variants.into_iter().map(|variant| StoredEntry {
         status: variant.status.as_u16(),
         fresh: variant.is_fresh,
         age: variant.age.as_secs(),
@@ -170,7 +170,9 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         url: Text(url.into_owned()),
         stored: stored.collect(),
         on_disk: found.is_on_disk,
-        not_stored: found.not_stored.map(|why| Refusal { outcome: why.name().into(), reason: why.reason().into() }),
+        not_stored: found
+            .not_stored
+            .map(|why| StoreRefusal { outcome: why.name().into(), reason: why.reason().into() }),
     };
     Ok(answer_json(StatusCode::OK, &found))
 }
@@ -184,7 +186,7 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
     }
     let not_stored = NotStored::ALL.map(|reason| (reason.reason().into(), metrics.not_stored(reason)));
     let causes = Invalidation::ALL.map(|cause| (cause.cause().into(), metrics.invalidated(cause)));
-    let counters = Counters {
+    let counters = CacheCounters {
         requests,
         confirmed: metrics.confirmed,
         stored: metrics.stored,
@@ -210,7 +212,7 @@ pub(crate) fn count_of(metrics: &ifmatch_cache::Metrics, outcomes: &[&str]) -> u
 
 /// Parses a query into a purge, and `true` if it is for this proxy alone. An empty prefix purges everything, and must be explicit. `group`
 /// may be repeated.
-fn parse_purges(query: &str) -> Option<(Order, bool)> {
+fn parse_purges(query: &str) -> Option<(PurgeOrder, bool)> {
     let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     fields.sort();
     let mut flag = |flag: &str| -> Option<bool> {
@@ -233,7 +235,7 @@ fn parse_purges(query: &str) -> Option<(Order, bool)> {
         }
         _ => None,
     };
-    Some((Order { purges: purges?, soft }, local))
+    Some((PurgeOrder { purges: purges?, soft }, local))
 }
 
 #[cfg(test)]
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_purge_needs_an_explicit_selection() {
-        let hard = |purges| Some((Order { purges, soft: false }, false));
+        let hard = |purges| Some((PurgeOrder { purges, soft: false }, false));
         assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), hard(vec![Purge::Url("http://a/b".into())]));
         assert_eq!(parse_purges("prefix="), hard(vec![Purge::Prefix(String::new())]));
         let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_purge_may_be_soft() {
-        let everything = |soft| Some((Order { purges: vec![Purge::Prefix(String::new())], soft }, false));
+        let everything = |soft| Some((PurgeOrder { purges: vec![Purge::Prefix(String::new())], soft }, false));
         for (query, expected) in [
             ("prefix=&soft=true", everything(true)),
             ("soft=true&prefix=", everything(true)),
@@ -269,7 +271,7 @@ mod tests {
             assert_eq!(parse_purges(query), expected, "{query}");
         }
         let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
-        let groups = Some((Order { purges: vec![group("x"), group("y")], soft: true }, false));
+        let groups = Some((PurgeOrder { purges: vec![group("x"), group("y")], soft: true }, false));
         assert_eq!(parse_purges("group=y&soft=true&origin=http://a&group=x"), groups);
         let local = parse_purges("prefix=&local=true").map(|(_, local)| local);
         assert_eq!(local, Some(true));

@@ -12,7 +12,7 @@ use url::form_urlencoded;
 use ifmatch_gateway_config::text::Text;
 
 use super::answer_json;
-use crate::conflicts::{self, Conflict, Conflicts, Loser, WINDOW, Worst};
+use crate::conflicts::{self, Conflict, ConflictLog, LosingClient, WINDOW, WorstPath};
 use crate::console::text::decoded;
 
 /// Number of paths in `worst`, and of `clients`.
@@ -22,20 +22,20 @@ const MAX_LIMIT: usize = 500;
 
 /// The response.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Found {
+pub(crate) struct FoundConflicts {
     /// Number of conflicts since the start.
     pub(crate) total: u64,
     /// The time for which conflicts are counted by client and path, in seconds.
     window: u64,
-    pub(crate) clients: Vec<Loser>,
-    pub(crate) worst: Vec<Worst>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) clients: Vec<LosingClient>,
+    pub(crate) worst: Vec<WorstPath>,
+    pub(crate) groups: Vec<ConflictGroup>,
     recent: Vec<Conflict>,
 }
 
 /// Conflicts of one client and program, on one path, for one reason.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Group {
+pub(crate) struct ConflictGroup {
     /// How many of the latest conflicts they are.
     pub(crate) count: u32,
     /// When the oldest of them was refused, in seconds since 1970.
@@ -45,7 +45,7 @@ pub(crate) struct Group {
     pub(crate) latest: Conflict,
 }
 
-impl Group {
+impl ConflictGroup {
     /// Returns the name and version of the client's program.
     pub(crate) fn product(&self) -> Option<Text> {
         self.latest.user_agent.as_ref().map(conflicts::product)
@@ -71,8 +71,8 @@ impl Group {
 /// Returns the clients and the paths with most conflicts in the last ten minutes, and the latest conflicts, newest first, also by path,
 /// client and reason. `?path=…`, encoded or not, `?client=…` and `?user_agent=…` select conflicts, and `?limit=…` shows at most this
 /// number of the latest ones.
-pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
-    let (wanted, limit) = Wanted::parse(request.uri().query().unwrap_or_default())?;
+pub(super) fn respond<B>(conflicts: &ConflictLog, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
+    let (wanted, limit) = ConflictQuery::parse(request.uri().query().unwrap_or_default())?;
     let recent = conflicts.recent(usize::MAX, |conflict| wanted.has(conflict));
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
     let (mut clients, mut worst) = (conflicts.losers(WORST, now), conflicts.worst(WORST, now, wall));
@@ -86,7 +86,7 @@ pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<
         worst = conflicts::paths(&lately);
         worst.truncate(WORST);
     }
-    let found = Found {
+    let found = FoundConflicts {
         total: conflicts.total(),
         window: WINDOW.as_secs(),
         clients,
@@ -99,13 +99,13 @@ pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<
 
 /// The conflicts that a request asks for.
 #[derive(Default)]
-struct Wanted {
+struct ConflictQuery {
     path: Option<String>,
     client: Option<IpAddr>,
     user_agent: Option<String>,
 }
 
-impl Wanted {
+impl ConflictQuery {
     /// Parses a query. Returns the maximum number of the latest conflicts, too.
     fn parse(query: &str) -> Result<(Self, usize), Problem> {
         let (mut wanted, mut limit) = (Self::default(), MAX_LIMIT);
@@ -141,14 +141,14 @@ impl Wanted {
 }
 
 /// Groups conflicts, newest first.
-fn grouped(conflicts: &[Conflict]) -> Vec<Group> {
-    let mut groups = Vec::<Group>::new();
+fn grouped(conflicts: &[Conflict]) -> Vec<ConflictGroup> {
+    let mut groups = Vec::<ConflictGroup>::new();
     for conflict in conflicts {
         if let Some(group) = groups.iter_mut().find(|group| group.has(conflict)) {
             group.count += 1;
             group.first = conflict.time;
         } else {
-            groups.push(Group { count: 1, first: conflict.time, latest: conflict.clone() });
+            groups.push(ConflictGroup { count: 1, first: conflict.time, latest: conflict.clone() });
         }
     }
     groups
@@ -176,6 +176,6 @@ mod tests {
         let counts: Vec<_> = groups.iter().map(|group| (group.count, group.first, group.latest.time)).collect();
         assert_eq!(counts, [(2, 1.0, 5.0), (1, 4.0, 4.0), (1, 3.0, 3.0), (1, 2.0, 2.0)]);
         let text = serde_json::to_string(&groups[0]).unwrap();
-        assert_eq!(serde_json::from_str::<Group>(&text).unwrap().latest.path, "/a".into());
+        assert_eq!(serde_json::from_str::<ConflictGroup>(&text).unwrap().latest.path, "/a".into());
     }
 }

@@ -7,6 +7,7 @@ use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorKind};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseConflict, LeaseReceipt, SeenLease};
@@ -22,10 +23,9 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::answer_json;
-use crate::conflicts::{Conflict, Conflicts, WINDOW, seconds};
+use crate::conflicts::{Conflict, ConflictLog, WINDOW, seconds};
 use crate::leases::listing;
 use crate::leases::listing::lease_json;
-use ifmatch_blob::leases::LeaseTarget;
 
 /// Maximum number of entries in a page, and the default.
 const MAX_LIMIT: usize = 1_000;
@@ -35,7 +35,7 @@ const MAX_BODY: usize = 1_024;
 /// An operation on a lease that needs no lease id.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase", tag = "action")]
-enum Command {
+enum LeaseCommand {
     Break {
         /// Seconds for which the broken lease still locks.
         period: Option<i64>,
@@ -60,7 +60,7 @@ pub(super) fn is_below_root(path: &str) -> bool {
 /// With a lease are the clients that it has kept from their work in the last ten minutes: `waiting`.
 pub(super) async fn respond(
     store: &dyn BlobStore,
-    conflicts: &Conflicts,
+    conflicts: &ConflictLog,
     request: Request<RequestBody>,
 ) -> Response<Bytes> {
     let response = match target(request.uri().path()) {
@@ -73,13 +73,13 @@ pub(super) async fn respond(
 
 async fn list(
     store: &dyn BlobStore,
-    conflicts: &Conflicts,
+    conflicts: &ConflictLog,
     request: &Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if !is_read(request.method()) {
         return Err(not_allowed("GET, HEAD", "GET lists leases. POST /-/leases/CONTAINER/BLOB breaks one"));
     }
-    let query = Query::parse(request.uri().query().unwrap_or_default())?;
+    let query = LeaseQuery::parse(request.uri().query().unwrap_or_default())?;
     let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
     let losers = Losers::of(conflicts);
     let leases: Vec<_> = page.items.iter().map(|entry| losers.add(&entry.target, Some(&entry.lease))).collect();
@@ -88,7 +88,7 @@ async fn list(
 
 async fn one(
     store: &dyn BlobStore,
-    conflicts: &Conflicts,
+    conflicts: &ConflictLog,
     target: LeaseTarget,
     request: Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
@@ -99,7 +99,7 @@ async fn one(
     if request.method() != Method::POST {
         return Err(not_allowed("GET, HEAD, POST", r#"GET shows the lease. POST {"action":"break"} breaks it"#));
     }
-    let Command::Break { period, token } = command(request).await?;
+    let LeaseCommand::Break { period, token } = command(request).await?;
     let too_long = || Problem::bad_request("the period isn't a number of seconds from 0 to 60");
     let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
     let action = LeaseAction::Break { period, token: token.map(Revision::new) };
@@ -119,7 +119,7 @@ async fn one(
 struct Losers(Vec<Conflict>);
 
 impl Losers {
-    fn of(conflicts: &Conflicts) -> Self {
+    fn of(conflicts: &ConflictLog) -> Self {
         let since = seconds(SystemClock.wall()) - WINDOW.as_secs_f64();
         Self(conflicts.recent(usize::MAX, |conflict| conflict.by_lease && conflict.time >= since))
     }
@@ -203,7 +203,7 @@ fn target(path: &str) -> Result<Option<LeaseTarget>, Problem> {
 }
 
 /// Reads a command, which must be declared as JSON: web pages can't send that to other sites without a CORS preflight.
-async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
+async fn command(request: Request<RequestBody>) -> Result<LeaseCommand, Problem> {
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if media_type.split(';').next().unwrap_or_default().trim() != "application/json" {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json")
@@ -216,13 +216,13 @@ async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
 }
 
 /// Query of a listing.
-struct Query {
+struct LeaseQuery {
     prefix: String,
     after: Option<LeaseTarget>,
     limit: usize,
 }
 
-impl Query {
+impl LeaseQuery {
     fn parse(query: &str) -> Result<Self, Problem> {
         let mut parsed = Self { prefix: String::new(), after: None, limit: MAX_LIMIT };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {

@@ -9,7 +9,7 @@ use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, HEALTH, LEASES, M
 use ifmatch_http_server::RequestBody;
 use serde::Serialize;
 
-use crate::gateway::state::AppState;
+use crate::gateway::state::{AppState, ServedBlobs};
 
 pub(crate) mod cache;
 pub(crate) mod conflicts;
@@ -30,7 +30,7 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// Returns the endpoint of a request, if it is for one.
     pub(crate) fn of(state: &AppState, method: &Method, path: &str) -> Option<Self> {
-        let is_purge = state.proxy.is_some() && state.cache.is_some() && cache::is_purge(method);
+        let is_purge = state.upstreams.is_some() && state.cache.is_some() && cache::is_purge(method);
         is_purge.then_some(Self::Purge).or_else(|| is_server_path(path).then_some(Self::Path))
     }
 
@@ -38,7 +38,7 @@ impl Endpoint {
     pub(crate) async fn respond(self, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
         let response = match (self, &state.cache) {
             (Self::Purge, Some(cache)) => match check_access(state, &request) {
-                Ok(()) => cache::purge_target(cache, &state.purges, request).await,
+                Ok(()) => cache::purge_target(&cache.handle, &cache.purges, request).await,
                 Err(denied) => Err(denied),
             },
             _ => route(state, request).await,
@@ -75,21 +75,21 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         }
         (_, Some(blobs), _) if leases::is_below_root(path) => {
             check_access(state, &request)?;
-            Ok(leases::respond(blobs, &state.conflicts, request).await)
+            Ok(leases::respond(&blobs.store, &state.conflicts, request).await)
         }
-        (SNAPSHOT, ..) if state.folder.is_some() => {
+        (SNAPSHOT, Some(ServedBlobs { folder: Some(folder), .. }), _) => {
             check_access(state, &request)?;
-            snapshot::respond(state.folder.as_ref(), request.method()).await
+            snapshot::respond(folder, request.method()).await
         }
         (CACHE, _, Some(cache)) => {
             check_access(state, &request)?;
-            cache::respond(cache, &state.purges, request.method(), request.uri(), request.headers()).await
+            cache::respond(&cache.handle, &cache.purges, request.method(), request.uri(), request.headers()).await
         }
         _ => {
-            let last = match (&state.blobs, &state.folder) {
-                (Some(_), Some(_)) => format!("{SNAPSHOT}, {LEASES}"),
-                (Some(_), None) => LEASES.to_owned(),
-                (None, _) => CACHE.to_owned(),
+            let last = match &state.blobs {
+                Some(blobs) if blobs.folder.is_some() => format!("{SNAPSHOT}, {LEASES}"),
+                Some(_) => LEASES.to_owned(),
+                None => CACHE.to_owned(),
             };
             let paths = format!("{HEALTH}, {READY}, {METRICS}, {OVERVIEW}, {CONFLICTS} and {last}");
             Err(Problem::not_found().detail(format!("no such endpoint. The endpoints are {paths}")))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use ifmatch_gateway_config::sources::InForce;
+use ifmatch_gateway_config::text::Text;
 use ifmatch_proxy::ServerState;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -16,9 +17,8 @@ use super::ready::{self, Ready};
 use super::{answer_json, answer_text};
 use crate::conflicts::seconds;
 use crate::gateway::state::AppState;
-use crate::metrics::Samples;
+use crate::metrics::MetricSamples;
 use crate::metrics::{self, table};
-use ifmatch_gateway_config::text::Text;
 
 /// The state of a gateway. Times are seconds since 1970.
 #[derive(Serialize, Deserialize)]
@@ -36,24 +36,24 @@ pub(crate) struct Overview {
     /// What an operator should know although it is ready.
     pub(crate) warning: Option<Text>,
     pub(crate) storage: Option<Text>,
-    pub(crate) disk: Option<Disk>,
+    pub(crate) disk: Option<DiskSpace>,
     pub(crate) register: Option<RegisterState>,
-    pub(crate) certificates: Vec<Certificate>,
-    pub(crate) requests: Requests,
+    pub(crate) certificates: Vec<CertificateEnd>,
+    pub(crate) requests: RequestCounts,
     /// Number of requests that lost since the start.
     pub(crate) conflicts: u64,
     pub(crate) cache: Option<CacheCounts>,
     /// The routes to upstreams.
     pub(crate) upstreams: Option<Vec<Text>>,
     /// The servers of the upstreams.
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Vec<ServerStatus>,
     pub(crate) settings: Vec<InForce>,
     pub(crate) now: f64,
 }
 
 /// The disk of the folder, in bytes.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Disk {
+pub(crate) struct DiskSpace {
     pub(crate) free: u64,
     pub(crate) total: u64,
 }
@@ -70,18 +70,18 @@ pub(crate) struct RegisterState {
 
 /// A server of an upstream.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Server {
+pub(crate) struct ServerStatus {
     pub(crate) route: Text,
     pub(crate) name: Text,
     /// `false` while its health checks fail, or its circuit breaker is open.
     pub(crate) healthy: bool,
     /// The failures since its last response.
-    pub(crate) failing: Option<Failing>,
+    pub(crate) failing: Option<ServerFailure>,
 }
 
 /// What failed at a server that hasn't responded since.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Failing {
+pub(crate) struct ServerFailure {
     /// When it first failed.
     pub(crate) since: f64,
     /// When it last failed.
@@ -91,14 +91,14 @@ pub(crate) struct Failing {
 
 /// A certificate, and when it ends.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Certificate {
+pub(crate) struct CertificateEnd {
     pub(crate) file: Text,
     pub(crate) ends: f64,
 }
 
 /// Counts of requests since the start, and what is open.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Requests {
+pub(crate) struct RequestCounts {
     pub(crate) total: f64,
     pub(crate) ok: f64,
     pub(crate) client_errors: f64,
@@ -126,17 +126,18 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         Ready::Unavailable(down) => ("unavailable", Some(down)),
     };
     let text = metrics_text(state);
-    let samples = Samples::parse(&text);
-    let disk = state.facts.folder.as_deref().and_then(|folder| fs4::statvfs(folder).ok());
+    let samples = MetricSamples::parse(&text);
+    let blobs = state.blobs.as_ref();
+    let disk = blobs.and_then(|blobs| blobs.data.as_deref()).and_then(|folder| fs4::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
     let now = seconds(SystemClock.wall());
-    let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
+    let upstreams = state.upstreams.as_ref().map(|upstreams| upstreams.proxy.upstreams());
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
-        let server = |server: &ServerState| Server {
+        let server = |server: &ServerState| ServerStatus {
             route: upstream.route.as_str().into(),
             name: server.name.as_str().into(),
             healthy: server.healthy,
-            failing: server.failing.as_ref().map(|failing| Failing {
+            failing: server.failing.as_ref().map(|failing| ServerFailure {
                 since: now - failing.since.as_secs_f64(),
                 last: now - failing.last.as_secs_f64(),
                 cause: failing.cause.into(),
@@ -153,25 +154,27 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         since: down.as_ref().map(|down| seconds(down.since)),
         reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
-        storage: state.facts.storage.clone().map(Text),
-        disk: disk.map(|disk| Disk { free: disk.available_space(), total: disk.total_space() }),
-        register: state.register.as_deref().map(|register| RegisterState::of(register, &samples)),
+        storage: blobs.map(|blobs| Text(blobs.location.clone())),
+        disk: disk.map(|disk| DiskSpace { free: disk.available_space(), total: disk.total_space() }),
+        register: blobs
+            .and_then(|blobs| blobs.register.as_deref())
+            .map(|register| RegisterState::of(register, &samples)),
         certificates: certificates
-            .map(|(file, end)| Certificate { file: Text(file), ends: end.as_secs_f64() })
+            .map(|(file, end)| CertificateEnd { file: Text(file), ends: end.as_secs_f64() })
             .collect(),
-        requests: Requests::of(&samples),
+        requests: RequestCounts::of(&samples),
         conflicts: state.conflicts.total(),
-        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.metrics())),
+        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.handle.metrics())),
         upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
         servers,
-        settings: state.facts.settings.clone(),
+        settings: state.settings.clone(),
         now,
     };
     answer_json(StatusCode::OK, &overview)
 }
 
-impl Requests {
-    pub(crate) fn of(samples: &Samples<'_>) -> Self {
+impl RequestCounts {
+    pub(crate) fn of(samples: &MetricSamples<'_>) -> Self {
         let of = |status: &str| samples.sum(table::gateway::REQUESTS, &[("status", status)]);
         Self {
             total: samples.sum(table::gateway::REQUESTS, &[]),
@@ -195,7 +198,7 @@ impl CacheCounts {
 }
 
 impl RegisterState {
-    fn of(register: &dyn Register, samples: &Samples<'_>) -> Self {
+    fn of(register: &dyn Register, samples: &MetricSamples<'_>) -> Self {
         let engine = register.engine();
         let mean = |operation| {
             let of =
@@ -220,18 +223,18 @@ pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
 /// Returns the metrics as text, updated to the present.
 pub(super) fn metrics_text(state: &AppState) -> String {
     if let Some(blobs) = &state.blobs {
-        blobs.expire_leases();
+        blobs.store.expire_leases();
+        state.metrics.waits.set(blobs.waits.count());
+        state.metrics.documents.set(blobs.documents.taken());
     }
-    state.metrics.waits.set(state.waits.count());
-    state.metrics.documents.set(state.documents.taken());
     if let Some(cache) = &state.cache {
-        metrics::cache::update(&cache.metrics());
+        metrics::cache::update(&cache.handle.metrics());
     }
-    if let Some(following) = state.purges.following() {
+    if let Some(following) = state.following() {
         metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
     }
-    if let Some(proxy) = &state.proxy {
-        metrics::upstreams::update(proxy);
+    if let Some(upstreams) = &state.upstreams {
+        metrics::upstreams::update(&upstreams.proxy);
     }
     state.metrics.render()
 }
@@ -240,7 +243,7 @@ pub(super) fn metrics_text(state: &AppState) -> String {
 impl Overview {
     /// Returns the state of a gateway that is ready, at second 1000.
     pub(crate) fn example() -> Self {
-        let requests = Requests::of(&Samples::parse(""));
+        let requests = RequestCounts::of(&MetricSamples::parse(""));
         Self {
             version: "1.0.0".into(),
             started: 0.0,

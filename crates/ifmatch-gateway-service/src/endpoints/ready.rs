@@ -31,11 +31,11 @@ const KEY: &str = "i/ready";
 
 /// The last response of the store. One request asks the store at a time; others wait for its response.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Result<(), Down>, Timestamp)>>);
+pub(crate) struct StoreReadiness(Mutex<Option<(Result<(), FailedComponent>, Timestamp)>>);
 
 /// A component that doesn't work, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct Down {
+pub(crate) struct FailedComponent {
     /// `register` or `store`.
     pub(crate) component: &'static str,
     pub(crate) reason: String,
@@ -43,10 +43,10 @@ pub(crate) struct Down {
     pub(crate) since: Timestamp,
 }
 
-impl Readiness {
+impl StoreReadiness {
     /// Checks that the register, or the index of a folder, would accept a change, and that the store responds, which
     /// needs its register.
-    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), Down> {
+    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), FailedComponent> {
         let mut last = self.0.lock().await;
         if let Some((checked, at)) = &*last
             && SystemClock.now() < at.saturating_add(REUSE)
@@ -60,9 +60,9 @@ impl Readiness {
         let checked = checked.await.map_err(|(component, reason)| {
             let before = last.as_ref().and_then(|(checked, _)| checked.as_ref().err());
             let before = before.filter(|down| down.component == component).map(|down| down.since);
-            Down { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
+            FailedComponent { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
         });
-        if let Err(Down { reason, .. }) = &checked {
+        if let Err(FailedComponent { reason, .. }) = &checked {
             tracing::warn!("not ready: {reason}");
         }
         *last = Some((checked.clone(), SystemClock.now()));
@@ -108,7 +108,7 @@ pub(super) enum Ready {
     /// The gateway is about to stop.
     Stopping,
     /// The store or its register doesn't respond, or refuses changes, for this reason.
-    Unavailable(Down),
+    Unavailable(FailedComponent),
 }
 
 /// Checks whether requests can be served.
@@ -116,8 +116,8 @@ pub(super) async fn check(state: &AppState) -> Ready {
     match &state.blobs {
         _ if state.is_stopping() => Ready::Stopping,
         Some(blobs) => {
-            let index = state.folder.as_ref().map(EmbeddedStore::index);
-            match state.readiness.check(blobs, state.register.as_deref().or(index)).await {
+            let index = blobs.folder.as_ref().map(EmbeddedStore::index);
+            match state.readiness.check(&blobs.store, blobs.register.as_deref().or(index)).await {
                 Ok(()) => Ready::Yes,
                 Err(down) => Ready::Unavailable(down),
             }
@@ -128,7 +128,7 @@ pub(super) async fn check(state: &AppState) -> Ready {
 
 /// Returns what an operator should know although requests can be served.
 pub(super) fn warning(state: &AppState) -> Option<String> {
-    let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
+    let is_cut_off = state.following().is_some_and(Following::is_cut_off);
     let purges = is_cut_off.then(|| {
         "the purge log is unreadable, so stored responses are revalidated before use. Check the server of --purge-register".to_owned()
     });

@@ -10,10 +10,10 @@ use serde_json::json;
 use super::answer_json;
 
 /// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
-pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> Result<Response<Bytes>, Problem> {
-    match (folder, method) {
-        (Some(store), &Method::PUT) => {
-            let store = store.clone();
+pub(super) async fn respond(folder: &EmbeddedStore, method: &Method) -> Result<Response<Bytes>, Problem> {
+    match *method {
+        Method::PUT => {
+            let store = folder.clone();
             // A client that disconnects doesn't interrupt it.
             let taken = tokio::spawn(async move { store.snapshot().await }).await;
             let taken = taken.map_err(|error| failed(&error))?.map_err(|error| problem(&error));
@@ -21,7 +21,7 @@ pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> 
             let snapshot = json!({ "folder": folder.display().to_string(), "bodies": bodies, "bytes": bytes });
             Ok(answer_json(StatusCode::CREATED, &snapshot))
         }
-        (Some(store), &Method::DELETE) => match store.remove_snapshot().await {
+        Method::DELETE => match folder.remove_snapshot().await {
             Ok(true) => Ok(answer_json(StatusCode::OK, &json!({ "removed": true }))),
             Ok(false) => Err(Problem::not_found().detail("no snapshot")),
             Err(error) => Err(problem(&error)),

@@ -128,7 +128,7 @@ impl Gateway<Answers> {
 }
 
 /// A response in the making.
-enum Pending<F> {
+enum PendingResponse<F> {
     /// By an endpoint of the gateway.
     Endpoint(Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>),
     /// A rejection, or the response to a preflight request.
@@ -223,30 +223,30 @@ where
         mut request: Request<RequestBody>,
         tracker: &mut RequestTracker,
         context: RequestContext,
-    ) -> Pending<S::Future> {
+    ) -> PendingResponse<S::Future> {
         // Once for all checks: a reload between them might relax one that relies on another.
         let access = self.state.access.load();
         if let Some(rejected) = framing::reject(&mut request) {
-            Pending::Rejected(rejected)
+            PendingResponse::Rejected(rejected)
         } else if let Some(rejected) = self.check_host(&access, &request) {
-            Pending::Rejected(rejected)
+            PendingResponse::Rejected(rejected)
         } else if let Some(endpoint) = self.endpoint(&request) {
             let state = Arc::clone(&self.state);
-            Pending::Endpoint(Box::pin(async move { endpoint.respond(&state, request).await }))
+            PendingResponse::Endpoint(Box::pin(async move { endpoint.respond(&state, request).await }))
         } else if self.listener == Listener::Site && !self.forwards() && is_server_path(request.uri().path()) {
-            Pending::Rejected(elsewhere("the endpoints of the gateway are at --admin-listen").to_response())
+            PendingResponse::Rejected(elsewhere("the endpoints of the gateway are at --admin-listen").to_response())
         } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
-            Pending::Rejected(preflight)
+            PendingResponse::Rejected(preflight)
         } else if let Err(denied) = self.check_access(&access, &request) {
-            Pending::Rejected(denied.to_problem().to_response())
+            PendingResponse::Rejected(denied.to_problem().to_response())
         } else if let Some(set_context) = self.set_context {
             session::remove_cookies(request.headers_mut());
             // A forwarded request takes its slot behind the cache, so the cache can respond while all are taken.
             let mut inner = self.inner.clone();
             set_context(&mut inner, context, tracker.exchange());
-            Pending::Inner(inner.call(request))
+            PendingResponse::Inner(inner.call(request))
         } else if !tracker.take_slot(&context) {
-            Pending::Rejected(overloaded())
+            PendingResponse::Rejected(overloaded())
         } else {
             // What a client leaves unread counts in any case: behind a proxy that all clients share, it continues in small pieces.
             let only_reads = request.method().is_safe() && !waits::may_wait(request.headers());
@@ -258,7 +258,7 @@ where
                 let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
                 request.extensions_mut().insert(peer);
             }
-            Pending::Inner(self.inner.clone().call(request))
+            PendingResponse::Inner(self.inner.clone().call(request))
         }
     }
 
@@ -277,7 +277,9 @@ where
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         let endpoint = self.endpoint(request);
         let needs_no_secret = || {
-            self.state.accepts_published_key && (self.is_signed)(request.uri(), request.headers()) && endpoint.is_none()
+            self.state.blobs.as_ref().is_some_and(|blobs| blobs.accepts_published_key)
+                && (self.is_signed)(request.uri(), request.headers())
+                && endpoint.is_none()
         };
         let is_for_any = match endpoint {
             Some(endpoint) => endpoint == Endpoint::Purge,
@@ -350,9 +352,9 @@ where
         let pending = self.begin(request, &mut tracker, context);
         async move {
             let mut response = match pending {
-                Pending::Endpoint(response) => own(response.await, tracker),
-                Pending::Rejected(response) => own(response, tracker),
-                Pending::Inner(response) => {
+                PendingResponse::Endpoint(response) => own(response.await, tracker),
+                PendingResponse::Rejected(response) => own(response, tracker),
+                PendingResponse::Inner(response) => {
                     let Ok(response) = response.await;
                     self.finish(version, response, tracker)
                 }

@@ -23,11 +23,11 @@ use tokio::sync::watch;
 
 use super::certificate::Validity;
 use super::request_id::RequestIds;
-use crate::conflicts::Conflicts;
-use crate::endpoints::ready::Readiness;
+use crate::conflicts::ConflictLog;
+use crate::endpoints::ready::StoreReadiness;
 use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
-use crate::purges::Purges;
+use crate::purges::{Following, Purges};
 use crate::traces::Traces;
 
 /// State shared by all requests.
@@ -36,88 +36,125 @@ pub struct AppState {
     pub access: ArcSwap<Access>,
     /// All metrics.
     pub metrics: Metrics,
-    /// The blobs, for `/-/leases`, if any are served.
-    pub blobs: Option<MeteredStore>,
-    /// The register of the blobs in an object store, for `/-/ready`.
-    pub register: Option<Arc<dyn Register>>,
-    /// The data folder, for `/-/snapshot`, if it has the blobs.
-    pub folder: Option<EmbeddedStore>,
+    /// The blobs, if the gateway stores them.
+    pub(crate) blobs: Option<ServedBlobs>,
+    /// The upstreams, if the gateway forwards to them.
+    pub(crate) upstreams: Option<Upstreams>,
     /// The cache, for `/-/cache`, if there is one.
-    pub cache: Option<CacheHandle>,
-    /// The other proxies that its purges are for.
-    pub purges: Purges,
-    /// The upstreams, for their metrics, if there are any.
-    pub proxy: Option<Proxy>,
-    /// `true` if everyone can sign requests, with a published key.
-    pub accepts_published_key: bool,
-    /// Prefixes of the containers of all accounts but the first one. They aren't for readers without credentials.
-    pub withheld: Vec<String>,
-    /// `true` if client information from proxies in front is trusted.
-    pub trusts_forwarded: bool,
+    pub(crate) cache: Option<ServedCache>,
     /// The requests that lost lately.
-    pub(crate) conflicts: Conflicts,
+    pub(crate) conflicts: ConflictLog,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
     /// The last response of the store to `/-/ready`.
-    pub(crate) readiness: Readiness,
-    /// The reads that wait for a change.
-    pub waits: Arc<Waits>,
-    /// The memory for bodies that an operation holds in full.
-    pub documents: Documents,
+    pub(crate) readiness: StoreReadiness,
     /// `true` if each client gets a share of the waits, and of the memory for documents.
     pub(crate) has_shares: bool,
     /// The traces, if they are sent.
     pub traces: Option<Traces>,
-    /// Facts that don't change while the gateway runs, for `/-/overview`.
-    pub facts: Facts,
+    /// The settings at the start, with their sources.
+    pub(crate) settings: Vec<InForce>,
     /// When the gateway started, by the time of day.
     pub(crate) started: Timestamp,
     certificates: ArcSwap<Vec<Validity>>,
     stopping: watch::Sender<bool>,
 }
 
-/// Facts that don't change while the gateway runs.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Describes the storage of the blobs.
-    pub storage: Option<String>,
-    /// The folder of the storage or its records.
-    pub folder: Option<PathBuf>,
-    /// The settings at the start, with their sources.
-    pub(crate) settings: Vec<InForce>,
+/// The blobs of a gateway, and what its endpoints show of them.
+pub struct ServedBlobs {
+    /// The blobs, for `/-/leases`.
+    pub store: MeteredStore,
+    /// Describes where they are.
+    pub location: String,
+    /// The folder of the blobs or their records.
+    pub data: Option<PathBuf>,
+    /// The register of the blobs in an object store, for `/-/ready`.
+    pub register: Option<Arc<dyn Register>>,
+    /// The data folder, for `/-/snapshot`, if it has the blobs.
+    pub folder: Option<EmbeddedStore>,
+    /// `true` if everyone can sign requests, with a published key.
+    pub accepts_published_key: bool,
+    /// Prefixes of the containers of all accounts but the first one. They aren't for readers without credentials.
+    pub withheld: Vec<String>,
+    /// The reads that wait for a change.
+    pub waits: Arc<Waits>,
+    /// The memory for bodies that an operation holds in full.
+    pub documents: Documents,
+}
+
+/// The upstreams of a proxy.
+pub struct Upstreams {
+    /// The proxy, for its metrics.
+    pub proxy: Proxy,
+    /// `true` if client information from proxies in front is trusted.
+    pub trusts_forwarded: bool,
+}
+
+/// A cache, and what its purges reach.
+pub struct ServedCache {
+    /// The cache.
+    pub handle: CacheHandle,
+    /// The other proxies that its purges are for.
+    pub purges: Purges,
 }
 
 impl AppState {
-    /// Creates the state of a gateway without blobs, upstreams and a cache, and starts the traces, if they are sent.
+    /// Creates the state of a gateway that stores blobs, and starts the traces, if they are sent.
     ///
     /// # Errors
     /// Fails if the traces can't be sent.
-    pub fn new(config: &ServerConfig, metrics: Metrics) -> Result<Self, Error> {
+    pub fn of_blobs(
+        config: &ServerConfig,
+        metrics: Metrics,
+        blobs: ServedBlobs,
+        cache: Option<CacheHandle>,
+    ) -> Result<Self, Error> {
+        let cache = cache.map(|handle| ServedCache { handle, purges: Purges::Alone });
+        Self::new(config, metrics, Some(blobs), None, cache)
+    }
+
+    /// Creates the state of a proxy, and starts the traces, if they are sent.
+    ///
+    /// # Errors
+    /// Fails if the traces can't be sent.
+    pub fn of_proxy(
+        config: &ServerConfig,
+        metrics: Metrics,
+        upstreams: Upstreams,
+        cache: Option<ServedCache>,
+    ) -> Result<Self, Error> {
+        Self::new(config, metrics, None, Some(upstreams), cache)
+    }
+
+    fn new(
+        config: &ServerConfig,
+        metrics: Metrics,
+        blobs: Option<ServedBlobs>,
+        upstreams: Option<Upstreams>,
+        cache: Option<ServedCache>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
-            blobs: None,
-            register: None,
-            folder: None,
-            cache: None,
-            purges: Purges::Alone,
-            proxy: None,
-            accepts_published_key: false,
-            withheld: Vec::new(),
-            trusts_forwarded: false,
-            conflicts: Conflicts::default(),
+            blobs,
+            upstreams,
+            cache,
+            conflicts: ConflictLog::default(),
             ids: RequestIds::new(),
-            readiness: Readiness::default(),
-            waits: Arc::default(),
-            documents: Documents::default(),
+            readiness: StoreReadiness::default(),
             // Otherwise clients may have one address, and the limit on requests limits these, too.
             has_shares: config.limits.requests.per_client.is_none(),
             traces: config.traces.as_ref().map(Traces::start).transpose()?,
-            facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
+            settings: config.in_force.clone(),
             started: SystemClock.wall(),
             certificates: ArcSwap::default(),
             stopping: watch::Sender::new(false),
         })
+    }
+
+    /// Returns the connection to the log of purges, if the proxies share one.
+    pub(crate) fn following(&self) -> Option<&Following> {
+        self.cache.as_ref()?.purges.following()
     }
 
     /// Sets the certificates of the server, and warns of those that have expired or soon will.
@@ -140,18 +177,21 @@ impl AppState {
 
     /// Returns `true` if a path is one of these containers, or the list of all containers.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
-        if self.withheld.is_empty() {
+        let withheld = self.blobs.as_ref().map_or(&[][..], |blobs| &blobs.withheld);
+        if withheld.is_empty() {
             return false;
         }
         let path = percent_decode_str(path).decode_utf8_lossy();
         let name = path.trim_start_matches('/');
-        name.is_empty() || self.withheld.iter().any(|prefix| name.starts_with(prefix))
+        name.is_empty() || withheld.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// Records that the gateway is about to stop, which `/-/health` reports from now on, and ends the reads that wait.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
-        self.waits.end();
+        if let Some(blobs) = &self.blobs {
+            blobs.waits.end();
+        }
     }
 
     /// Waits until the gateway is about to stop.

@@ -22,10 +22,10 @@ use tracing::{Level, debug, enabled};
 
 use super::request_id;
 use super::state::AppState;
-use crate::conflicts::{Attempt, Refusal};
-use crate::metrics::conditions::{Conditions, is_by_lease};
-use crate::metrics::{Finished, method_index};
-use crate::traces::{Attributes, RequestSpan};
+use crate::conflicts::{ConflictRefusal, RequestAttempt};
+use crate::metrics::conditions::{ConditionSet, is_by_lease};
+use crate::metrics::{FinishedRequest, method_index};
+use crate::traces::{RequestSpan, SpanAttributes};
 
 /// The target of the access log.
 pub const ACCESS: &str = "ifmatch::access";
@@ -34,7 +34,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Marks a request by which the console reads an endpoint. Such a request is neither counted nor logged, since no client sent it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Uncounted;
+pub(crate) struct UncountedRequest;
 
 /// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
 pub(crate) struct RequestTracker {
@@ -44,18 +44,18 @@ pub(crate) struct RequestTracker {
     slot: Option<RequestSlot>,
     method: usize,
     credentials: usize,
-    conditions: Conditions,
+    conditions: ConditionSet,
     by_lease: bool,
     /// The request, if it can be refused because of a conflict.
-    attempt: Option<Box<Attempt>>,
+    attempt: Option<Box<RequestAttempt>>,
     status: Option<StatusCode>,
     bytes_out: u64,
     request_body: Option<Arc<BodyProgress>>,
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLine>>,
 }
 
 /// Fields of the access log and of the span, kept only if one of them is enabled.
-struct Line {
+struct AccessLine {
     span: Option<RequestSpan>,
     secure: bool,
     client: SocketAddr,
@@ -84,17 +84,20 @@ impl RequestTracker {
         id: &HeaderValue,
         span: Option<RequestSpan>,
     ) -> Self {
-        let is_counted = request.extensions().get::<Uncounted>().is_none();
+        let is_counted = request.extensions().get::<UncountedRequest>().is_none();
         if is_counted {
             state.metrics.in_flight.increment(1.0);
         }
+        let upstreams = state.upstreams.as_ref();
         let span = span.filter(RequestSpan::is_recording);
         let line = (span.is_some() || is_counted && enabled!(target: ACCESS, Level::DEBUG))
-            .then(|| Line {
+            .then(|| AccessLine {
                 span,
                 secure: context.is_secure(),
                 client: context.remote_address(),
-                forwarded_for: state.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
+                forwarded_for: upstreams
+                    .filter(|upstreams| upstreams.trusts_forwarded)
+                    .and_then(|_| forwarded_for(request.headers())),
                 method: request.method().clone(),
                 uri: request.uri().clone(),
                 version: request.version(),
@@ -107,7 +110,7 @@ impl RequestTracker {
             })
             .map(Box::new);
         let credentials = access::kind_of(request);
-        let host_of_proxy = || state.proxy.as_ref().and_then(|_| host(request));
+        let host_of_proxy = || upstreams.and_then(|_| host(request));
         let client = context.remote_address().ip();
         Self {
             state: Arc::clone(state),
@@ -116,9 +119,9 @@ impl RequestTracker {
             slot: None,
             method: method_index(request.method()),
             credentials,
-            conditions: Conditions::of(request.headers()),
+            conditions: ConditionSet::of(request.headers()),
             by_lease: false,
-            attempt: Attempt::of(request, client, access::KINDS[credentials], host_of_proxy),
+            attempt: RequestAttempt::of(request, client, access::KINDS[credentials], host_of_proxy),
             status: None,
             bytes_out: 0,
             request_body: request.body().progress(),
@@ -162,11 +165,11 @@ impl RequestTracker {
         if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
             self.by_lease = true;
             if let Some(blobs) = &self.state.blobs {
-                blobs.refused();
+                blobs.store.refused();
             }
         }
-        if let Some(attempt) = self.attempt.take().filter(|_| Refusal::is_conflict(status)) {
-            let refusal = Refusal { status, headers: response.headers(), by_lease: self.by_lease };
+        if let Some(attempt) = self.attempt.take().filter(|_| ConflictRefusal::is_conflict(status)) {
+            let refusal = ConflictRefusal { status, headers: response.headers(), by_lease: self.by_lease };
             self.state.conflicts.add(*attempt, &refusal, SystemClock.now(), SystemClock.wall());
         }
     }
@@ -188,7 +191,7 @@ impl Drop for RequestTracker {
         metrics.in_flight.decrement(1.0);
         count(&metrics.bytes_in, bytes_in);
         count(&metrics.bytes_out, self.bytes_out);
-        metrics.finished(&Finished {
+        metrics.finished(&FinishedRequest {
             method: self.method,
             credentials: self.credentials,
             status: self.status,
@@ -226,7 +229,7 @@ impl Drop for RequestTracker {
                 "request"
             );
             if let Some(span) = line.span.take() {
-                span.end(Attributes {
+                span.end(SpanAttributes {
                     method: &line.method,
                     path: request_id::escape(line.uri.path()).to_string(),
                     scheme: if line.secure { "https" } else { "http" },
@@ -277,14 +280,14 @@ pin_project! {
     /// The body of a response, with the tracker of its request.
     pub struct ResponseBody<B> {
         #[pin]
-        content: Content<B>,
+        content: TrackedContent<B>,
         tracker: RequestTracker,
     }
 }
 
 pin_project! {
     #[project = ContentProjection]
-    enum Content<B> {
+    enum TrackedContent<B> {
         Inner { #[pin] body: B },
         Own { bytes: Option<Bytes> },
     }
@@ -293,12 +296,12 @@ pin_project! {
 impl<B> ResponseBody<B> {
     /// Wraps a body of the inner service.
     pub(crate) fn inner(body: B, tracker: RequestTracker) -> Self {
-        Self { content: Content::Inner { body }, tracker }
+        Self { content: TrackedContent::Inner { body }, tracker }
     }
 
     /// Creates a body of the gateway itself.
     pub(crate) fn own(bytes: Bytes, tracker: RequestTracker) -> Self {
-        Self { content: Content::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) }, tracker }
+        Self { content: TrackedContent::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) }, tracker }
     }
 }
 
@@ -320,15 +323,15 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Inner { body } => body.is_end_stream(),
-            Content::Own { bytes } => bytes.is_none(),
+            TrackedContent::Inner { body } => body.is_end_stream(),
+            TrackedContent::Own { bytes } => bytes.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Inner { body } => body.size_hint(),
-            Content::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            TrackedContent::Inner { body } => body.size_hint(),
+            TrackedContent::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }
 }

@@ -14,7 +14,7 @@ const MAX_VISITED: usize = 10 * STEP;
 
 /// A lease in a listing.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct LeaseEntry {
     /// A blob or container that can be leased.
     pub(crate) target: LeaseTarget,
     /// The lease, which may have ended: it is kept until the next write or acquisition.
@@ -30,15 +30,16 @@ pub(crate) async fn page(
     prefix: &str,
     after: Option<LeaseTarget>,
     limit: usize,
-) -> Result<Page<Entry>, StoreError> {
-    let mut walk = Walk { store, prefix: Prefix::of(prefix), limit, entries: Vec::new(), visited: 0, last: None };
+) -> Result<Page<LeaseEntry>, StoreError> {
+    let mut walk =
+        LeaseWalk { store, prefix: PathPrefix::of(prefix), limit, entries: Vec::new(), visited: 0, last: None };
     let full = walk.run(after).await?;
     let next = walk.last.filter(|_| full).map(|target| target.to_string());
     Ok(Page { items: walk.entries, next })
 }
 
 /// Calls `take` with each lease.
-pub async fn for_each(store: &dyn BlobStore, mut take: impl FnMut(Entry)) -> Result<(), StoreError> {
+pub async fn for_each(store: &dyn BlobStore, mut take: impl FnMut(LeaseEntry)) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let page = page(store, "", after, usize::MAX).await?;
@@ -52,12 +53,12 @@ pub async fn for_each(store: &dyn BlobStore, mut take: impl FnMut(Entry)) -> Res
 
 /// A prefix of paths: of container names, or of blob names in one container.
 #[derive(Clone, Copy)]
-struct Prefix<'a> {
+struct PathPrefix<'a> {
     container: &'a str,
     blob: Option<&'a str>,
 }
 
-impl<'a> Prefix<'a> {
+impl<'a> PathPrefix<'a> {
     fn of(text: &'a str) -> Self {
         match text.split_once('/') {
             Some((container, blob)) => Self { container, blob: Some(blob) },
@@ -74,16 +75,16 @@ impl<'a> Prefix<'a> {
     }
 }
 
-struct Walk<'a> {
+struct LeaseWalk<'a> {
     store: &'a dyn BlobStore,
-    prefix: Prefix<'a>,
+    prefix: PathPrefix<'a>,
     limit: usize,
-    entries: Vec<Entry>,
+    entries: Vec<LeaseEntry>,
     visited: usize,
     last: Option<LeaseTarget>,
 }
 
-impl Walk<'_> {
+impl LeaseWalk<'_> {
     /// Visits all targets. Returns `true` if the page is full before the end.
     async fn run(&mut self, after: Option<LeaseTarget>) -> Result<bool, StoreError> {
         let wanted = self.prefix;
@@ -141,7 +142,7 @@ impl Walk<'_> {
     /// Visits a target. Returns `true` if the page is full.
     fn visit(&mut self, target: LeaseTarget, lease: Option<SeenLease>) -> bool {
         self.visited += 1;
-        self.entries.extend(lease.map(|lease| Entry { target: target.clone(), lease }));
+        self.entries.extend(lease.map(|lease| LeaseEntry { target: target.clone(), lease }));
         self.last = Some(target);
         self.entries.len() >= self.limit || self.visited >= MAX_VISITED
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{Delete, LeaseRequest, Leased, Peek, StoreError, Wrapper};
 use ifmatch_core::date::Timestamp;
@@ -12,9 +13,8 @@ use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Counter, Gauge, counter, gauge};
 
-use super::listing::Entry;
+use super::listing::LeaseEntry;
 use crate::metrics::table::leases::{HELD, OPERATIONS};
-use ifmatch_blob::leases::LeaseTarget;
 
 /// Active leases, and counters of lease operations.
 ///
@@ -128,7 +128,7 @@ impl LeaseMetrics {
     }
 
     /// Adds a lease found in the store, unless it has changed since the start of the backfill.
-    pub fn add(&self, Entry { target, lease }: Entry, now: Timestamp) {
+    pub fn add(&self, LeaseEntry { target, lease }: LeaseEntry, now: Timestamp) {
         let mut active = self.active();
         let is_current = active.backfill.as_ref().is_some_and(|backfill| !backfill.saw(&target));
         if is_current && lease.state().is_locked() {
@@ -331,10 +331,10 @@ mod tests {
         acquire(&metrics, "d", lease(None), NOW);
         let seen = || SeenLease { lease: lease(None), at: NOW };
         for found in ["c", "c/released", "c/deleted", "c/a", "gone", "gone/a", "d/a"] {
-            metrics.add(Entry { target: target(found), lease: seen() }, NOW);
+            metrics.add(LeaseEntry { target: target(found), lease: seen() }, NOW);
         }
         metrics.end_backfill();
-        metrics.add(Entry { target: target("late"), lease: seen() }, NOW);
+        metrics.add(LeaseEntry { target: target("late"), lease: seen() }, NOW);
         assert_eq!(held(&metrics), ["c", "c/a", "d", "d/a"]);
     }
 

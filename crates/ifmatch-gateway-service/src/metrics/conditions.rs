@@ -12,9 +12,9 @@ pub(crate) const HEADERS: [HeaderName; COUNT] = Preconditions::HEADERS;
 
 /// A set of indices into [`HEADERS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Conditions(u8);
+pub(crate) struct ConditionSet(u8);
 
-impl Conditions {
+impl ConditionSet {
     /// Returns the conditions of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let indices = headers.keys().filter_map(|name| HEADERS.iter().position(|header| header == name));
@@ -69,8 +69,8 @@ pub(crate) fn is_by_lease(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn conditions(names: &[&'static str]) -> Conditions {
-        Conditions::of(
+    fn conditions(names: &[&'static str]) -> ConditionSet {
+        ConditionSet::of(
             &names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect(),
         )
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use conditions::{Conditions, HEADERS};
+use conditions::{ConditionSet, HEADERS};
 use http::{Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
@@ -72,7 +72,7 @@ pub(crate) fn set_certificate_end(file: &str, end: Duration) {
 
 /// A completed or aborted request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedRequest {
     /// Index of its method: see [`method_index`].
     pub(crate) method: usize,
     /// Index of the kind of its credentials in [`KINDS`].
@@ -80,7 +80,7 @@ pub(crate) struct Finished {
     /// `None` if the client disconnected before the response.
     pub(crate) status: Option<StatusCode>,
     /// Its conditions.
-    pub(crate) conditions: Conditions,
+    pub(crate) conditions: ConditionSet,
     /// `true` if a lease caused the refusal.
     pub(crate) by_lease: bool,
     /// Time from its head to the end of the response, in seconds.
@@ -173,7 +173,7 @@ impl Metrics {
     }
 
     /// Counts a completed or aborted request.
-    pub(crate) fn finished(&self, request: &Finished) {
+    pub(crate) fn finished(&self, request: &FinishedRequest) {
         self.durations[request.method].record(request.seconds);
         self.requests[request.method][class_index(request.status)].increment(1);
         let is_refused = matches!(request.status, Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
@@ -240,9 +240,9 @@ fn class_index(status: Option<StatusCode>) -> usize {
 
 /// The samples of a text in the Prometheus format, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Samples<'a>(HashMap<&'a str, Vec<(&'a str, f64)>>);
+pub(crate) struct MetricSamples<'a>(HashMap<&'a str, Vec<(&'a str, f64)>>);
 
-impl<'a> Samples<'a> {
+impl<'a> MetricSamples<'a> {
     /// Parses the gateway's own metrics.
     pub(crate) fn parse(text: &'a str) -> Self {
         let mut samples = Self::default();
@@ -304,8 +304,8 @@ mod tests {
             (None, &none, false),
         ] {
             let status = status.map(|status| StatusCode::from_u16(status).unwrap());
-            let conditions = Conditions::of(headers);
-            metrics.finished(&Finished {
+            let conditions = ConditionSet::of(headers);
+            metrics.finished(&FinishedRequest {
                 method: method_index(&Method::GET),
                 credentials: 0,
                 status,
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn samples_are_selected_by_name_and_labels() {
         let text = "# HELP a x\na{of=\"x\",as=\"y\"} 2\na{of=\"z\",as=\"y\"} 3\nab 7\n\n";
-        let samples = Samples::parse(text);
+        let samples = MetricSamples::parse(text);
         for (name, labels, sum) in [
             ("a", &[][..], 5.0),
             ("a", &[("of", "x")], 2.0),

@@ -18,10 +18,10 @@ pub struct UpstreamMetrics(HashMap<String, Upstream>);
 struct Upstream {
     rejected: [Counter; REASONS.len()],
     /// By name.
-    servers: HashMap<String, Server>,
+    servers: HashMap<String, ServerMetrics>,
 }
 
-struct Server {
+struct ServerMetrics {
     seconds: Histogram,
     responses: [Counter; CLASSES.len()],
     errors: [Counter; KINDS.len()],
@@ -37,13 +37,14 @@ impl UpstreamMetrics {
 impl Upstream {
     fn new(upstream: &UpstreamState) -> Self {
         let route = &upstream.route;
-        let servers = upstream.servers.iter().map(|server| (server.name.clone(), Server::new(route, &server.name)));
+        let servers =
+            upstream.servers.iter().map(|server| (server.name.clone(), ServerMetrics::new(route, &server.name)));
         let rejected = REASONS.map(|reason| counter!(REJECTED, "route" => route.clone(), "reason" => reason));
         Self { rejected, servers: servers.collect() }
     }
 }
 
-impl Server {
+impl ServerMetrics {
     fn new(route: &str, server: &str) -> Self {
         let of = [("route", route.to_owned()), ("server", server.to_owned())];
         let with = |name: &'static str, value: &'static str| [of.as_slice(), &[(name, value.to_owned())]].concat();

@@ -13,8 +13,8 @@ use ifmatch_runtime::nonce;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::log::{Log, Segment};
-use super::{Order, run_all};
+use super::log::{LogSegment, PurgeLog};
+use super::{PurgeOrder, run_all};
 
 /// Number of reads of the head within the bound. A read may thus take three quarters of the bound.
 const READS: u32 = 4;
@@ -26,14 +26,14 @@ const WAITING: usize = 1 << 12;
 /// A node that follows the log. Cheap to clone.
 #[derive(Clone)]
 pub struct Following {
-    progress: Arc<Progress>,
+    progress: Arc<ReadProgress>,
     cache: CacheHandle,
-    appends: mpsc::Sender<(Order, Reply)>,
+    appends: mpsc::Sender<(PurgeOrder, AppendReply)>,
     bound: Duration,
 }
 
 /// Receives the end of an append.
-type Reply = oneshot::Sender<Result<(), Arc<RegisterError>>>;
+type AppendReply = oneshot::Sender<Result<(), Arc<RegisterError>>>;
 
 /// A purge that wasn't appended.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl fmt::Display for NotAppended {
 
 /// The last complete read.
 #[derive(Default)]
-struct Progress {
+struct ReadProgress {
     position: AtomicU64,
     /// Its beginning, in microseconds.
     read: AtomicU64,
@@ -64,11 +64,11 @@ impl Following {
         cache: CacheHandle,
         bound: Duration,
     ) -> Result<Self, RegisterError> {
-        let (log, node, began) = (Log::new(register), nonce()?, cache.now());
+        let (log, node, began) = (PurgeLog::new(register), nonce()?, cache.now());
         let loaded = log.head().await?;
         let (appends, queue) = mpsc::channel(WAITING);
         let following = Self { progress: Arc::default(), cache: cache.clone(), appends, bound };
-        let mut reader = Reader {
+        let mut reader = LogReader {
             log: log.clone(),
             cache,
             node,
@@ -87,7 +87,7 @@ impl Following {
     ///
     /// # Errors
     /// If the register fails. The purge may be in the log nevertheless.
-    pub(crate) async fn append(&self, order: Order) -> Result<(), NotAppended> {
+    pub(crate) async fn append(&self, order: PurgeOrder) -> Result<(), NotAppended> {
         let (reply, appended) = oneshot::channel();
         self.appends.try_send((order, reply)).map_err(|_| NotAppended("too many purges wait".into()))?;
         match appended.await {
@@ -116,16 +116,16 @@ impl Following {
 }
 
 /// The task that reads the log.
-struct Reader {
-    log: Log,
+struct LogReader {
+    log: PurgeLog,
     cache: CacheHandle,
     node: u64,
     bound: Duration,
     follower: Follower,
-    progress: Arc<Progress>,
+    progress: Arc<ReadProgress>,
 }
 
-impl Reader {
+impl LogReader {
     async fn run(mut self) {
         let mut is_well = true;
         loop {
@@ -172,7 +172,7 @@ impl Reader {
 }
 
 /// Appends purges. Purges that arrive in the meantime share the next segment.
-async fn append_all(log: Log, node: u64, mut queue: mpsc::Receiver<(Order, Reply)>) {
+async fn append_all(log: PurgeLog, node: u64, mut queue: mpsc::Receiver<(PurgeOrder, AppendReply)>) {
     while let Some((order, reply)) = queue.recv().await {
         let mut size = size(&order);
         let (mut orders, mut replies) = (vec![order], vec![reply]);
@@ -183,7 +183,7 @@ async fn append_all(log: Log, node: u64, mut queue: mpsc::Receiver<(Order, Reply
             orders.push(order);
             replies.push(reply);
         }
-        let appended = log.append(&Segment { by: node, orders }).await.map_err(Arc::new);
+        let appended = log.append(&LogSegment { by: node, orders }).await.map_err(Arc::new);
         for reply in replies {
             // The client may have left.
             let _left = reply.send(appended.as_ref().map(|_| ()).map_err(Arc::clone));
@@ -197,7 +197,7 @@ async fn append_all(log: Log, node: u64, mut queue: mpsc::Receiver<(Order, Reply
 }
 
 /// Returns the approximate size of a purge in a segment.
-fn size(order: &Order) -> usize {
+fn size(order: &PurgeOrder) -> usize {
     let of = |purge: &Purge| match purge {
         Purge::Url(text) | Purge::Prefix(text) => text.len(),
         Purge::Group { origin, name } => origin.len() + name.len(),
@@ -229,13 +229,13 @@ mod tests {
         version: Arc<AtomicU64>,
         clock: ManualClock,
         register: FaultyRegister,
-        log: Log,
+        log: PurgeLog,
     }
 
     impl World {
         fn new() -> Self {
             let register = FaultyRegister::default();
-            let log = Log::new(Arc::new(register.clone()));
+            let log = PurgeLog::new(Arc::new(register.clone()));
             Self { version: Arc::default(), clock: ManualClock::default().with_timers(), register, log }
         }
 
@@ -244,7 +244,7 @@ mod tests {
         }
 
         /// Starts a node, and returns its reader with a function that reads through its cache.
-        async fn node(&self) -> (Reader, impl AsyncFn() -> u64) {
+        async fn node(&self) -> (LogReader, impl AsyncFn() -> u64) {
             let layer = CacheLayer::builder().clock(self.clock.clone()).build();
             let version = Arc::clone(&self.version);
             let cache = layer.layer(service_fn(move |_: Request<Full<Bytes>>| {
@@ -260,7 +260,7 @@ mod tests {
                 std::str::from_utf8(&body).unwrap().parse().unwrap()
             };
             let loaded = self.log.head().await.unwrap();
-            let reader = Reader {
+            let reader = LogReader {
                 log: self.log.clone(),
                 cache: layer.handle(),
                 node: nonce().unwrap(),
@@ -274,8 +274,8 @@ mod tests {
         /// Changes the resource, and appends its purge.
         async fn purge(&self) {
             self.version.fetch_add(1, SeqCst);
-            let order = Order { purges: vec![Purge::Url(URL.to_owned())], soft: false };
-            self.log.append(&Segment { by: 0, orders: vec![order] }).await.unwrap();
+            let order = PurgeOrder { purges: vec![Purge::Url(URL.to_owned())], soft: false };
+            self.log.append(&LogSegment { by: 0, orders: vec![order] }).await.unwrap();
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
     async fn purges_that_wait_share_a_segment() {
         let world = World::new();
         let (appends, queue) = mpsc::channel(WAITING);
-        let order = || Order { purges: vec![Purge::Url(URL.to_owned())], soft: true };
+        let order = || PurgeOrder { purges: vec![Purge::Url(URL.to_owned())], soft: true };
         let replies: Vec<_> = (0..100)
             .map(|_| {
                 let (reply, appended) = oneshot::channel();
@@ -354,6 +354,6 @@ mod tests {
         }
         let head = world.log.head().await.unwrap().head;
         let segments = world.log.after(0, head).await.unwrap().unwrap();
-        assert_eq!(segments, [Segment { by: 7, orders: vec![order(); 100] }]);
+        assert_eq!(segments, [LogSegment { by: 7, orders: vec![order(); 100] }]);
     }
 }

@@ -20,7 +20,7 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Order;
+use super::PurgeOrder;
 
 /// Number of segments that are kept. A node that has missed more validates every response that it has.
 const RETAINED: u64 = 1 << 14;
@@ -36,12 +36,12 @@ const SEGMENTS: &str = "purge-log:";
 
 /// A log.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(super) struct PurgeLog {
     register: Arc<dyn Register>,
 }
 
 /// The head, as loaded in one epoch of the register.
-pub(super) struct Loaded {
+pub(super) struct LoadedHead {
     pub(super) head: Head,
     pub(super) epoch: u64,
     record: Record,
@@ -49,13 +49,13 @@ pub(super) struct Loaded {
 
 /// A segment.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Segment {
+pub(super) struct LogSegment {
     /// Random number of the process that has appended it.
     pub(super) by: u64,
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: Vec<PurgeOrder>,
 }
 
-impl Log {
+impl PurgeLog {
     pub(super) fn new(register: Arc<dyn Register>) -> Self {
         Self { register }
     }
@@ -64,7 +64,7 @@ impl Log {
     ///
     /// # Errors
     /// If the register fails, or another server takes over in the meantime: the head would belong to neither epoch.
-    pub(super) async fn head(&self) -> Result<Loaded, RegisterError> {
+    pub(super) async fn head(&self) -> Result<LoadedHead, RegisterError> {
         let key = key(HEAD)?;
         for _ in 0..ATTEMPTS {
             let epoch = self.epoch();
@@ -73,7 +73,7 @@ impl Log {
                 return Err(RegisterError::new(RegisterErrorKind::Unavailable, "another server has taken over"));
             }
             if let Some(record) = record {
-                return Ok(Loaded { head: read(&record)?, epoch, record });
+                return Ok(LoadedHead { head: read(&record)?, epoch, record });
             }
             let first = record_of(&Head::new(nonce()?), None)?;
             drop(maybe(self.register.compare_and_swap(&key, Revision::NONE, Some(&first)).await)?);
@@ -85,7 +85,7 @@ impl Log {
     ///
     /// # Errors
     /// If the register fails. The segment may be in the log, or appear there later.
-    pub(super) async fn append(&self, segment: &Segment) -> Result<Head, RegisterError> {
+    pub(super) async fn append(&self, segment: &LogSegment) -> Result<Head, RegisterError> {
         let record = record_of(segment, None)?;
         for _ in 0..ATTEMPTS {
             let loaded = self.head().await?;
@@ -105,7 +105,7 @@ impl Log {
     }
 
     /// Advances the head to a segment that exists. Returns `None` if another server has taken over, perhaps without it.
-    async fn advance_to(&self, number: u64, mut loaded: Loaded) -> Result<Option<Head>, RegisterError> {
+    async fn advance_to(&self, number: u64, mut loaded: LoadedHead) -> Result<Option<Head>, RegisterError> {
         let (log, epoch) = (loaded.head.log, loaded.epoch);
         for _ in 0..ATTEMPTS {
             if loaded.head.log != log || loaded.epoch != epoch {
@@ -129,7 +129,7 @@ impl Log {
     ///
     /// # Errors
     /// If the register fails.
-    pub(super) async fn after(&self, position: u64, head: Head) -> Result<Option<Vec<Segment>>, RegisterError> {
+    pub(super) async fn after(&self, position: u64, head: Head) -> Result<Option<Vec<LogSegment>>, RegisterError> {
         let mut segments = Vec::new();
         while position + (segments.len() as u64) < head.newest {
             let last = segment_key(position + segments.len() as u64)?;
@@ -221,12 +221,12 @@ mod tests {
 
     use super::*;
 
-    fn segment(by: u64) -> Segment {
-        Segment { by, orders: Vec::new() }
+    fn segment(by: u64) -> LogSegment {
+        LogSegment { by, orders: Vec::new() }
     }
 
-    fn log() -> Log {
-        Log::new(Arc::new(MemoryRegister::unbounded()))
+    fn log() -> PurgeLog {
+        PurgeLog::new(Arc::new(MemoryRegister::unbounded()))
     }
 
     #[tokio::test]
@@ -282,7 +282,7 @@ mod tests {
             let [first, second, third] = [order % 3, order / 3 % 3, order / 9].map(|fault| faults[fault]);
             let register = FaultyRegister::default();
             register.schedule(iter::repeat_n([first, second, third, Fault::None], 100).flatten());
-            let log = Log::new(Arc::new(register));
+            let log = PurgeLog::new(Arc::new(register));
             for by in 1..=10 {
                 let appended = log.append(&segment(by)).await.unwrap();
                 let read = log.after(0, appended).await.unwrap().expect("there is no gap");

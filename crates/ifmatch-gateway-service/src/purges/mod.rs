@@ -28,13 +28,13 @@ pub use follower::Following;
 
 /// A purge as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Order {
+pub(crate) struct PurgeOrder {
     pub(crate) purges: Vec<Purge>,
     /// `true` if the responses become stale instead of being removed.
     pub(crate) soft: bool,
 }
 
-impl Order {
+impl PurgeOrder {
     /// Carries the purge out on this node. Returns the number of URLs with responses that it concerned.
     pub(crate) fn run(&self, cache: &CacheHandle) -> usize {
         run_all(&[self], cache)
@@ -42,7 +42,7 @@ impl Order {
 }
 
 /// Carries out purges on this node, as one as far as possible. Returns the number of URLs with responses that they concerned.
-fn run_all(orders: &[&Order], cache: &CacheHandle) -> usize {
+fn run_all(orders: &[&PurgeOrder], cache: &CacheHandle) -> usize {
     let of = |soft| orders.iter().filter(move |order| order.soft == soft).flat_map(|order| &order.purges);
     cache.purge_all(of(false)) + of(true).map(|purge| cache.soft_purge(purge)).sum::<usize>()
 }
@@ -64,7 +64,7 @@ impl Purges {
     ///
     /// # Errors
     /// 502 or 503 if it may not hold on all. To repeat it is harmless.
-    pub(crate) async fn spread(&self, order: Order, request: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) async fn spread(&self, order: PurgeOrder, request: &HeaderMap) -> Result<(), Problem> {
         match self {
             Self::Alone => Ok(()),
             Self::Logged(following) => following.append(order).await.map_err(|error| {
@@ -110,7 +110,7 @@ impl Peers {
     ///
     /// # Errors
     /// Names the peers that haven't confirmed the purge, with the reasons.
-    pub(super) async fn ask(&self, order: &Order, request: &HeaderMap) -> Result<(), String> {
+    pub(super) async fn ask(&self, order: &PurgeOrder, request: &HeaderMap) -> Result<(), String> {
         let asked = self.0.iter().map(async |(peer, client)| {
             let failed = match Self::ask_one(client, peer, order, request).await {
                 Ok(status) if status.is_success() => return None,
@@ -126,7 +126,7 @@ impl Peers {
     async fn ask_one(
         client: &Client,
         peer: &Url,
-        order: &Order,
+        order: &PurgeOrder,
         request: &HeaderMap,
     ) -> Result<http::StatusCode, reqwest::Error> {
         let mut status = http::StatusCode::OK;

@@ -4,7 +4,7 @@ use http::{HeaderMap, Request};
 use ifmatch_gateway_config::error::Error;
 use url::Url;
 
-use super::Attributes;
+use super::SpanAttributes;
 
 /// Never created.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl RequestSpan {
         match self.0 {}
     }
 
-    pub(crate) fn end(self, _: Attributes<'_>) {
+    pub(crate) fn end(self, _: SpanAttributes<'_>) {
         match self.0 {}
     }
 }

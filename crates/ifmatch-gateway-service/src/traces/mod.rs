@@ -20,7 +20,7 @@ pub use otlp::Traces;
 
 /// The attributes of a request's span, at its end.
 #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is sent"))]
-pub(crate) struct Attributes<'a> {
+pub(crate) struct SpanAttributes<'a> {
     /// Method.
     pub(crate) method: &'a Method,
     /// Path without the query, which may contain a signature, in visible ASCII.

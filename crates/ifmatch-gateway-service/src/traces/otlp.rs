@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use super::Attributes;
+use super::SpanAttributes;
 
 /// Time limit of a request to the collector.
 const EXPORT: Duration = Duration::from_secs(10);
@@ -96,7 +96,7 @@ impl RequestSpan {
     }
 
     /// Ends the span, and queues it.
-    pub(crate) fn end(mut self, attributes: Attributes<'_>) {
+    pub(crate) fn end(mut self, attributes: SpanAttributes<'_>) {
         let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let all = [
             Some(KeyValue::new("http.request.method", name(attributes.method))),

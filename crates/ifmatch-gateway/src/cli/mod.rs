@@ -11,7 +11,7 @@ use ifmatch_gateway_config::proxy::ProxyConfig;
 use ifmatch_gateway_config::sources::Sources;
 use ifmatch_gateway_config::{Config, arguments};
 
-use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, transfer, verify};
+use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, verify};
 
 use crate::commands::{bucket, proxy, register, reload, serve};
 
@@ -35,7 +35,7 @@ enum Command {
     #[command(after_help = SHORT_HELP, after_long_help = PROXY_EXAMPLES)]
     Proxy(ServerArgs),
     /// List, show and break the leases of a running gateway.
-    Lease(lease::Lease),
+    Lease(lease::LeaseArgs),
     /// Run a command while holding a lock, like flock across machines.
     #[command(after_help = guard::LOCK_EXAMPLES)]
     Lock(guard::LockArgs),
@@ -45,12 +45,6 @@ enum Command {
     /// Check whether a server honours conditional requests.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Copy a folder or an object store into a gateway.
-    #[command(after_help = transfer::IMPORT_EXAMPLES)]
-    Import(transfer::ImportArgs),
-    /// Copy blobs from a gateway into a folder.
-    #[command(after_help = transfer::EXPORT_EXAMPLES)]
-    Export(transfer::ExportArgs),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
     /// Check that all stored blobs are intact.
@@ -84,7 +78,7 @@ enum Command {
 struct ServerArgs {
     // The first field, since the others take their values out.
     #[command(flatten)]
-    given: Given,
+    given: GivenArguments,
 
     /// TOML file with settings, such as `max-body-size = "1GiB"`.
     ///
@@ -101,9 +95,9 @@ struct ServerArgs {
 }
 
 /// All flags and variables. [`arguments`] adds the settings to the command.
-struct Given(ArgMatches);
+struct GivenArguments(ArgMatches);
 
-impl Args for Given {
+impl Args for GivenArguments {
     fn augment_args(command: clap::Command) -> clap::Command {
         command
     }
@@ -113,7 +107,7 @@ impl Args for Given {
     }
 }
 
-impl FromArgMatches for Given {
+impl FromArgMatches for GivenArguments {
     fn from_arg_matches(given: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self(given.clone()))
     }
@@ -141,8 +135,8 @@ Examples:
   All settings and more examples:
     ifmatch help serve
 
-Commands about a gateway (lease, verify, backup, health) find it by --url, IFMATCH_URL or at http://127.0.0.1:10000. Commands about \
-one URL (lock, elect, check, import, export) take it as an argument. Pass a token with --token-file FILE, or set IFMATCH_TOKEN.";
+Commands about a gateway (lease, backup, health) find it by --url, IFMATCH_URL or at http://127.0.0.1:10000. Commands about one \
+URL (lock, elect, check) take it as an argument. Pass a token with --token-file FILE, or set IFMATCH_TOKEN.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -240,8 +234,6 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Lock(args) => return exit(guard::lock(&args)),
         Command::Elect(args) => return exit(guard::elect(&args)),
         Command::Check(args) => return exit(check::run(&args)),
-        Command::Import(args) => transfer::import(&args),
-        Command::Export(args) => transfer::export(&args),
         Command::Register(args) => register::run(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Backup(args) => match args.bucket() {

@@ -17,11 +17,11 @@ use super::terminal::print_text;
 pub(super) struct ReferenceArgs {
     /// The page.
     #[arg(value_enum)]
-    page: Page,
+    page: ReferencePage,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Page {
+enum ReferencePage {
     Settings,
     Metrics,
 }
@@ -32,8 +32,8 @@ enum Page {
 /// Fails if stdout is closed.
 pub(super) fn print(args: &ReferenceArgs, command: &Command) -> Result<(), Error> {
     print_text(&match args.page {
-        Page::Settings => settings(command),
-        Page::Metrics => metrics()?,
+        ReferencePage::Settings => settings(command),
+        ReferencePage::Metrics => metrics()?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Tips for flags and words that people try.
+//! Tips for what people try and clap can't guess: flags with another name, and values without a flag.
 
 use std::ffi::OsString;
 
@@ -8,53 +8,47 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 /// What people try, by command, and what to use. Commands, and what they get, are separated by spaces; `-` is the program itself, and
 /// `lease.list` a command below another. Words in capitals stand for a kind of value: an http `URL`, a `STORE`, a `NUMBER`, which may be
-/// an address, or any other `WORD`. `{default}` is the value that was given, or this default.
+/// an address, or any other `WORD`.
 const TIPS: &[(&str, &str, &str)] = &[
     // Servers.
-    ("serve", "WORD", "to serve a folder, use '--data {./data}'"),
-    ("serve", "STORE", "to serve an object store, use '--store {s3://bucket}'"),
-    ("serve", "URL", "to forward requests to a server, use 'ifmatch proxy --upstream {http://127.0.0.1:8000}'"),
-    ("proxy", "URL NUMBER WORD", "name the upstream by a flag: '--upstream {http://127.0.0.1:8000}'"),
-    ("serve", "NUMBER", "to listen on another port, use '--listen {8080}'"),
-    ("serve proxy", "--port -p", "use '--listen {8080}' for localhost, or '--listen 0.0.0.0:{8080}' for all addresses"),
+    ("serve", "WORD", "to serve a folder, use '--data DIR'"),
+    ("serve", "STORE", "to serve an object store, use '--store URL'"),
+    ("serve", "URL", "to forward requests to a server, use 'ifmatch proxy --upstream URL'"),
+    ("proxy", "URL", "name the upstream by a flag: '--upstream URL'"),
+    ("serve proxy", "NUMBER", "to listen on another port, use '--listen PORT'"),
+    ("serve proxy", "--port -p", "use '--listen PORT' for localhost, or '--listen 0.0.0.0:PORT' for all addresses"),
     (
         "serve proxy",
         "--host --bind --addr --address --interface",
         "use '--listen IP:PORT', such as '--listen 0.0.0.0:8080'",
     ),
-    ("serve", "--dir --folder --path --root --directory --storage -d", "use '--data {./data}'"),
+    ("serve", "--dir --folder --path --root --directory --storage -d", "use '--data DIR'"),
     ("serve", "--bucket --s3", "use '--store s3://BUCKET/PREFIX'"),
     ("serve", "--db --database --postgres --redis", "use '--register URL', such as postgres://USER@HOST/DATABASE"),
     (
         "serve",
         "--upstream --target --backend --origin --url",
-        "to forward requests, use 'ifmatch proxy --upstream {URL}'",
+        "to forward requests, use 'ifmatch proxy --upstream URL'",
     ),
     (
         "serve proxy",
-        "--token --auth --api-key --password",
+        "--token --token-file --auth --api-key --password",
         "use '--write-token-file FILE' and '--read-token-file FILE'",
     ),
-    ("serve proxy", "--token-file", "use '--write-token-file {FILE}' or '--read-token-file {FILE}'"),
-    ("serve proxy", "--cert --certificate --tls", "use '--tls-cert FILE --tls-key FILE'"),
-    ("serve proxy", "--key", "use '--tls-key {FILE}'"),
+    ("serve proxy", "--cert --certificate --tls --key", "use '--tls-cert FILE --tls-key FILE'"),
     ("serve proxy", "-v --verbose --debug --log-level", "use '--log debug'"),
     ("serve proxy", "-q --quiet --silent", "use '--log error'"),
-    ("serve proxy", "-c --config-file --conf", "use '--config {FILE}'"),
+    ("serve proxy", "-c --config-file --conf", "use '--config FILE'"),
     ("serve proxy", "--daemon --detach --background", "run it under a service manager, such as systemd"),
-    ("serve proxy", "--threads --workers", "remove it: there is a thread per core"),
-    ("serve proxy", "--user --uid", "start it as that user: 'sudo -u USER ifmatch …'"),
-    ("serve proxy", "--readonly --read-only", "give clients a read token only: '--read-token-file FILE'"),
-    ("proxy", "--target --backend --origin --to --url --server", "use '--upstream {http://127.0.0.1:8000}'"),
-    ("proxy", "--ttl --max-age", "use '--default-ttl {10m}' for responses that state no lifetime"),
-    ("proxy", "--cache-size --memory", "use '--cache {256MiB}'"),
-    ("proxy", "--timeout", "use '--answer-timeout {60s}' or '--connect-timeout {5s}'"),
+    ("proxy", "--target --backend --origin --to --url --server", "use '--upstream URL'"),
+    ("proxy", "--ttl --max-age", "use '--default-ttl TIME' for responses that state no lifetime"),
+    ("proxy", "--cache-size --memory", "use '--cache SIZE'"),
+    ("proxy", "--timeout", "use '--answer-timeout TIME' or '--connect-timeout TIME'"),
     ("proxy", "--insecure -k", "trust the upstream's authority: '--upstream-ca FILE'"),
     // Clients of a gateway.
-    ("lease.list", "--prefix --container --path", "write it without a flag: 'ifmatch lease list {docs}'"),
+    ("lease.list", "--prefix --container --path", "write it without a flag: 'ifmatch lease list PREFIX'"),
     ("lease.show lease.break", "--path --blob --container", "write it without a flag: CONTAINER or CONTAINER/BLOB"),
     ("lease.break", "--now --force -f", "to break the lease now, use '--period 0'"),
-    ("lease.break", "--id --lease-id", "remove it: `lease break` needs no ID"),
     ("lease", "ls", "use 'ifmatch lease list'"),
     ("lease", "get", "use 'ifmatch lease show PATH'"),
     ("lease", "rm remove delete release unlock", "use 'ifmatch lease break PATH'"),
@@ -64,75 +58,50 @@ const TIPS: &[(&str, &str, &str)] = &[
         "clients acquire leases: POST /CONTAINER/BLOB?lease, or 'ifmatch lock URL -- COMMAND'",
     ),
     (
-        "lease lease.list lease.show lease.break backup health verify",
-        "--server --host --gateway --address --endpoint",
-        "use '--url {http://127.0.0.1:10000}'",
-    ),
-    ("lease.list lease.show lease.break backup health verify", "--port -p", "use '--url http://127.0.0.1:{10000}'"),
-    (
-        "lease.list lease.show lease.break backup health verify lock elect check import export",
-        "--cacert --cafile --ca-file --certificate",
-        "use '--ca {FILE}'",
+        "lease lease.list lease.show lease.break backup health",
+        "--server --host --gateway --address --endpoint --port -p",
+        "use '--url http://127.0.0.1:10000'",
     ),
     (
-        "lease.list lease.show lease.break backup health verify lock elect check import export",
-        "--insecure -k",
+        "lease.list lease.show lease.break backup health lock elect check",
+        "--cacert --cafile --ca-file --certificate --insecure -k",
         "trust the server's authority: '--ca FILE'",
     ),
-    ("lock", "WORD", "put '--' before the command: ifmatch lock URL -- {./backup.sh}"),
-    ("elect", "WORD", "put '--' before the command: ifmatch elect URL -- {./mailer}"),
-    ("lock elect check import export", "--url", "write the URL without a flag, as an argument"),
-    ("lock", "--timeout -w", "use '--wait {30s}'"),
+    ("lock", "WORD", "put '--' before the command: 'ifmatch lock URL -- COMMAND'"),
+    ("elect", "WORD", "put '--' before the command: 'ifmatch elect URL -- COMMAND'"),
+    ("lock elect check", "--url", "write the URL without a flag, as an argument"),
+    ("lock", "--timeout -w", "use '--wait TIME'"),
     ("lock", "-n --nonblock --nowait --no-wait", "use '--wait 0s'"),
-    ("lock elect", "--expire --expires --lease --lease-time --duration", "use '--ttl {30s}'"),
+    ("lock elect", "--expire --expires --lease --lease-time --duration", "use '--ttl TIME'"),
     ("check", "--all --full", "use '--suite'"),
-    (
-        "import",
-        "--to --target --dest --destination",
-        "write the URL after the folder: ifmatch import ./site {http://127.0.0.1:10000/site}",
-    ),
-    ("import", "--from --source --data --dir", "write the folder first: ifmatch import {./site} URL"),
-    ("export", "--from --source", "write the URL first: ifmatch export {http://127.0.0.1:10000/site} ./site"),
-    ("export", "--to --target --dest --data --dir -o", "write the folder after the URL: ifmatch export URL {./site}"),
-    ("import export", "--dry-run -n", "run it: a second run writes nothing, and neither deletes anything"),
-    ("import export", "--delete", "remove it: neither command deletes anything"),
-    ("import export", "--parallel -j --concurrency", "use '--jobs {16}'"),
-    ("import export", "-r --recursive", "remove it: folders are always read with their subfolders"),
-    ("verify", "URL", "to verify a running gateway, use '--url {http://127.0.0.1:10000}'"),
-    ("verify gc", "WORD", "name the folder by a flag: '--data {./data}'"),
-    ("backup", "WORD", "name the folders by flags: '--data DIR --to {DIR}'"),
-    ("backup", "--from --source", "use '--data {DIR}'"),
-    ("backup", "--dest --destination --target --output -o", "use '--to {DIR}'"),
-    ("backup", "--restore", "a backup is a data folder: serve it with 'ifmatch serve --data {DIR}'"),
-    ("verify gc backup", "--dir --folder --path", "use '--data {./data}'"),
+    ("health", "URL", "name the gateway by a flag: '--url URL'"),
+    // Folders and registers.
+    ("verify gc", "WORD", "name the folder by a flag: '--data DIR'"),
+    ("verify gc backup", "--dir --folder --path", "use '--data DIR'"),
+    ("verify", "--url URL", "to compare a running gateway with a copy, use 'rclone check'"),
     ("verify", "--repair --fix", "restore damaged blobs from a backup; 'ifmatch gc' removes orphaned files"),
     ("gc", "--force -f", "remove it: `gc` asks for no confirmation. To look first, use '--dry-run'"),
-    ("health", "URL NUMBER WORD", "name the gateway by a flag: '--url {http://127.0.0.1:10000}'"),
-    ("health", "--token --token-file", "remove it: `health` needs no token"),
-    (
-        "register.migrate register.status register.restored",
-        "--url --database",
-        "use '--register {postgres://USER@HOST/DATABASE}'",
-    ),
-    (
-        "register.migrate register.status register.restored",
-        "WORD STORE URL",
-        "name the register by a flag: '--register {URL}'",
-    ),
+    ("backup", "WORD", "name the folders by flags: '--data DIR --to DIR'"),
+    ("backup", "--from --source", "use '--data DIR'"),
+    ("backup", "--dest --destination --target --output -o", "use '--to DIR'"),
+    ("backup", "--restore", "a backup is a data folder: serve it with 'ifmatch serve --data DIR'"),
+    ("register.migrate register.status register.restored", "--url --database WORD STORE URL", "use '--register URL'"),
     ("register.copy", "--register --source --target", "use '--from URL --to URL'"),
     ("register", "init create", "use 'ifmatch register migrate --register URL'"),
     ("register", "show get check", "use 'ifmatch register status --register URL'"),
     ("register", "restore", "restore the database first, then run 'ifmatch register restored --register URL'"),
     // The program.
-    ("-", "--data", "name the command: 'ifmatch serve --data {./data}'"),
-    ("-", "--store", "name the command: 'ifmatch serve --store {s3://bucket}'"),
-    ("-", "--upstream", "name the command: 'ifmatch proxy --upstream {http://127.0.0.1:8000}'"),
-    ("-", "start run up daemon web", "to serve a folder, use 'ifmatch serve --data ./data'"),
+    ("-", "--data", "name the command: 'ifmatch serve --data DIR'"),
+    ("-", "--store", "name the command: 'ifmatch serve --store URL'"),
+    ("-", "--upstream", "name the command: 'ifmatch proxy --upstream URL'"),
+    ("-", "start run up daemon web", "to serve a folder, use 'ifmatch serve --data DIR'"),
     ("-", "cache reverse-proxy forward", "to cache a server's responses, use 'ifmatch proxy --upstream URL'"),
     ("-", "purge flush invalidate", "purge over HTTP: curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=URL'"),
-    ("-", "get put cat cp ls rm delete", "use curl: curl -T FILE http://127.0.0.1:10000/CONTAINER/NAME"),
-    ("-", "sync upload push mirror", "use 'ifmatch import FOLDER URL'"),
-    ("-", "download pull", "use 'ifmatch export URL FOLDER'"),
+    ("-", "get cat", "use curl http://127.0.0.1:10000/CONTAINER/NAME"),
+    ("-", "put", "use curl -T FILE http://127.0.0.1:10000/CONTAINER/NAME"),
+    ("-", "ls", "use curl http://127.0.0.1:10000/CONTAINER"),
+    ("-", "rm delete", "use curl -X DELETE http://127.0.0.1:10000/CONTAINER/NAME"),
+    ("-", "import export cp sync upload download push pull mirror", "use rclone, azcopy or s5cmd"),
     ("-", "status ping ready", "use 'ifmatch health --ready'"),
     (
         "-",
@@ -158,20 +127,15 @@ pub(super) fn add(mut error: Error, program: &Command, args: &[OsString]) -> Err
         _ => return error,
     };
     let Some(ContextValue::String(tried)) = error.get(kind) else { return error };
-    let tried = tried.clone();
-    let has_own = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand].map(|own| error.get(own).is_some());
     let words: Vec<String> = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let path = path(program, &words);
-    let with_equals = apart_from_its_flag(program, &path, &tried, &words);
-    let Some(tip) = with_equals.or_else(|| find(&path, &tried, &words)) else { return error };
-    // A name that is only misspelt is meant, unless the table has it.
-    if has_own.contains(&true) && tip.is_general {
-        return error;
+    let tip = apart_from_its_flag(program, &path, tried, &words).or_else(|| find(&path, tried).map(str::to_owned));
+    if let Some(tip) = tip {
+        for own in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+            error.remove(own);
+        }
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
-    for own in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
-        error.remove(own);
-    }
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip.text)]));
     error
 }
 
@@ -202,28 +166,20 @@ fn variables(command: &Command) -> Vec<String> {
     own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
-struct Tip {
-    text: String,
-    /// `true` for any word, rather than for this one.
-    is_general: bool,
-}
-
-fn find(command: &str, tried: &str, words: &[String]) -> Option<Tip> {
+/// Returns the tip for a flag or a value of a command: one for this word, or else one for its kind.
+fn find(command: &str, tried: &str) -> Option<&'static str> {
     let has = |list: &str, word: &str| list.split(' ').any(|listed| listed == word);
-    let kind = kind(tried);
-    let of_command = || TIPS.iter().filter(|(commands, ..)| has(commands, command));
-    let exact = of_command().find(|(_, names, _)| has(names, tried));
-    let (_, _, text) = exact.or_else(|| of_command().find(|(_, names, _)| has(names, kind)))?;
-    Some(Tip { text: filled(text, value(tried, words).as_deref()), is_general: exact.is_none() })
+    let of = |word: &str| TIPS.iter().find(|(commands, words, _)| has(commands, command) && has(words, word));
+    of(tried).or_else(|| of(kind(tried))).map(|(_, _, tip)| *tip)
 }
 
 /// Returns the tip for the value of a flag that takes it after an equals sign only, since it may have none.
-fn apart_from_its_flag(program: &Command, path: &str, tried: &str, words: &[String]) -> Option<Tip> {
+fn apart_from_its_flag(program: &Command, path: &str, tried: &str, words: &[String]) -> Option<String> {
     let at = words.iter().position(|word| word == tried)?;
     let flag = words.get(at.checked_sub(1)?)?.strip_prefix("--")?;
     let command = path.split('.').try_fold(program, |command, name| command.find_subcommand(name))?;
     let is_apart = command.get_arguments().any(|arg| arg.get_long() == Some(flag) && arg.is_require_equals_set());
-    is_apart.then(|| Tip { text: format!("write it with an equals sign: '--{flag}={tried}'"), is_general: false })
+    is_apart.then(|| format!("write it with an equals sign: '--{flag}={tried}'"))
 }
 
 /// Returns the path of the command that the words name, such as `lease.list`, or `-`.
@@ -247,28 +203,6 @@ fn kind(tried: &str) -> &'static str {
         None if is_number(tried.rsplit(':').next().unwrap_or_default()) => "NUMBER",
         None => "WORD",
     }
-}
-
-/// Returns the value that was given to a flag, or a value without a flag.
-fn value(tried: &str, words: &[String]) -> Option<String> {
-    if !tried.starts_with('-') {
-        return Some(tried.to_owned());
-    }
-    let mut rest = words.iter().skip_while(|word| *word != tried && !word.starts_with(&format!("{tried}=")));
-    let flag = rest.next()?;
-    match flag.split_once('=') {
-        Some((_, value)) => Some(value.to_owned()),
-        None => rest.next().filter(|next| !next.starts_with('-')).cloned(),
-    }
-}
-
-/// Replaces each `{default}` by the value, or by the default itself.
-fn filled(tip: &str, value: Option<&str>) -> String {
-    let mut text = String::new();
-    for (at, part) in tip.split(['{', '}']).enumerate() {
-        text.push_str(if at % 2 == 1 { value.unwrap_or(part) } else { part });
-    }
-    text
 }
 
 #[cfg(test)]
@@ -309,7 +243,7 @@ mod tests {
             ("serve a.log", "a.log", None),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-            let tip = apart_from_its_flag(&program, &path(&program, &words), tried, &words).map(|tip| tip.text);
+            let tip = apart_from_its_flag(&program, &path(&program, &words), tried, &words);
             assert!(
                 tip.as_deref().is_some_and(|tip| expected.is_some_and(|form| tip.contains(form)))
                     || tip.is_none() && expected.is_none(),
@@ -338,18 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tip_repeats_the_value() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for (line, tried, expected) in [
-            ("serve --port 9000", "--port", "--listen 9000"),
-            ("serve --port=9000", "--port", "--listen 9000"),
-            ("serve --port --check", "--port", "--listen 8080"),
-            ("serve ./site", "./site", "--data ./site"),
-            ("serve s3://b", "s3://b", "--store s3://b"),
+    fn a_word_has_its_own_tip_or_that_of_its_kind() {
+        for (command, tried, expected) in [
+            ("serve", "--port", Some("--listen PORT")),
+            ("serve", "./site", Some("--data DIR")),
+            ("serve", "s3://b", Some("--store URL")),
+            ("serve", "127.0.0.1:80", Some("--listen PORT")),
+            ("proxy", "site", None),
+            ("serve", "--dta", None),
         ] {
-            let tip = find("serve", tried, &words(line)).unwrap().text;
-            assert!(tip.contains(expected), "{line}: {tip}");
+            let tip = find(command, tried);
+            assert!(tip.is_some() == expected.is_some(), "{tried}: {tip:?}");
+            assert!(tip.is_none_or(|tip| expected.is_some_and(|part| tip.contains(part))), "{tried}: {tip:?}");
         }
-        assert_eq!(path(&super::super::command(), &words("lease list --x")), "lease.list");
+        let words = ["lease", "list", "--x"].map(str::to_owned);
+        assert_eq!(path(&super::super::command(), &words), "lease.list");
     }
 }

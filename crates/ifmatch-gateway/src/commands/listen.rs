@@ -41,16 +41,16 @@ const ATTEMPTS: usize = 16;
 
 /// The bound addresses of a server: of its site, of its own endpoints, and those that redirect to TLS.
 pub(crate) struct Listeners {
-    site: Vec<Reserved>,
-    admin: Option<Reserved>,
-    redirect: Vec<Reserved>,
-    console: Option<Reserved>,
+    site: Vec<ReservedAddress>,
+    admin: Option<ReservedAddress>,
+    redirect: Vec<ReservedAddress>,
+    console: Option<ReservedAddress>,
     /// Limits of the endpoints, and of the console.
     operators: Limits,
 }
 
 /// The actual addresses of a server.
-pub(crate) struct Bound {
+pub(crate) struct BoundAddresses {
     site: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
     redirect: Vec<SocketAddr>,
@@ -62,17 +62,20 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if one of them is in use, unavailable or not permitted.
-    pub(crate) fn bind(config: &ServerConfig, inherited: &mut Inherited) -> Result<Self, Error> {
+    pub(crate) fn bind(config: &ServerConfig, inherited: &mut InheritedSockets) -> Result<Self, Error> {
         let mut all = |addresses: &[ListenAddress], flag| {
-            let bind = |address: &ListenAddress| Reserved::beside(addresses, *address, flag, inherited);
+            let bind = |address: &ListenAddress| ReservedAddress::beside(addresses, *address, flag, inherited);
             addresses.iter().map(bind).collect::<Result<_, Error>>()
         };
         let settings = &config.settings;
         Ok(Self {
             site: all(&settings.listen, BLOBS)?,
             redirect: all(&settings.redirect_listen, REDIRECT)?,
-            admin: settings.admin_listen.map(|address| Reserved::beside(&[], address, ADMIN, inherited)).transpose()?,
-            console: Reserved::optional(config.console, CONSOLE, "console", inherited)?,
+            admin: settings
+                .admin_listen
+                .map(|address| ReservedAddress::beside(&[], address, ADMIN, inherited))
+                .transpose()?,
+            console: ReservedAddress::optional(config.console, CONSOLE, "console", inherited)?,
             operators: Limits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
         })
     }
@@ -81,11 +84,11 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
-    pub(crate) fn serve<S: Clone>(self, server: &mut Server, gateway: Gateway<S>) -> Result<Bound, Error>
+    pub(crate) fn serve<S: Clone>(self, server: &mut Server, gateway: Gateway<S>) -> Result<BoundAddresses, Error>
     where
         Gateway<S>: RequestHandler,
     {
-        let mut addresses = Bound { site: Vec::new(), admin: None, redirect: Vec::new(), console: None };
+        let mut addresses = BoundAddresses { site: Vec::new(), admin: None, redirect: Vec::new(), console: None };
         let state = Arc::clone(gateway.state());
         if let Some(reserved) = self.console {
             let (listeners, address) = reserved.listen()?;
@@ -118,7 +121,7 @@ impl Listeners {
     }
 }
 
-impl Bound {
+impl BoundAddresses {
     /// Returns the address of a site that has one alone.
     #[cfg(test)]
     pub(crate) fn one(address: SocketAddr) -> Self {
@@ -155,20 +158,20 @@ impl Bound {
 /// Bound addresses that don't accept connections yet.
 ///
 /// Addresses are bound before the store is opened, to detect a port in use early, and accept connections afterwards.
-pub(crate) struct Reserved {
-    sockets: Vec<Socket>,
+pub(crate) struct ReservedAddress {
+    sockets: Vec<UnusedSocket>,
     address: SocketAddr,
     flag: &'static str,
 }
 
 /// A socket before it is used.
-enum Socket {
+enum UnusedSocket {
     Bound(TcpSocket),
     /// The service manager has opened it, and it accepts connections already.
     Inherited(net::TcpListener),
 }
 
-impl Socket {
+impl UnusedSocket {
     fn listen(self) -> io::Result<TcpListener> {
         match self {
             Self::Bound(socket) => socket.listen(BACKLOG),
@@ -180,7 +183,7 @@ impl Socket {
     }
 }
 
-impl Reserved {
+impl ReservedAddress {
     /// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set,
     /// this one goes on without it, and says that it doesn't serve `what`.
     ///
@@ -190,7 +193,7 @@ impl Reserved {
         listener: OptionalListener,
         flag: &'static str,
         what: &'static str,
-        inherited: &mut Inherited,
+        inherited: &mut InheritedSockets,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = listener.address else { return Ok(None) };
         match Self::beside(&[], address, flag, inherited) {
@@ -212,7 +215,7 @@ impl Reserved {
         others: &[ListenAddress],
         address: ListenAddress,
         flag: &'static str,
-        inherited: &mut Inherited,
+        inherited: &mut InheritedSockets,
     ) -> Result<Self, Error> {
         let is_shared = |other: SocketAddr| other.is_ipv4() && other.port() == address.port();
         let only_ipv6 = others.iter().flat_map(|other| other.addresses()).any(is_shared);
@@ -232,7 +235,7 @@ impl Reserved {
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
     pub(crate) fn listen(self) -> Result<(Vec<TcpListener>, SocketAddr), Error> {
-        let listeners = self.sockets.into_iter().map(Socket::listen).collect::<io::Result<_>>();
+        let listeners = self.sockets.into_iter().map(UnusedSocket::listen).collect::<io::Result<_>>();
         listeners
             .map(|listeners| (listeners, self.address))
             .map_err(|error| unavailable(self.address, self.flag, &error))
@@ -243,17 +246,17 @@ impl Reserved {
 fn reserve(
     address: ListenAddress,
     only_ipv6: bool,
-    inherited: &mut Inherited,
-) -> Result<(Vec<Socket>, SocketAddr), (SocketAddr, io::Error)> {
-    let mut sockets: Vec<Socket> = Vec::new();
+    inherited: &mut InheritedSockets,
+) -> Result<(Vec<UnusedSocket>, SocketAddr), (SocketAddr, io::Error)> {
+    let mut sockets: Vec<UnusedSocket> = Vec::new();
     let mut first = None;
     for mut address in address.addresses() {
         if let Some(SocketAddr::V4(first)) = first {
             address.set_port(first.port());
         }
         let bound = match inherited.take(address) {
-            Some(listener) => Ok((Socket::Inherited(listener), address)),
-            None => bind(address, only_ipv6).map(|(socket, bound)| (Socket::Bound(socket), bound)),
+            Some(listener) => Ok((UnusedSocket::Inherited(listener), address)),
+            None => bind(address, only_ipv6).map(|(socket, bound)| (UnusedSocket::Bound(socket), bound)),
         };
         match bound {
             Ok((socket, bound)) => {
@@ -302,9 +305,9 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
 
 /// The sockets that no address has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Inherited(Vec<(SocketAddr, net::TcpListener)>);
+pub(crate) struct InheritedSockets(Vec<(SocketAddr, net::TcpListener)>);
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes the sockets of this process.
     ///
     /// # Errors
@@ -362,7 +365,7 @@ mod tests {
         let shared = (0..ATTEMPTS).find_map(|_| {
             let (first, at) = bind("0.0.0.0:0".parse().unwrap(), false).unwrap();
             let both = [at, SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, at.port()))].map(ListenAddress::One);
-            let second = Reserved::beside(&both, both[1], BLOBS, &mut Inherited::default());
+            let second = ReservedAddress::beside(&both, both[1], BLOBS, &mut InheritedSockets::default());
             let second = if has_ipv6 { Some(second.ok()?) } else { None };
             Some((first.listen(BACKLOG).is_ok(), second.is_none_or(|second| second.listen().is_ok())))
         });
@@ -374,12 +377,12 @@ mod tests {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let other = SocketAddr::from(([127, 0, 0, 2], address.port()));
-        let mut inherited = Inherited(vec![(address, listener)]);
+        let mut inherited = InheritedSockets(vec![(address, listener)]);
         assert!(inherited.take(other).is_none());
         assert_eq!(inherited.take(address).unwrap().local_addr().unwrap(), address);
         assert!(inherited.take(address).is_none());
         assert!(inherited.finish().is_ok());
-        let left = Inherited(vec![(other, net::TcpListener::bind("127.0.0.1:0").unwrap())]).finish();
+        let left = InheritedSockets(vec![(other, net::TcpListener::bind("127.0.0.1:0").unwrap())]).finish();
         assert!(left.unwrap_err().to_string().contains(&other.to_string()));
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
     let log =
         lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
-    let started = tracing_subscriber::registry().with(log).with(access).with(Retries::layer()).try_init();
+    let started = tracing_subscriber::registry().with(log).with(access).with(RetryWarnings::layer()).try_init();
     started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
@@ -76,15 +76,15 @@ where
     match format {
         AccessLogFormat::Text => lines.with_target(false).boxed(),
         AccessLogFormat::Json => lines.json().flatten_event(true).boxed(),
-        AccessLogFormat::Combined => lines.event_format(Combined).boxed(),
+        AccessLogFormat::Combined => lines.event_format(CombinedLog).boxed(),
     }
 }
 
 /// Warns of an object store that fails, once a minute: its library repeats requests silently at this level.
 #[derive(Debug, Default)]
-struct Retries(Mutex<Vec<(String, Timestamp)>>);
+struct RetryWarnings(Mutex<Vec<(String, Timestamp)>>);
 
-impl Retries {
+impl RetryWarnings {
     /// Time for which a failure isn't repeated.
     const QUIET: Duration = Duration::from_mins(1);
     /// Maximum number of failures to remember.
@@ -107,9 +107,9 @@ impl Retries {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Retries {
+impl<S: Subscriber> Layer<S> for RetryWarnings {
     fn on_event(&self, event: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        let mut message = Message::default();
+        let mut message = EventMessage::default();
         event.record(&mut message);
         if let Some(failure) = failure(&message.0)
             && self.is_news(failure, SystemClock.now())
@@ -128,9 +128,9 @@ fn failure(message: &str) -> Option<&str> {
 
 /// The message of an event.
 #[derive(Default)]
-struct Message(String);
+struct EventMessage(String);
 
-impl Visit for Message {
+impl Visit for EventMessage {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");
@@ -259,11 +259,11 @@ impl Write for OpenFile {
 const DISCONNECTED: u64 = 499;
 
 /// Writes the events of the access log as lines.
-pub(super) struct Combined;
+pub(super) struct CombinedLog;
 
 /// The fields of a line. Their texts are visible ASCII and spaces, without quotes and backslashes.
 #[derive(Debug, Default)]
-struct Line {
+struct LogLine {
     client: String,
     forwarded_for: String,
     method: String,
@@ -276,19 +276,19 @@ struct Line {
     user_agent: String,
 }
 
-impl<S, N> FormatEvent<S, N> for Combined
+impl<S, N> FormatEvent<S, N> for CombinedLog
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut line = Line::default();
+        let mut line = LogLine::default();
         event.record(&mut line);
         line.write(&mut writer, Duration::from_micros(SystemClock.wall().micros()))
     }
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "status" => self.status = value,
@@ -311,7 +311,7 @@ impl Visit for Line {
     }
 }
 
-impl Line {
+impl LogLine {
     fn text(&mut self, field: &str) -> Option<&mut String> {
         Some(match field {
             "client" => &mut self.client,
@@ -367,7 +367,7 @@ mod tests {
         let transport = "Encountered transport error of kind Connect, backing off for 0.1 seconds, retry 1 of 10: HTTP error: refused";
         assert_eq!(failure(transport), Some("HTTP error: refused"));
         assert_eq!(failure("something else"), None);
-        let (retries, at) = (Retries::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
+        let (retries, at) = (RetryWarnings::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
         let news = [(0, "503"), (1, "503"), (2, "refused"), (59, "503"), (60, "503")];
         assert_eq!(
             news.map(|(seconds, what)| retries.is_news(what, at(100 + seconds))),
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_fields_of_apache() {
-        let line = || Line {
+        let line = || LogLine {
             client: "192.0.2.7:4711".into(),
             method: "GET".into(),
             path: "/a%20b".into(),
@@ -399,14 +399,14 @@ mod tests {
             status: 200,
             bytes_out: 5,
             duration_us: 1_500_000,
-            ..Line::default()
+            ..LogLine::default()
         };
         let end = Duration::from_secs(1_795_549_882);
         let begin = "[24/Nov/2026:19:51:20 +0000]";
         for (line, expected) in [
             (line(), format!("192.0.2.7 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"-\" \"-\"\n")),
             (
-                Line {
+                LogLine {
                     referer: "http://b/".into(),
                     user_agent: "curl/8 (x)".into(),
                     client: "[::1]:1".into(),
@@ -415,7 +415,7 @@ mod tests {
                 format!("::1 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"http://b/\" \"curl/8 (x)\"\n"),
             ),
             (
-                Line { forwarded_for: "evil,%20198.51.100.1".into(), status: 0, bytes_out: 0, ..line() },
+                LogLine { forwarded_for: "evil,%20198.51.100.1".into(), status: 0, bytes_out: 0, ..line() },
                 format!("198.51.100.1 - - {begin} \"GET /a%20b HTTP/1.1\" 499 - \"-\" \"-\"\n"),
             ),
         ] {

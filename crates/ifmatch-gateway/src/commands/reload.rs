@@ -13,33 +13,33 @@ use ifmatch_gateway_service::gateway::certificate::Validity;
 use ifmatch_gateway_service::gateway::state::AppState;
 
 use super::log;
-use super::tls::{Keys, Tls};
+use super::tls::{CertificateKeys, ReplaceableTls};
 
 /// The replaceable parts of a server.
-pub(crate) struct Reloadable<'a> {
+pub(crate) struct ReloadableParts<'a> {
     /// The configuration that the server was started with.
     pub(crate) started: &'a ServerConfig,
     /// Its TLS, if any.
-    pub(crate) tls: Option<&'a Tls>,
+    pub(crate) tls: Option<&'a ReplaceableTls>,
     /// The state that has its tokens.
     pub(crate) state: &'a AppState,
 }
 
 /// Certificates that have been read, and tokens that have been checked. Nothing has been exchanged yet.
-pub(crate) struct Credentials<'a> {
-    certificates: Option<(&'a Tls, Keys)>,
+pub(crate) struct NewCredentials<'a> {
+    certificates: Option<(&'a ReplaceableTls, CertificateKeys)>,
     started: &'a ServerConfig,
     config: &'a ServerConfig,
     state: &'a AppState,
 }
 
-impl<'a> Reloadable<'a> {
+impl<'a> ReloadableParts<'a> {
     /// Reads the credentials of a new configuration.
     ///
     /// # Errors
     /// Fails if a file of the certificate is unusable, or if the new configuration listens elsewhere: it may allow
     /// access without tokens that is safe for its own address only.
-    pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<Credentials<'a>, Error> {
+    pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<NewCredentials<'a>, Error> {
         let addresses = |config: &ServerConfig| {
             let settings = &config.settings;
             (settings.listen.clone(), settings.admin_listen, settings.redirect_listen.clone())
@@ -53,14 +53,14 @@ impl<'a> Reloadable<'a> {
         }
         let certificates = match (self.tls, &new.tls[..]) {
             (None, []) => None,
-            (Some(tls), files @ [_, ..]) => Some((tls, Keys::read(files)?)),
+            (Some(tls), files @ [_, ..]) => Some((tls, CertificateKeys::read(files)?)),
             _ => return Err(Error::usage("SIGHUP can't switch TLS on or off. Restart to do so.")),
         };
-        Ok(Credentials { certificates, started: self.started, config: new, state: self.state })
+        Ok(NewCredentials { certificates, started: self.started, config: new, state: self.state })
     }
 }
 
-impl Credentials<'_> {
+impl NewCredentials<'_> {
     /// Exchanges the certificates for new connections, and the tokens for new requests. Logs the settings that stay as they were.
     pub(crate) fn apply(self) {
         if let Some((tls, keys)) = self.certificates {
@@ -103,7 +103,7 @@ fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Erro
         check_folder("--cache-dir", cache)?;
     }
     log::check(&server.settings)?;
-    for problem in Keys::read(&server.tls)?.validities().filter_map(Validity::problem) {
+    for problem in CertificateKeys::read(&server.tls)?.validities().filter_map(Validity::problem) {
         // A closed stderr is ignored.
         drop(writeln!(stderr(), "warning: {problem}"));
     }

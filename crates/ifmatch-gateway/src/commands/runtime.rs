@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifmatch_gateway_commands::platform::{self, Asked, StopSignals};
+use ifmatch_gateway_commands::platform::{self, AskedSignal, StopSignals};
 use ifmatch_gateway_commands::runtime::runtime;
 use ifmatch_gateway_config::ServerConfig;
 use ifmatch_gateway_config::error::Error;
@@ -22,14 +22,17 @@ const FILE_GRACE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Fails if the server can't start, or had to cut off requests in flight.
-pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<End, Error>>) -> Result<(), Error> {
+pub(crate) fn run(
+    config: &ServerConfig,
+    serving: impl Future<Output = Result<GatewayEnd, Error>>,
+) -> Result<(), Error> {
     log::start(&config.settings)?;
     let runtime = runtime()?;
     let end = runtime.block_on(serving);
     runtime.shutdown_timeout(FILE_GRACE);
     match end? {
-        End::Graceful => Ok(()),
-        End::Forced => Err(Error::runtime("stopped before all requests in flight were complete")),
+        GatewayEnd::Graceful => Ok(()),
+        GatewayEnd::Forced => Err(Error::runtime("stopped before all requests in flight were complete")),
     }
 }
 
@@ -37,28 +40,28 @@ pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<En
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// The signals that stop the gateway, and the one that reloads its configuration.
-pub(crate) struct Signals {
-    reload: Asked,
+pub(crate) struct ServerSignals {
+    reload: AskedSignal,
     stop: StopSignals,
 }
 
 /// The end of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum GatewayEnd {
     /// All requests in flight were completed.
     Graceful,
     /// Some were cut off, after the grace period or by a second signal.
     Forced,
 }
 
-impl Signals {
+impl ServerSignals {
     /// Handles the signals, which no longer end the process by themselves.
     ///
     /// # Errors
     /// Fails if the system refuses.
     pub(crate) fn listen() -> Result<Self, Error> {
         let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
-        Ok(Self { reload: Asked::to_reload().map_err(failed)?, stop: StopSignals::listen().map_err(failed)? })
+        Ok(Self { reload: AskedSignal::to_reload().map_err(failed)?, stop: StopSignals::listen().map_err(failed)? })
     }
 
     /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` whenever that is
@@ -79,9 +82,9 @@ pub(crate) async fn serve_until_stopped(
     mut server: Server,
     state: &Arc<AppState>,
     config: &ServerConfig,
-    mut signals: Signals,
+    mut signals: ServerSignals,
     reload: impl Fn() -> Result<(), Error>,
-) -> End {
+) -> GatewayEnd {
     let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
     let reload = || {
         platform::tell_reloading();
@@ -113,11 +116,11 @@ pub(crate) async fn serve_until_stopped(
     match server.connections() {
         0 => {
             info!("stopped");
-            End::Graceful
+            GatewayEnd::Graceful
         }
         connections => {
             warn!(connections, "stopped with open connections");
-            End::Forced
+            GatewayEnd::Forced
         }
     }
 }

@@ -18,16 +18,16 @@ use ifmatch_gateway_service::gateway::state::AppState;
 
 /// TLS with certificates that can be replaced.
 #[derive(Debug)]
-pub(crate) struct Tls(Arc<Certificates>);
+pub(crate) struct ReplaceableTls(Arc<LiveCertificates>);
 
 /// The certificates of new connections, with their keys.
 #[derive(Debug)]
-struct Certificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
+struct LiveCertificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
 /// Certificates that have been read, with their keys.
-pub(crate) struct Keys(Vec<(Arc<CertifiedKey>, Option<Validity>)>);
+pub(crate) struct CertificateKeys(Vec<(Arc<CertifiedKey>, Option<Validity>)>);
 
-impl Keys {
+impl CertificateKeys {
     /// Reads the certificates and their keys.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Keys {
     }
 }
 
-impl Tls {
+impl ReplaceableTls {
     /// Reads the certificates and their keys, and tells `state` about them. Returns `None` if there are none.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl Tls {
         if files.is_empty() {
             return Ok(None);
         }
-        let tls = Self(Arc::new(Certificates(ArcSwap::default())));
-        tls.replace(Keys::read(files)?, state);
+        let tls = Self(Arc::new(LiveCertificates(ArcSwap::default())));
+        tls.replace(CertificateKeys::read(files)?, state);
         Ok(Some(tls))
     }
 
@@ -70,19 +70,19 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::runtime(format!("can't set up TLS: {error}")))?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::<Certificates>::clone(&self.0));
+            .with_cert_resolver(Arc::<LiveCertificates>::clone(&self.0));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
     /// Replaces the certificates, for new connections, and tells `state` about them.
-    pub(crate) fn replace(&self, keys: Keys, state: &AppState) {
+    pub(crate) fn replace(&self, keys: CertificateKeys, state: &AppState) {
         state.set_certificates(keys.validities().cloned().collect());
         self.0.0.store(Arc::new(keys.0.into_iter().map(|(key, _)| key).collect()));
     }
 }
 
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for LiveCertificates {
     /// Returns the first certificate for the requested name, or the first of all.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let keys = self.0.load();

@@ -260,7 +260,10 @@ async fn kill_9_during_a_hundred_appends_to_one_blob() {
     let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
     let azure = Azure::development(Client::new(gateway.address()));
     azure.create_container("logs").await.expect(201);
-    azure.blob(Method::PUT, "/logs/hot", &[("x-ms-blob-type", "AppendBlob")], "").await.expect(201);
+    azure
+        .blob(Method::PUT, "/logs/hot", &[("x-ms-blob-type", "AppendBlob"), ("content-length", "0")], "")
+        .await
+        .expect(201);
     let log = Log::default();
     for (round, killed_after) in [10, 1000, 1500].into_iter().enumerate() {
         let client = Client::new(gateway.address());

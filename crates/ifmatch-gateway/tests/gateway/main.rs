@@ -1,5 +1,5 @@
 //! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
-//! the service manager, metrics, the proxy, verification, backups, import and export, kills, and invalid input.
+//! the service manager, metrics, the proxy, verification, backups, kills, and invalid input.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
@@ -22,7 +22,6 @@ mod shares;
 mod shutdown;
 mod start;
 mod tls;
-mod transfer;
 mod upkeep;
 
 use std::path::Path;

@@ -67,9 +67,7 @@ fn commands_without_a_gateway_say_what_to_do() {
     for command in [
         &["health", "--url", url][..],
         &["lease", "list", "--url", url],
-        &["verify", "--url", url],
         &["backup", "--url", url, "--data", "data", "--to", to],
-        &["export", "http://127.0.0.1:1/docs", to],
     ] {
         refused(
             &run(command),

@@ -9,7 +9,7 @@ const OTHERS: u32 = 2;
 
 /// The attempts of one request.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct RequestAttempts {
     /// `true` if the request may be carried out twice.
     is_repeatable: bool,
     /// `true` if a server has got it twice.
@@ -20,7 +20,7 @@ pub(crate) struct Attempts {
 
 /// What to do after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextAttempt {
     /// Send the request to the same server, over another connection.
     Same,
     /// Send it to another server.
@@ -29,7 +29,7 @@ pub(crate) enum Next {
     Return,
 }
 
-impl Attempts {
+impl RequestAttempts {
     /// Begins the attempts of a request. Only safe methods without content are repeatable. A PUT or DELETE isn't, although it is
     /// idempotent: a server may have carried it out, and another writer may have written since, whose change a repetition would
     /// overwrite. With `If-Match`, the repetition would get 412 although the write took effect.
@@ -38,25 +38,25 @@ impl Attempts {
     }
 
     /// Decides after the head of a response, or an error instead of one.
-    pub(crate) fn next(&mut self, outcome: Result<StatusCode, ProxyErrorKind>) -> Next {
+    pub(crate) fn next(&mut self, outcome: Result<StatusCode, ProxyErrorKind>) -> NextAttempt {
         let is_broken = outcome == Err(ProxyErrorKind::Broken);
         match outcome {
             // The server got no part of it.
-            Err(ProxyErrorKind::Unreachable) => Next::Other,
-            _ if !self.is_repeatable => Next::Return,
+            Err(ProxyErrorKind::Unreachable) => NextAttempt::Other,
+            _ if !self.is_repeatable => NextAttempt::Return,
             // Perhaps the server closed an idle connection just before.
             Err(_) if is_broken && !self.was_repeated => {
                 self.was_repeated = true;
-                Next::Same
+                NextAttempt::Same
             }
             // A server that hangs has used up the time of the request.
-            Err(_) if !is_broken => Next::Return,
-            Ok(status) if !is_faulty(status) => Next::Return,
+            Err(_) if !is_broken => NextAttempt::Return,
+            Ok(status) if !is_faulty(status) => NextAttempt::Return,
             _ if self.others < OTHERS => {
                 self.others += 1;
-                Next::Other
+                NextAttempt::Other
             }
-            _ => Next::Return,
+            _ => NextAttempt::Return,
         }
     }
 }
@@ -74,7 +74,7 @@ fn is_safe(method: &Method) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Next::{Other, Return, Same};
+    use NextAttempt::{Other, Return, Same};
     use ProxyErrorKind::{Broken, Interrupted, Overloaded, Timeout, Unreachable};
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
             ("DELETE", true, &[(Err(Timeout), Return)]),
             ("POST", false, &[(Err(Unreachable), Other), (Err(Broken), Return)]),
         ] {
-            let mut attempts = Attempts::of(&method.parse().expect("a method"), is_empty);
+            let mut attempts = RequestAttempts::of(&method.parse().expect("a method"), is_empty);
             for (outcome, expected) in outcomes {
                 assert_eq!(attempts.next(*outcome), *expected, "{method} {is_empty} {outcomes:?}");
             }

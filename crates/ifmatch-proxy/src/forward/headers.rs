@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Version};
 use ifmatch_core::fields::{self, forwarded, hop_by_hop};
 
 use crate::forward::interim::Interim;
-use crate::upstream::server::Server;
+use crate::upstream::server::UpstreamServer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -39,17 +39,23 @@ pub struct Client {
 
 /// Rules for rewriting heads.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Forwarding {
+pub(crate) struct ForwardingRules {
     /// Send the upstream's own name as `Host` instead of the client's.
     pub(crate) rewrite_host: bool,
     /// Keep the client information in the request, set by a trusted proxy in front.
     pub(crate) trust_forwarded: bool,
 }
 
-impl Forwarding {
+impl ForwardingRules {
     /// Returns the header fields of a request to a server, sent by the proxy with this name, which has removed the prefix of
     /// its path.
-    pub(crate) fn request(self, head: &Parts, server: &Server, name: Name, prefix: Option<&str>) -> HeaderMap {
+    pub(crate) fn request(
+        self,
+        head: &Parts,
+        server: &UpstreamServer,
+        name: ProxyName,
+        prefix: Option<&str>,
+    ) -> HeaderMap {
         let mut headers = head.headers.clone();
         let upgrade = requested_upgrade(head.version, &head.headers);
         remove_connection_fields(&mut headers);
@@ -172,9 +178,9 @@ pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
 
 /// The random name of one proxy. Other instances in front of it or behind it have other names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name(u64);
+pub(crate) struct ProxyName(u64);
 
-impl Name {
+impl ProxyName {
     /// Creates a unique name.
     pub(crate) fn new() -> Self {
         // The hasher has random keys.
@@ -198,7 +204,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ProxyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ifmatch-{:016x}", self.0)
     }
@@ -228,12 +234,12 @@ mod tests {
     use super::*;
     use crate::Upstream;
 
-    fn forwarded(forwarding: Forwarding, request: http::request::Builder) -> HeaderMap {
+    fn forwarded(forwarding: ForwardingRules, request: http::request::Builder) -> HeaderMap {
         let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
         let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
         head.extensions.insert(client);
-        forwarding.request(&head, &upstream.servers[0], Name::new(), None)
+        forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None)
     }
 
     fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
@@ -248,7 +254,7 @@ mod tests {
             let request = request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil");
             request.header("x.forwarded.for", "1.2.3.4").header("x-real-ip", "1.2.3.4")
         };
-        let headers = forwarded(Forwarding::default(), request());
+        let headers = forwarded(ForwardingRules::default(), request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
         assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
@@ -258,7 +264,7 @@ mod tests {
         assert_eq!(text(&headers, "host"), ["example.com"]);
         assert!(text(&headers, "via").concat().starts_with("1.1 ifmatch-"));
 
-        let trusting = Forwarding { rewrite_host: true, trust_forwarded: true };
+        let trusting = ForwardingRules { rewrite_host: true, trust_forwarded: true };
         let headers = forwarded(trusting, request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
@@ -270,7 +276,7 @@ mod tests {
     fn every_changed_field_is_declared() {
         let names = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-x"];
         for trust_forwarded in [false, true] {
-            let forwarding = Forwarding { rewrite_host: false, trust_forwarded };
+            let forwarding = ForwardingRules { rewrite_host: false, trust_forwarded };
             for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
                 // The two requests differ only in the address and version of the client.
                 let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
@@ -279,7 +285,7 @@ mod tests {
                     let (mut head, ()) = request.body(()).expect("a request").into_parts();
                     let address = (address, 4711).into();
                     head.extensions.insert(Client { address, secure: true, interim: None });
-                    let headers = forwarding.request(&head, &upstream.servers[0], Name::new(), None);
+                    let headers = forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None);
                     headers.get_all(name).iter().cloned().collect::<Vec<_>>()
                 };
                 let lines = seen([192, 0, 2, 7], Version::HTTP_11);
@@ -295,7 +301,7 @@ mod tests {
     fn max_forwards_is_decremented_for_trace_and_options() {
         let left = |method: Method| {
             let request = Request::builder().method(method).uri("/").header("max-forwards", "3");
-            text(&forwarded(Forwarding::default(), request), "max-forwards").concat()
+            text(&forwarded(ForwardingRules::default(), request), "max-forwards").concat()
         };
         assert_eq!(left(Method::OPTIONS), "2");
         assert_eq!(left(Method::TRACE), "2");
@@ -305,9 +311,9 @@ mod tests {
     #[test]
     fn an_upgrade_is_forwarded_only_with_its_connection_option() {
         let request = || Request::get("/").header("upgrade", "websocket");
-        let headers = forwarded(Forwarding::default(), request().header("connection", "keep-alive, Upgrade"));
+        let headers = forwarded(ForwardingRules::default(), request().header("connection", "keep-alive, Upgrade"));
         assert_eq!((text(&headers, "upgrade"), text(&headers, "connection")), (vec!["websocket"], vec!["upgrade"]));
-        let headers = forwarded(Forwarding::default(), request());
+        let headers = forwarded(ForwardingRules::default(), request());
         assert_eq!(text(&headers, "upgrade"), [""; 0]);
     }
 
@@ -324,7 +330,7 @@ mod tests {
             for line in upgrade {
                 request = request.header("upgrade", *line);
             }
-            let headers = forwarded(Forwarding::default(), request);
+            let headers = forwarded(ForwardingRules::default(), request);
             assert_eq!(text(&headers, "upgrade"), expected, "{upgrade:?}");
             assert_eq!(text(&headers, "http2-settings"), [""; 0], "{upgrade:?}");
         }
@@ -377,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_proxy_recognises_only_its_own_name() {
-        let (own, other) = (Name::new(), Name::new());
+        let (own, other) = (ProxyName::new(), ProxyName::new());
         let mut headers = HeaderMap::new();
         assert!(!own.is_in(&headers));
         headers.append(VIA, HeaderValue::from_static("1.1 ifmatch, 1.0 fred (a comment), 1.1,,"));
@@ -389,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_any_form_that_proxies_send() {
-        let name = Name::new();
+        let name = ProxyName::new();
         let upper = name.to_string().to_ascii_uppercase();
         for (line, expected) in [
             (format!("1.1 a,1.1 {name}"), true),

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 use http_body::Body;
 
 use crate::forward::request_body::LentBody;
-use crate::upstream::server::Server;
+use crate::upstream::server::UpstreamServer;
 
 /// Creates a request for a connection with this version. `headers` are those for HTTP/1.1, with a `Host`.
 ///
@@ -15,7 +15,7 @@ use crate::upstream::server::Server;
 pub(crate) fn request(
     version: Version,
     method: Method,
-    (server, path): (&Server, &PathAndQuery),
+    (server, path): (&UpstreamServer, &PathAndQuery),
     mut headers: HeaderMap,
     body: LentBody,
 ) -> Option<Request<LentBody>> {

@@ -22,7 +22,7 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 /// The client stopped sending the body.
 #[derive(Debug, thiserror::Error)]
 #[error("the client stopped sending the body: {0}")]
-pub(crate) struct Interrupted(BoxError);
+pub(crate) struct InterruptedBody(BoxError);
 
 /// Maximum size of content that is kept so that it can be sent again.
 const KEPT: usize = 64 << 10;
@@ -35,37 +35,37 @@ const RETURN: Duration = Duration::from_secs(5);
 
 /// A request's content, which can be offered to several servers until one begins to read it, or if it is short, until
 /// one has processed it.
-pub(crate) struct RequestBody(Arc<Shared>);
+pub(crate) struct RequestBody(Arc<SharedContent>);
 
 /// Holds the content while it isn't lent.
-struct Shared {
+struct SharedContent {
     empty: bool,
-    state: Mutex<State>,
+    state: Mutex<ContentState>,
     returned: Notify,
     /// Time since when the server is expected to take the next part of the content, or after the last one to respond.
     /// `None` while there is no connection, or the client is expected to send the next part.
     expected: Mutex<Option<Instant>>,
 }
 
-enum State {
-    Whole(Content),
+enum ContentState {
+    Whole(BufferedContent),
     Lent,
     /// Empty, or partly sent and not kept.
     Gone,
 }
 
 /// Content that is sent from its beginning.
-struct Content {
+struct BufferedContent {
     /// Frames that were read from the client before.
     kept: Vec<Frame<Bytes>>,
     /// The rest, or `None` at the end.
-    rest: Option<UnsyncBoxBody<Bytes, Interrupted>>,
+    rest: Option<UnsyncBoxBody<Bytes, InterruptedBody>>,
 }
 
 /// The content as sent by a connection.
 pub(crate) struct LentBody {
-    shared: Arc<Shared>,
-    content: Option<Content>,
+    shared: Arc<SharedContent>,
+    content: Option<BufferedContent>,
     /// Number of kept frames that were sent.
     position: usize,
     /// Number of bytes that may still be kept, or `None` if what is sent can't be sent again.
@@ -83,19 +83,19 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::empty();
         }
-        let content = CleanTrailers::new(body).map_err(|error| Interrupted(error.into())).boxed_unsync();
-        let state = State::Whole(Content { kept: Vec::new(), rest: Some(content) });
+        let content = CleanTrailers::new(body).map_err(|error| InterruptedBody(error.into())).boxed_unsync();
+        let state = ContentState::Whole(BufferedContent { kept: Vec::new(), rest: Some(content) });
         Self::with(false, state)
     }
 
     /// Creates empty content.
     pub(crate) fn empty() -> Self {
-        Self::with(true, State::Gone)
+        Self::with(true, ContentState::Gone)
     }
 
-    fn with(empty: bool, state: State) -> Self {
+    fn with(empty: bool, state: ContentState) -> Self {
         let (state, expected) = (Mutex::new(state), Mutex::new(empty.then(Instant::now)));
-        Self(Arc::new(Shared { empty, state, returned: Notify::new(), expected }))
+        Self(Arc::new(SharedContent { empty, state, returned: Notify::new(), expected }))
     }
 
     /// Returns `true` if there is no content.
@@ -105,7 +105,7 @@ impl RequestBody {
 
     /// Returns `true` if the content can be sent from its beginning.
     pub(crate) fn is_whole(&self) -> bool {
-        self.0.empty || matches!(*self.0.state(), State::Whole(_))
+        self.0.empty || matches!(*self.0.state(), ContentState::Whole(_))
     }
 
     /// Lends the content to a connection. Lends nothing if it can't be sent from its beginning.
@@ -115,9 +115,9 @@ impl RequestBody {
     pub(crate) fn lend(&self, keep: bool) -> LentBody {
         self.0.expect_server(true);
         let mut state = self.0.state();
-        let content = match std::mem::replace(&mut *state, State::Gone) {
-            State::Whole(content) => {
-                *state = State::Lent;
+        let content = match std::mem::replace(&mut *state, ContentState::Gone) {
+            ContentState::Whole(content) => {
+                *state = ContentState::Lent;
                 Some(content)
             }
             other => {
@@ -135,7 +135,7 @@ impl RequestBody {
         let returned = async {
             loop {
                 let returned = self.0.returned.notified();
-                if !matches!(*self.0.state(), State::Lent) {
+                if !matches!(*self.0.state(), ContentState::Lent) {
                     return;
                 }
                 returned.await;
@@ -156,8 +156,8 @@ impl RequestBody {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedContent {
+    fn state(&self) -> MutexGuard<'_, ContentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +175,7 @@ impl Drop for LentBody {
     fn drop(&mut self) {
         let Some(content) = self.content.take() else { return };
         let is_whole = !self.begun || self.room.is_some();
-        *self.shared.state() = if is_whole { State::Whole(content) } else { State::Gone };
+        *self.shared.state() = if is_whole { ContentState::Whole(content) } else { ContentState::Gone };
         self.shared.returned.notify_waiters();
     }
 }
@@ -210,9 +210,12 @@ fn copy(frame: &Frame<Bytes>) -> Frame<Bytes> {
 
 impl Body for LentBody {
     type Data = Bytes;
-    type Error = Interrupted;
+    type Error = InterruptedBody;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, InterruptedBody>>> {
         self.begun = true;
         let position = self.position;
         let Some(content) = &mut self.content else { return Poll::Ready(None) };

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 use crate::forward::request_body::BoxError;
-use crate::upstream::slots::Slot;
+use crate::upstream::slots::RequestSlot;
 
 /// The upstream paused for too long within a body.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pin_project! {
     pub struct ProxyBody {
         #[pin]
         body: Option<CleanTrailers<PausedBody<Incoming>>>,
-        slot: Option<Slot>,
+        slot: Option<RequestSlot>,
     }
 }
 
@@ -72,7 +72,7 @@ impl ProxyBody {
     }
 
     /// Holds the request's slot at its server until the end.
-    pub(crate) fn new(body: Incoming, pause: Duration, slot: Slot) -> Self {
+    pub(crate) fn new(body: Incoming, pause: Duration, slot: RequestSlot) -> Self {
         Self { body: Some(CleanTrailers::new(PausedBody { body, pause, timer: None })), slot: Some(slot) }
     }
 }

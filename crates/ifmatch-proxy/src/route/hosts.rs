@@ -4,14 +4,14 @@ use http::uri::Authority;
 
 /// The hosts of a route, in lower case, without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Hosts {
+pub(super) enum RouteHosts {
     Any,
     /// All names that end with this text, which begins with a dot.
     Below(String),
     One(String),
 }
 
-impl Hosts {
+impl RouteHosts {
     /// Parses a host, `*.` and a host, or nothing. `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~[]:%".contains(&byte);

@@ -11,12 +11,12 @@ use http::{HeaderMap, Response, Uri, header};
 
 use crate::error::ProxyErrorKind;
 use crate::observer::UpstreamState;
-use crate::upstream::client::Client;
+use crate::upstream::client::HttpClient;
 use crate::upstream::health::HealthCheck;
-use crate::upstream::server::Server;
+use crate::upstream::server::UpstreamServer;
 use crate::upstream::{InvalidUpstream, Upstream};
 use fields::{FieldRules, Messages};
-use hosts::{Hosts, plain};
+use hosts::{RouteHosts, plain};
 use redirect::Redirect;
 
 pub(crate) mod fields;
@@ -53,7 +53,7 @@ pub struct Route {
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) health: Option<HealthCheck>,
     /// The client that connects within the timeout of this route, if it has one.
-    pub(crate) client: Option<Client>,
+    pub(crate) client: Option<HttpClient>,
     attachment: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -67,7 +67,7 @@ enum Destination {
 struct Entry {
     /// As configured.
     name: String,
-    host: Hosts,
+    host: RouteHosts,
     /// Path in its normal form.
     path: String,
     /// Path as the most tolerant server reads it.
@@ -198,7 +198,7 @@ impl Routes {
     pub(crate) fn add(&mut self, text: &str, route: Route) -> Result<(), InvalidUpstream> {
         let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
-        let host = Hosts::parse(host).ok_or_else(invalid)?;
+        let host = RouteHosts::parse(host).ok_or_else(invalid)?;
         if path::is_pattern(path) {
             return Err(InvalidUpstream::pattern(text));
         }
@@ -292,7 +292,7 @@ impl Routes {
         }
     }
 
-    fn servers(&self) -> impl Iterator<Item = &Server> {
+    fn servers(&self) -> impl Iterator<Item = &UpstreamServer> {
         self.upstreams().flat_map(|upstream| upstream.servers.iter())
     }
 
@@ -305,7 +305,8 @@ impl Routes {
 impl Entry {
     /// Returns `true` if the route or one of its servers has a path, which then decides what is reachable.
     fn has_path(&self) -> bool {
-        self.path != "/" || self.route.upstream().is_some_and(|upstream| upstream.servers.iter().any(Server::has_base))
+        self.path != "/"
+            || self.route.upstream().is_some_and(|upstream| upstream.servers.iter().any(UpstreamServer::has_base))
     }
 }
 

@@ -4,12 +4,12 @@ use http::header::{CONTENT_LOCATION, Entry, LOCATION};
 use http::{HeaderMap, HeaderValue};
 use url::{Position, Url};
 
-use crate::upstream::server::Server;
+use crate::upstream::server::UpstreamServer;
 
 /// A forwarded request, whose response may name URLs of the server.
 #[derive(Debug)]
-pub(crate) struct Forwarded<'a> {
-    pub(crate) server: &'a Server,
+pub(crate) struct ForwardedRequest<'a> {
+    pub(crate) server: &'a UpstreamServer,
     /// Path of the request, without the server's base path.
     pub(crate) path: &'a str,
     /// Prefix that was removed from the path, without a trailing slash.
@@ -18,7 +18,7 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) host: Option<&'a str>,
 }
 
-impl Forwarded<'_> {
+impl ForwardedRequest<'_> {
     /// Replaces the URLs of the server in `Location` and `Content-Location` by those that lead to it through the proxy.
     pub(crate) fn publish(&self, response: &mut HeaderMap) {
         for name in [LOCATION, CONTENT_LOCATION] {
@@ -87,7 +87,8 @@ mod tests {
     /// The rows: the `Location` of the server, and that for the client, if another.
     fn check(server: &str, prefix: &str, path: &str, rows: &[(&str, &str)]) {
         let upstream = Upstream::parse(&[server]).expect("a server");
-        let forwarded = Forwarded { server: &upstream.servers[0], path, prefix, host: Some("Shop.example:8080") };
+        let forwarded =
+            ForwardedRequest { server: &upstream.servers[0], path, prefix, host: Some("Shop.example:8080") };
         for (location, expected) in rows {
             let mut headers = HeaderMap::new();
             for name in [LOCATION, CONTENT_LOCATION] {

@@ -24,7 +24,7 @@ pub enum Balance {
 
 /// The health of a server, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Health {
+pub(crate) enum ServerHealth {
     /// The server gets requests.
     Healthy,
     /// The server was unreachable recently.
@@ -35,13 +35,13 @@ pub(crate) enum Health {
 
 /// A server as the decision sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct ServerCandidate {
     /// Index of the server in its upstream.
     pub(crate) index: usize,
     pub(crate) weight: u32,
     /// Number of requests in progress.
     pub(crate) requests: u64,
-    pub(crate) health: Health,
+    pub(crate) health: ServerHealth,
     /// `true` if the server is used only while no other one is available.
     pub(crate) backup: bool,
     /// `true` if all slots of the server are taken.
@@ -53,16 +53,16 @@ pub(crate) struct Candidate {
 /// At each turn, every available server earns its weight, and the one with the most credit pays what all have earned.
 /// So the sum of all credits is always zero.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Vec<i64>);
+pub(crate) struct ServerTurns(Vec<i64>);
 
-impl Candidate {
+impl ServerCandidate {
     /// Returns the servers that requests may wait for instead of this one. Requests don't leave healthy servers for
     /// unhealthy ones or backups just because they are busy.
     pub(crate) fn group(&self) -> (bool, bool) {
-        (self.health == Health::Unhealthy, self.backup)
+        (self.health == ServerHealth::Unhealthy, self.backup)
     }
 
-    fn rank(&self) -> (Health, bool, bool) {
+    fn rank(&self) -> (ServerHealth, bool, bool) {
         (self.health, self.backup, self.full)
     }
 
@@ -72,15 +72,15 @@ impl Candidate {
     }
 }
 
-impl Turns {
+impl ServerTurns {
     /// Creates the turns of this number of servers.
     pub(crate) fn new(servers: usize) -> Self {
         Self(vec![0; servers])
     }
 
     /// Sorts the candidates in the order in which to try them, and ends the turn of the first.
-    pub(crate) fn order(&mut self, balance: Balance, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let compare = |a: &Candidate, b: &Candidate| {
+    pub(crate) fn order(&mut self, balance: Balance, mut candidates: Vec<ServerCandidate>) -> Vec<ServerCandidate> {
+        let compare = |a: &ServerCandidate, b: &ServerCandidate| {
             let by_load = match balance {
                 Balance::RoundRobin => Ordering::Equal,
                 Balance::LeastConnections => a.compare_load(b),
@@ -109,12 +109,12 @@ pub(crate) fn share(total: u32, weight: u32, weights: impl Iterator<Item = u32>)
 mod tests {
     use super::*;
 
-    fn candidates(weights: &[u32]) -> Vec<Candidate> {
-        let candidate = |(index, weight): (usize, &u32)| Candidate {
+    fn candidates(weights: &[u32]) -> Vec<ServerCandidate> {
+        let candidate = |(index, weight): (usize, &u32)| ServerCandidate {
             index,
             weight: *weight,
             requests: 0,
-            health: Health::Healthy,
+            health: ServerHealth::Healthy,
             backup: false,
             full: false,
         };
@@ -122,12 +122,12 @@ mod tests {
     }
 
     /// Returns the first servers of a number of turns, `a` for the first server.
-    fn firsts(turns: &mut Turns, balance: Balance, candidates: &[Candidate], count: usize) -> String {
+    fn firsts(turns: &mut ServerTurns, balance: Balance, candidates: &[ServerCandidate], count: usize) -> String {
         let letter = |index: usize| char::from(b"abcdefgh"[index]);
         (0..count).map(|_| letter(turns.order(balance, candidates.to_vec())[0].index)).collect()
     }
 
-    fn indices(order: &[Candidate]) -> Vec<usize> {
+    fn indices(order: &[ServerCandidate]) -> Vec<usize> {
         order.iter().map(|candidate| candidate.index).collect()
     }
 
@@ -140,7 +140,7 @@ mod tests {
             (&[2, 1], "abaaba"),
             (&[7], "aaa"),
         ] {
-            let mut turns = Turns::new(weights.len());
+            let mut turns = ServerTurns::new(weights.len());
             assert_eq!(
                 firsts(&mut turns, Balance::RoundRobin, &candidates(weights), expected.len()),
                 expected,
@@ -152,21 +152,21 @@ mod tests {
     #[test]
     fn the_order_prefers_health_then_reachability_then_primaries_then_free_slots() {
         let mut all = candidates(&[9, 1, 1, 1, 1]);
-        all[0].health = Health::Unhealthy;
-        all[1].health = Health::Avoided;
+        all[0].health = ServerHealth::Unhealthy;
+        all[1].health = ServerHealth::Avoided;
         all[2].backup = true;
         all[3].full = true;
         for balance in [Balance::RoundRobin, Balance::LeastConnections] {
-            assert_eq!(indices(&Turns::new(5).order(balance, all.clone())), [4, 3, 2, 1, 0]);
+            assert_eq!(indices(&ServerTurns::new(5).order(balance, all.clone())), [4, 3, 2, 1, 0]);
         }
     }
 
     #[test]
     fn a_server_that_was_away_gets_no_burst() {
-        let mut turns = Turns::new(2);
+        let mut turns = ServerTurns::new(2);
         let both = candidates(&[1, 1]);
         let mut away = both.clone();
-        away[1].health = Health::Unhealthy;
+        away[1].health = ServerHealth::Unhealthy;
         assert_eq!(firsts(&mut turns, Balance::RoundRobin, &away, 100), "a".repeat(100));
         assert_eq!(firsts(&mut turns, Balance::RoundRobin, &both, 4), "abab");
     }
@@ -180,7 +180,7 @@ mod tests {
             for (candidate, requests) in all.iter_mut().zip(requests) {
                 candidate.requests = requests;
             }
-            let found = firsts(&mut Turns::new(3), Balance::LeastConnections, &all, expected.len());
+            let found = firsts(&mut ServerTurns::new(3), Balance::LeastConnections, &all, expected.len());
             assert_eq!(found, expected, "{requests:?}");
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn credits_stay_balanced_whatever_is_available() {
         let all = candidates(&[5, 3, 2, 1]);
-        let mut turns = Turns::new(4);
+        let mut turns = ServerTurns::new(4);
         for round in 0..1_000_u32 {
             let available = all.iter().filter(|candidate| (round / 7) >> candidate.index & 1 == 1).copied().collect();
             turns.order(Balance::RoundRobin, available);

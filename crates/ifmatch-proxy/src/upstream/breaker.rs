@@ -54,7 +54,7 @@ pub(crate) struct Requester {
 
 /// The result of a request, as far as it tells about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     /// A response began that isn't [`Faulty`](Self::Faulty).
     Answered,
     /// The server closed the connection, sent invalid HTTP, or answered 502, 503 or 504.
@@ -69,7 +69,7 @@ pub(crate) enum Outcome {
 
 /// The requests that a server may get now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Availability {
+pub(crate) enum ServerAvailability {
     /// All, or the probe of this client.
     Available,
     /// Those that no other server can take.
@@ -80,7 +80,7 @@ pub(crate) enum Availability {
 
 /// Permission to send one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct BreakerTicket {
     start: Instant,
     probe: bool,
     requester: Requester,
@@ -88,29 +88,29 @@ pub(crate) struct Ticket {
 
 /// The circuit breaker of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Breaker {
-    failures: Failures,
+pub(crate) struct CircuitBreaker {
+    failures: FailureRun,
     /// Time of the last response. Failures of requests that began earlier are older evidence.
     answered: Option<Instant>,
     /// What failed since then.
-    failing: Option<Failing>,
-    open: Option<Opened>,
+    failing: Option<FailingServer>,
+    open: Option<OpenBreaker>,
 }
 
 /// A server that hasn't responded since it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failing {
+pub(crate) struct FailingServer {
     /// Time of the first failure.
     pub(crate) since: Instant,
     /// Time of the latest failure.
     pub(crate) last: Instant,
     /// What the latest failure was.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RequestOutcome,
 }
 
 /// The failures in a row.
 #[derive(Clone, Debug, Default)]
-struct Failures {
+struct FailureRun {
     count: u32,
     /// Number of time limits in a row.
     hung: u32,
@@ -120,7 +120,7 @@ struct Failures {
 }
 
 #[derive(Clone, Debug)]
-struct Opened {
+struct OpenBreaker {
     until: Instant,
     /// `true` if the server hangs, so requests are rejected.
     rejects: bool,
@@ -128,19 +128,19 @@ struct Opened {
     probing: Vec<Option<IpAddr>>,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Returns the requests that the server may get from this requester now.
-    pub(crate) fn availability(&self, requester: Requester, now: Instant) -> Availability {
+    pub(crate) fn availability(&self, requester: Requester, now: Instant) -> ServerAvailability {
         match &self.open {
-            None => Availability::Available,
-            Some(open) if open.until <= now && open.may_probe(requester.client) => Availability::Available,
-            Some(Opened { rejects: false, .. }) => Availability::LastResort,
-            Some(Opened { until, .. }) => Availability::Rejecting(*until),
+            None => ServerAvailability::Available,
+            Some(open) if open.until <= now && open.may_probe(requester.client) => ServerAvailability::Available,
+            Some(OpenBreaker { rejects: false, .. }) => ServerAvailability::LastResort,
+            Some(OpenBreaker { until, .. }) => ServerAvailability::Rejecting(*until),
         }
     }
 
     /// Returns the failures since the last response.
-    pub(crate) fn failing(&self) -> Option<Failing> {
+    pub(crate) fn failing(&self) -> Option<FailingServer> {
         self.failing
     }
 
@@ -156,27 +156,27 @@ impl Breaker {
 
     /// Returns the state for another value that stands for the same server. Probes in progress aren't reported to it.
     pub(crate) fn inherited(&self) -> Self {
-        let open = self.open.as_ref().map(|open| Opened { probing: Vec::new(), ..*open });
+        let open = self.open.as_ref().map(|open| OpenBreaker { probing: Vec::new(), ..*open });
         Self { open, failures: self.failures.clone(), ..*self }
     }
 
     /// Permits a request, if the server may get one. [`record`](Self::record) or [`abandon`](Self::abandon) must follow.
-    pub(crate) fn admit(&mut self, requester: Requester, now: Instant) -> Option<Ticket> {
+    pub(crate) fn admit(&mut self, requester: Requester, now: Instant) -> Option<BreakerTicket> {
         let probe = match (self.availability(requester, now), &mut self.open) {
-            (Availability::Rejecting(_), _) => return None,
-            (Availability::Available, Some(open)) => {
+            (ServerAvailability::Rejecting(_), _) => return None,
+            (ServerAvailability::Available, Some(open)) => {
                 open.probing.push(requester.client);
                 true
             }
-            (Availability::Available | Availability::LastResort, _) => false,
+            (ServerAvailability::Available | ServerAvailability::LastResort, _) => false,
         };
-        Some(Ticket { start: now, probe, requester })
+        Some(BreakerTicket { start: now, probe, requester })
     }
 
     /// Records the result of a request.
-    pub(crate) fn record(&mut self, ticket: Ticket, outcome: Outcome, rule: BreakerRule, now: Instant) {
+    pub(crate) fn record(&mut self, ticket: BreakerTicket, outcome: RequestOutcome, rule: BreakerRule, now: Instant) {
         self.abandon(ticket);
-        if outcome == Outcome::Answered {
+        if outcome == RequestOutcome::Answered {
             *self = Self { answered: Some(now), ..Self::default() };
             return;
         }
@@ -184,10 +184,10 @@ impl Breaker {
             return;
         }
         let since = self.failing.map_or(now, |failing| failing.since);
-        self.failing = Some(Failing { since, last: now, outcome });
-        if outcome == Outcome::Unreachable {
+        self.failing = Some(FailingServer { since, last: now, outcome });
+        if outcome == RequestOutcome::Unreachable {
             // A server that rejects connections no longer hangs.
-            self.failures = Failures::default();
+            self.failures = FailureRun::default();
             self.open(now + rule.pause, false);
             return;
         }
@@ -196,7 +196,7 @@ impl Breaker {
         let fails = rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
         // Requests that began before the breaker opened don't prolong the pause.
         let known = self.open.as_ref().is_some_and(|open| open.rejects);
-        if ticket.probe || !known && (fails || outcome == Outcome::ConnectTimeout) {
+        if ticket.probe || !known && (fails || outcome == RequestOutcome::ConnectTimeout) {
             self.open(now + rule.pause, fails && hangs);
         }
     }
@@ -208,7 +208,7 @@ impl Breaker {
     }
 
     /// Records that a request ended without a result, because the client has left.
-    pub(crate) fn abandon(&mut self, ticket: Ticket) {
+    pub(crate) fn abandon(&mut self, ticket: BreakerTicket) {
         if let (true, Some(open)) = (ticket.probe, &mut self.open) {
             open.probing.retain(|client| *client != ticket.requester.client);
         }
@@ -216,30 +216,31 @@ impl Breaker {
 
     fn open(&mut self, until: Instant, rejects: bool) {
         let probing = self.open.take().map(|open| open.probing).unwrap_or_default();
-        self.open = Some(Opened { until, rejects, probing });
+        self.open = Some(OpenBreaker { until, rejects, probing });
     }
 }
 
-impl Opened {
+impl OpenBreaker {
     fn may_probe(&self, client: Option<IpAddr>) -> bool {
         self.probing.len() < MAX_PROBES && !self.probing.contains(&client)
     }
 }
 
-impl Failures {
-    fn add(&mut self, requester: Requester, outcome: Outcome) {
+impl FailureRun {
+    fn add(&mut self, requester: Requester, outcome: RequestOutcome) {
         self.count = self.count.saturating_add(1);
-        self.hung = if outcome == Outcome::Faulty { 0 } else { self.hung.saturating_add(1) };
+        self.hung = if outcome == RequestOutcome::Faulty { 0 } else { self.hung.saturating_add(1) };
         // A client can't cause a connection to fail.
-        self.by_several |= outcome == Outcome::ConnectTimeout || self.first.is_some_and(|first| first != requester);
+        self.by_several |=
+            outcome == RequestOutcome::ConnectTimeout || self.first.is_some_and(|first| first != requester);
         self.first.get_or_insert(requester);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Availability::{Available, LastResort, Rejecting};
-    use super::Outcome::{Answered, ConnectTimeout, Faulty, Hung, Unreachable};
+    use super::RequestOutcome::{Answered, ConnectTimeout, Faulty, Hung, Unreachable};
+    use super::ServerAvailability::{Available, LastResort, Rejecting};
     use super::*;
 
     const RULE: BreakerRule = BreakerRule { failures: 3, pause: Duration::from_secs(5) };
@@ -251,14 +252,14 @@ mod tests {
 
     /// A breaker and a clock.
     struct Server {
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         now: Instant,
         clients: u8,
     }
 
     impl Server {
         fn new() -> Self {
-            Self { breaker: Breaker::default(), now: Instant::now(), clients: 0 }
+            Self { breaker: CircuitBreaker::default(), now: Instant::now(), clients: 0 }
         }
 
         /// Returns the next of many clients.
@@ -271,26 +272,26 @@ mod tests {
             self.now += time;
         }
 
-        fn admit(&mut self) -> Ticket {
+        fn admit(&mut self) -> BreakerTicket {
             let requester = self.new_requester();
             self.admit_from(requester)
         }
 
-        fn admit_from(&mut self, requester: Requester) -> Ticket {
+        fn admit_from(&mut self, requester: Requester) -> BreakerTicket {
             self.breaker.admit(requester, self.now).expect("a server that may get requests")
         }
 
-        fn record(&mut self, ticket: Ticket, outcome: Outcome) {
+        fn record(&mut self, ticket: BreakerTicket, outcome: RequestOutcome) {
             self.breaker.record(ticket, outcome, RULE, self.now);
         }
 
         /// Sends a request with this result.
-        fn send(&mut self, outcome: Outcome) {
+        fn send(&mut self, outcome: RequestOutcome) {
             let ticket = self.admit();
             self.record(ticket, outcome);
         }
 
-        fn availability(&self) -> Availability {
+        fn availability(&self) -> ServerAvailability {
             self.breaker.availability(client(0), self.now)
         }
 
@@ -324,9 +325,9 @@ mod tests {
         let since = server.now;
         server.pass(RULE.pause * 9);
         assert!(!server.breaker.holds_back(server.now), "the pause is over");
-        assert_eq!(server.breaker.failing(), Some(Failing { since, last: since, outcome: Unreachable }));
+        assert_eq!(server.breaker.failing(), Some(FailingServer { since, last: since, outcome: Unreachable }));
         server.send(Hung);
-        assert_eq!(server.breaker.failing(), Some(Failing { since, last: server.now, outcome: Hung }));
+        assert_eq!(server.breaker.failing(), Some(FailingServer { since, last: server.now, outcome: Hung }));
         assert_eq!(server.breaker.inherited().failing(), server.breaker.failing());
         server.send(Answered);
         assert_eq!(server.breaker.failing(), None);
@@ -487,7 +488,7 @@ mod tests {
     #[test]
     fn without_a_threshold_no_request_is_rejected() {
         let rule = BreakerRule { failures: 0, ..RULE };
-        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        let (mut breaker, now) = (CircuitBreaker::default(), Instant::now());
         for (at, outcome) in (0..).zip([Hung, ConnectTimeout, Hung, Hung, Faulty]) {
             let ticket = breaker.admit(client(at), now).expect("no rejection");
             breaker.record(ticket, outcome, rule, now);

@@ -11,10 +11,10 @@ use ifmatch_runtime::Cause;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::connect::{Certificates, Connector, Opened, Protocol};
-use super::pool::{Http1, Http2, Pool};
-use super::resolver::Resolver;
-use super::server::Server;
+use super::connect::{ConnectionProtocol, Connector, OpenedConnection, TlsCertificates};
+use super::pool::{ConnectionPool, Http1, Http2};
+use super::resolver::NameResolver;
+use super::server::UpstreamServer;
 use crate::forward::request_body::{BoxError, LentBody, RequestBody};
 
 /// Number of pooled connections that may turn out to be closed before a new one is opened.
@@ -22,11 +22,11 @@ const STALE: u32 = 2;
 
 /// An HTTP client. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct HttpClient(Arc<ClientState>);
 
-struct Shared {
+struct ClientState {
     connector: Connector,
-    resolver: Resolver,
+    resolver: NameResolver,
     timeout: Duration,
     /// Offer HTTP/2 to servers with TLS.
     http2: bool,
@@ -47,28 +47,28 @@ pub(crate) enum SendError {
 }
 
 /// A connection, and if it was used before.
-struct Leased {
-    connection: Opened,
+struct LeasedConnection {
+    connection: OpenedConnection,
     reused: bool,
 }
 
-impl Client {
+impl HttpClient {
     /// Creates a client that waits this long for a connection, including the lookup of the name and the handshakes.
     ///
     /// # Errors
     /// Fails if the authorities of the system are needed, and it has none.
-    pub(crate) fn new(timeout: Duration, certificates: Certificates, http2: bool) -> io::Result<Self> {
-        Self::with_resolver(Resolver::system(), timeout, certificates, http2)
+    pub(crate) fn new(timeout: Duration, certificates: TlsCertificates, http2: bool) -> io::Result<Self> {
+        Self::with_resolver(NameResolver::system(), timeout, certificates, http2)
     }
 
     pub(crate) fn with_resolver(
-        resolver: Resolver,
+        resolver: NameResolver,
         timeout: Duration,
-        certificates: Certificates,
+        certificates: TlsCertificates,
         http2: bool,
     ) -> io::Result<Self> {
         let connector = Connector::new(resolver.clone(), timeout, certificates)?;
-        Ok(Self(Arc::new(Shared { connector, resolver, timeout, http2 })))
+        Ok(Self(Arc::new(ClientState { connector, resolver, timeout, http2 })))
     }
 
     /// Sends the request that `request` creates for a version of HTTP, with `body`. It is created again for another connection if a
@@ -77,7 +77,7 @@ impl Client {
     /// An `upgrade` needs HTTP/1.1.
     pub(crate) async fn send(
         &self,
-        server: &Server,
+        server: &UpstreamServer,
         upgrade: bool,
         body: &RequestBody,
         request: impl Fn(Version) -> Option<Request<LentBody>>,
@@ -85,13 +85,13 @@ impl Client {
         let protocol = self.0.protocol(server, upgrade);
         let mut stale = 0;
         loop {
-            let Leased { connection, reused } = self.0.connection(server, protocol, stale < STALE).await?;
+            let LeasedConnection { connection, reused } = self.0.connection(server, protocol, stale < STALE).await?;
             let error = match connection {
-                Opened::Http1(connection) => {
+                OpenedConnection::Http1(connection) => {
                     let request = request(Version::HTTP_11).ok_or(SendError::Consumed)?;
                     exchange_http1(server, connection, request).await
                 }
-                Opened::Http2(connection) => {
+                OpenedConnection::Http2(connection) => {
                     let request = request(Version::HTTP_2).ok_or(SendError::Consumed)?;
                     exchange_http2(server, &connection, request).await
                 }
@@ -107,41 +107,46 @@ impl Client {
     }
 }
 
-impl Shared {
-    fn protocol(&self, server: &Server, upgrade: bool) -> Protocol {
+impl ClientState {
+    fn protocol(&self, server: &UpstreamServer, upgrade: bool) -> ConnectionProtocol {
         if server.speaks_http2 {
-            Protocol::Http2
+            ConnectionProtocol::Http2
         } else if self.http2 && server.is_secure() && !upgrade {
-            Protocol::Negotiated
+            ConnectionProtocol::Negotiated
         } else {
-            Protocol::Http1
+            ConnectionProtocol::Http1
         }
     }
 
     /// Returns a connection, a pooled one only if `may_reuse` is set.
-    async fn connection(&self, server: &Server, protocol: Protocol, may_reuse: bool) -> Result<Leased, SendError> {
+    async fn connection(
+        &self,
+        server: &UpstreamServer,
+        protocol: ConnectionProtocol,
+        may_reuse: bool,
+    ) -> Result<LeasedConnection, SendError> {
         let reuse = || if may_reuse { self.reuse(server, protocol) } else { None };
         if let Some(connection) = reuse() {
-            return Ok(Leased { connection, reused: true });
+            return Ok(LeasedConnection { connection, reused: true });
         }
         let url = server.origin().ok_or_else(|| SendError::Connect("the server has no valid URL".into()))?;
         let open = async {
-            let is_exclusive = || protocol == Protocol::Http1 || server.pool.declines_http2();
+            let is_exclusive = || protocol == ConnectionProtocol::Http1 || server.pool.declines_http2();
             let mut turn = if is_exclusive() { None } else { Some(server.pool.opening.lock().await) };
             // Another request may have opened a connection for both.
             if let Some(connection) = reuse() {
-                return Ok(Leased { connection, reused: true });
+                return Ok(LeasedConnection { connection, reused: true });
             }
             // If the server has declined HTTP/2 meanwhile, no other request can share this connection.
             turn.take_if(|_| is_exclusive());
             let connection = self.connector.open(url, protocol).await?;
-            if protocol == Protocol::Negotiated {
-                server.pool.negotiated(matches!(connection, Opened::Http2(_)));
+            if protocol == ConnectionProtocol::Negotiated {
+                server.pool.negotiated(matches!(connection, OpenedConnection::Http2(_)));
             }
-            if let Opened::Http2(connection) = &connection {
+            if let OpenedConnection::Http2(connection) = &connection {
                 server.pool.share(connection);
             }
-            Ok(Leased { connection, reused: false })
+            Ok(LeasedConnection { connection, reused: false })
         };
         match timeout(self.timeout, open).await {
             Ok(leased) => leased
@@ -150,20 +155,20 @@ impl Shared {
         }
     }
 
-    fn reuse(&self, server: &Server, protocol: Protocol) -> Option<Opened> {
+    fn reuse(&self, server: &UpstreamServer, protocol: ConnectionProtocol) -> Option<OpenedConnection> {
         let current = |address| self.resolver.is_current(server.authority.host(), address);
-        let shared = || server.pool.shared(current).map(Opened::Http2);
-        let single = || server.pool.take(current).map(Opened::Http1);
+        let shared = || server.pool.shared(current).map(OpenedConnection::Http2);
+        let single = || server.pool.take(current).map(OpenedConnection::Http1);
         match protocol {
-            Protocol::Http1 => single(),
-            Protocol::Http2 => shared(),
-            Protocol::Negotiated => shared().or_else(single),
+            ConnectionProtocol::Http1 => single(),
+            ConnectionProtocol::Http2 => shared(),
+            ConnectionProtocol::Negotiated => shared().or_else(single),
         }
     }
 }
 
 async fn exchange_http1(
-    server: &Server,
+    server: &UpstreamServer,
     mut connection: Http1,
     request: Request<LentBody>,
 ) -> hyper::Result<Response<Incoming>> {
@@ -178,7 +183,7 @@ async fn exchange_http1(
 }
 
 /// Tells the pool when a request is cancelled before its response.
-struct Unanswered<'a>(Option<(&'a Pool, &'a Arc<Http2>)>);
+struct Unanswered<'a>(Option<(&'a ConnectionPool, &'a Arc<Http2>)>);
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
@@ -189,7 +194,7 @@ impl Drop for Unanswered<'_> {
 }
 
 async fn exchange_http2(
-    server: &Server,
+    server: &UpstreamServer,
     connection: &Arc<Http2>,
     request: Request<LentBody>,
 ) -> hyper::Result<Response<Incoming>> {
@@ -271,11 +276,11 @@ mod tests {
         serve((second, port).into(), 202).await;
         let current = Arc::new(Mutex::new(first));
         let answer = Arc::clone(&current);
-        let resolver = Resolver::new(Duration::ZERO, move |_| {
+        let resolver = NameResolver::new(Duration::ZERO, move |_| {
             let address = SocketAddr::from((*answer.lock().expect("no panic"), 0));
             Box::pin(async move { Ok(vec![address]) })
         });
-        let client = Client::with_resolver(resolver, HOUR, Certificates::unused(), false).expect("a client");
+        let client = HttpClient::with_resolver(resolver, HOUR, TlsCertificates::unused(), false).expect("a client");
         let upstream = Upstream::parse(&[format!("http://upstream.example:{port}")]).expect("a server");
         let ask = || async {
             let (server, body) = (&upstream.servers[0], RequestBody::empty());

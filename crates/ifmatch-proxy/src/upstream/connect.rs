@@ -18,8 +18,8 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::pool::{Connection, Http1, Http2};
-use super::resolver::Resolver;
+use super::pool::{Http1, Http2, PooledConnection};
+use super::resolver::NameResolver;
 use crate::forward::request_body::BoxError;
 
 /// Window of an HTTP/2 stream: the bytes that an upstream may send ahead of a slow client.
@@ -35,14 +35,14 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 
 /// The certificates of both sides of a TLS connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Certificates {
+pub(crate) struct TlsCertificates {
     /// The trusted authorities, or `None` for the system's.
     pub(crate) roots: Option<RootCertStore>,
     /// The proxy's own certificate and its key, for servers that ask for them.
     pub(crate) own: Option<Arc<CertifiedKey>>,
 }
 
-impl Certificates {
+impl TlsCertificates {
     /// Returns certificates that trust no server, which are enough without TLS.
     pub(crate) fn unused() -> Self {
         Self { roots: Some(RootCertStore::empty()), own: None }
@@ -65,7 +65,7 @@ impl Certificates {
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum ConnectionProtocol {
     Http1,
     /// HTTP/2 without negotiation (RFC 9113 §3.3).
     Http2,
@@ -74,7 +74,7 @@ pub(crate) enum Protocol {
 }
 
 /// A new connection.
-pub(crate) enum Opened {
+pub(crate) enum OpenedConnection {
     Http1(Http1),
     Http2(Arc<Http2>),
 }
@@ -82,18 +82,18 @@ pub(crate) enum Opened {
 /// Opens connections.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    http1: HttpsConnector<HttpConnector<Resolver>>,
-    negotiated: HttpsConnector<HttpConnector<Resolver>>,
+    http1: HttpsConnector<HttpConnector<NameResolver>>,
+    negotiated: HttpsConnector<HttpConnector<NameResolver>>,
 }
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 impl Connector {
     /// Creates a connector. `timeout` is the maximum time for all addresses of a server together.
     ///
     /// # Errors
     /// Fails if the authorities of the system are needed, and it has none.
-    pub(crate) fn new(resolver: Resolver, timeout: Duration, certificates: Certificates) -> io::Result<Self> {
+    pub(crate) fn new(resolver: NameResolver, timeout: Duration, certificates: TlsCertificates) -> io::Result<Self> {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -107,10 +107,10 @@ impl Connector {
     }
 
     /// Opens a connection to the server of this URL.
-    pub(crate) async fn open(&self, url: Uri, protocol: Protocol) -> Result<Opened, BoxError> {
+    pub(crate) async fn open(&self, url: Uri, protocol: ConnectionProtocol) -> Result<OpenedConnection, BoxError> {
         let mut connector = match protocol {
-            Protocol::Http1 | Protocol::Http2 => self.http1.clone(),
-            Protocol::Negotiated => self.negotiated.clone(),
+            ConnectionProtocol::Http1 | ConnectionProtocol::Http2 => self.http1.clone(),
+            ConnectionProtocol::Negotiated => self.negotiated.clone(),
         };
         poll_fn(|cx| connector.poll_ready(cx)).await?;
         let stream = connector.call(url).await?;
@@ -118,10 +118,10 @@ impl Connector {
         let mut extras = Extensions::new();
         connected.get_extras(&mut extras);
         let peer = extras.get::<HttpInfo>().map(|info| info.remote_addr().ip());
-        Ok(if protocol == Protocol::Http2 || connected.is_negotiated_h2() {
-            Opened::Http2(Arc::new(speak_http2(stream, peer).await?))
+        Ok(if protocol == ConnectionProtocol::Http2 || connected.is_negotiated_h2() {
+            OpenedConnection::Http2(Arc::new(speak_http2(stream, peer).await?))
         } else {
-            Opened::Http1(speak_http1(stream, peer).await?)
+            OpenedConnection::Http1(speak_http1(stream, peer).await?)
         })
     }
 }
@@ -129,16 +129,16 @@ impl Connector {
 /// Size of the buffer for reading a response, and maximum size of its head.
 const READ_BUFFER: usize = 64 * 1024;
 
-async fn speak_http1(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http1> {
+async fn speak_http1(stream: ServerStream, peer: Option<IpAddr>) -> hyper::Result<Http1> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BUFFER);
     let (mut sender, connection) = builder.handshake(stream).await?;
     spawn(connection.with_upgrades());
     sender.ready().await?;
-    Ok(Connection { sender, peer })
+    Ok(PooledConnection { sender, peer })
 }
 
-async fn speak_http2(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http2> {
+async fn speak_http2(stream: ServerStream, peer: Option<IpAddr>) -> hyper::Result<Http2> {
     let (interval, timeout) = PING;
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -152,7 +152,7 @@ async fn speak_http2(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http
     let (mut sender, connection) = builder.handshake(stream).await?;
     spawn(connection);
     sender.ready().await?;
-    Ok(Connection { sender, peer })
+    Ok(PooledConnection { sender, peer })
 }
 
 fn spawn<E: Error + Send>(connection: impl Future<Output = Result<(), E>> + Send + 'static) {

@@ -10,8 +10,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::forward::outgoing;
 use crate::forward::request_body::RequestBody;
 use crate::upstream::Upstream;
-use crate::upstream::client::Client;
-use crate::upstream::server::Server;
+use crate::upstream::client::HttpClient;
+use crate::upstream::server::UpstreamServer;
 
 /// Active health checks: each server is asked for a path, and fails if its response isn't 2xx or comes too late.
 ///
@@ -53,7 +53,7 @@ impl HealthCheck {
 }
 
 /// Checks the servers of these upstreams until the task is dropped.
-pub(crate) async fn watch<'a>(client: &Client, upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>) {
+pub(crate) async fn watch<'a>(client: &HttpClient, upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>) {
     let mut tasks = JoinSet::new();
     for (upstream, check) in upstreams {
         for at in 0..upstream.servers.len() {
@@ -63,9 +63,9 @@ pub(crate) async fn watch<'a>(client: &Client, upstreams: impl Iterator<Item = (
     while tasks.join_next().await.is_some() {}
 }
 
-async fn watch_server(client: Client, upstream: Upstream, at: usize, check: HealthCheck) {
+async fn watch_server(client: HttpClient, upstream: Upstream, at: usize, check: HealthCheck) {
     let server = &upstream.servers[at];
-    let mut verdict = Verdict::default();
+    let mut verdict = HealthVerdict::default();
     let mut ticks = interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -79,7 +79,7 @@ async fn watch_server(client: Client, upstream: Upstream, at: usize, check: Heal
     }
 }
 
-async fn passes(client: &Client, server: &Server, check: &HealthCheck) -> bool {
+async fn passes(client: &HttpClient, server: &UpstreamServer, check: &HealthCheck) -> bool {
     let Some(path) = server.path(&check.path) else { return false };
     let Ok(host) = HeaderValue::from_str(server.authority.as_str()) else { return false };
     let body = RequestBody::empty();
@@ -93,7 +93,7 @@ async fn passes(client: &Client, server: &Server, check: &HealthCheck) -> bool {
 
 /// Current health verdict of a server.
 #[derive(Debug, Default)]
-struct Verdict {
+struct HealthVerdict {
     unhealthy: bool,
     /// `true` once a check has completed.
     known: bool,
@@ -101,7 +101,7 @@ struct Verdict {
     against: u32,
 }
 
-impl Verdict {
+impl HealthVerdict {
     /// Records a check, and returns `true` if the server is unhealthy.
     fn record(&mut self, passed: bool, check: &HealthCheck) -> bool {
         let agrees = passed != self.unhealthy;
@@ -134,7 +134,7 @@ mod tests {
             ("+--+---+-++", "++++++----+"),
             ("+---+-+-++---", "+++------+++-"),
         ] {
-            let mut verdict = Verdict::default();
+            let mut verdict = HealthVerdict::default();
             let said: String =
                 checks.chars().map(|sign| if verdict.record(sign == '+', &check) { '-' } else { '+' }).collect();
             assert_eq!(said, expected, "{checks}");

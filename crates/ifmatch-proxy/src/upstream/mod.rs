@@ -19,10 +19,10 @@ mod pool;
 mod resolver;
 
 use crate::observer::UpstreamState;
-use balance::{Balance, Turns};
+use balance::{Balance, ServerTurns};
 use breaker::BreakerRule;
-use server::Server;
-use slots::Slots;
+use server::UpstreamServer;
+use slots::UpstreamSlots;
 
 /// One or more equivalent servers.
 ///
@@ -39,18 +39,18 @@ use slots::Slots;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    pub(crate) servers: Arc<[Server]>,
+    pub(crate) servers: Arc<[UpstreamServer]>,
     /// Slots for requests, and for those that wait for one.
-    pub(crate) slots: Arc<Slots>,
-    limits: Limits,
+    pub(crate) slots: Arc<UpstreamSlots>,
+    limits: SlotLimits,
     balance: Balance,
-    turns: Arc<Mutex<Turns>>,
+    turns: Arc<Mutex<ServerTurns>>,
     breaker: BreakerRule,
 }
 
 /// Numbers of slots.
 #[derive(Clone, Debug)]
-struct Limits {
+struct SlotLimits {
     /// Of each server.
     requests: Vec<u32>,
     queue: u32,
@@ -134,17 +134,17 @@ impl Upstream {
     /// # Errors
     /// Fails if a URL or an option is invalid, or if there is no server that isn't a backup.
     pub fn parse<T: AsRef<str>>(addresses: &[T]) -> Result<Self, InvalidUpstream> {
-        let servers: Arc<[Server]> =
-            addresses.iter().map(|address| Server::parse(address.as_ref())).collect::<Result<_, _>>()?;
+        let servers: Arc<[UpstreamServer]> =
+            addresses.iter().map(|address| UpstreamServer::parse(address.as_ref())).collect::<Result<_, _>>()?;
         if servers.is_empty() {
             return Err(InvalidUpstream::url(""));
         }
         if servers.iter().all(|server| server.backup) {
             return Err(InvalidUpstream::only_backups());
         }
-        let limits = Limits { requests: vec![u32::MAX; servers.len()], queue: 0, per_client: None };
+        let limits = SlotLimits { requests: vec![u32::MAX; servers.len()], queue: 0, per_client: None };
         Ok(Self {
-            turns: Arc::new(Mutex::new(Turns::new(servers.len()))),
+            turns: Arc::new(Mutex::new(ServerTurns::new(servers.len()))),
             servers,
             slots: limits.slots(),
             limits,
@@ -181,14 +181,14 @@ impl Upstream {
     pub fn limit(self, requests: u32, queue: u32) -> Self {
         let requests = vec![requests; self.servers.len()];
         let per_client = self.limits.per_client;
-        self.with_limits(Limits { requests, queue, per_client })
+        self.with_limits(SlotLimits { requests, queue, per_client })
     }
 
     /// Limits the slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
     /// if all requests come from one address, such as a load balancer's.
     #[must_use]
     pub fn per_client(self, per_client: Option<u32>) -> Self {
-        let limits = Limits { per_client, ..self.limits.clone() };
+        let limits = SlotLimits { per_client, ..self.limits.clone() };
         self.with_limits(limits)
     }
 
@@ -207,25 +207,25 @@ impl Upstream {
     #[must_use]
     pub fn share(self, requests: u32, queue: u32) -> Self {
         let among = |backup| self.servers.iter().filter(move |other| other.backup == backup).map(|other| other.weight);
-        let share = |server: &Server| balance::share(requests, server.weight, among(server.backup));
+        let share = |server: &UpstreamServer| balance::share(requests, server.weight, among(server.backup));
         let requests = self.servers.iter().map(share).collect();
         let per_client = self.limits.per_client;
-        self.with_limits(Limits { requests, queue, per_client })
+        self.with_limits(SlotLimits { requests, queue, per_client })
     }
 
-    fn with_limits(self, limits: Limits) -> Self {
+    fn with_limits(self, limits: SlotLimits) -> Self {
         Self { slots: limits.slots(), limits, ..self }
     }
 
     /// Returns `true` if any of the servers uses TLS.
     pub fn is_secure(&self) -> bool {
-        self.servers.iter().any(Server::is_secure)
+        self.servers.iter().any(UpstreamServer::is_secure)
     }
 
     /// Returns the current state, for metrics.
     pub(crate) fn state(&self, route: &str) -> UpstreamState {
         let now = Instant::now();
-        let state = |(at, server): (usize, &Server)| server.state(self.slots.load(at, None).0, now);
+        let state = |(at, server): (usize, &UpstreamServer)| server.state(self.slots.load(at, None).0, now);
         UpstreamState {
             route: route.to_owned(),
             waiting: self.slots.waiting() as usize,
@@ -234,9 +234,9 @@ impl Upstream {
     }
 }
 
-impl Limits {
-    fn slots(&self) -> Arc<Slots> {
+impl SlotLimits {
+    fn slots(&self) -> Arc<UpstreamSlots> {
         let limit = |total| SlotLimit { total, per_client: self.per_client };
-        Slots::new(self.requests.iter().copied().map(limit), limit(self.queue))
+        UpstreamSlots::new(self.requests.iter().copied().map(limit), limit(self.queue))
     }
 }

@@ -23,12 +23,12 @@ const IDLE_HTTP2: Duration = Duration::from_mins(1);
 const CANCELLED: u32 = 8;
 
 /// A connection for one request at a time.
-pub(crate) type Http1 = Connection<http1::SendRequest<LentBody>>;
+pub(crate) type Http1 = PooledConnection<http1::SendRequest<LentBody>>;
 /// A connection for many requests at a time.
-pub(crate) type Http2 = Connection<http2::SendRequest<LentBody>>;
+pub(crate) type Http2 = PooledConnection<http2::SendRequest<LentBody>>;
 
 /// A connection, and the address of the server.
-pub(crate) struct Connection<S> {
+pub(crate) struct PooledConnection<S> {
     pub(crate) sender: S,
     /// `None` if the connection doesn't tell.
     pub(crate) peer: Option<IpAddr>,
@@ -36,8 +36,8 @@ pub(crate) struct Connection<S> {
 
 /// The connections to a server that can be used again.
 #[derive(Default)]
-pub(crate) struct Pool {
-    connections: Arc<Mutex<Connections>>,
+pub(crate) struct ConnectionPool {
+    connections: Arc<Mutex<OpenConnections>>,
     /// `true` if the server has been asked for HTTP/2 and chose HTTP/1.1.
     declines_http2: AtomicBool,
     /// Held while a connection is opened that others may share.
@@ -45,23 +45,23 @@ pub(crate) struct Pool {
 }
 
 #[derive(Default)]
-struct Connections {
+struct OpenConnections {
     /// Unused connections, in the order of their last use.
     idle: Vec<(Http1, Instant)>,
-    shared: Option<Shared>,
+    shared: Option<CurrentConnection>,
     /// `true` while a task closes connections that aren't used.
     watched: bool,
 }
 
 /// The connection for new requests.
-struct Shared {
+struct CurrentConnection {
     connection: Arc<Http2>,
     used: Instant,
     /// Number of its requests that were cancelled before their response.
     cancelled: u32,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Takes the unused connection that was used last. Closes those with addresses that aren't `current`.
     pub(crate) fn take(&self, current: impl Fn(IpAddr) -> bool) -> Option<Http1> {
         let mut connections = self.lock();
@@ -102,7 +102,8 @@ impl Pool {
 
     /// Sends new requests over this connection.
     pub(crate) fn share(&self, connection: &Arc<Http2>) {
-        self.lock().shared = Some(Shared { connection: Arc::clone(connection), used: Instant::now(), cancelled: 0 });
+        self.lock().shared =
+            Some(CurrentConnection { connection: Arc::clone(connection), used: Instant::now(), cancelled: 0 });
         watch(&self.connections);
     }
 
@@ -130,26 +131,26 @@ impl Pool {
         self.declines_http2.load(Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connections> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         lock(&self.connections)
     }
 }
 
-impl Connections {
+impl OpenConnections {
     fn expire(&mut self) {
         self.idle.retain(|(connection, used)| used.elapsed() < IDLE && !connection.sender.is_closed());
         self.shared.take_if(|shared| shared.used.elapsed() >= IDLE_HTTP2 || shared.connection.sender.is_closed());
     }
 }
 
-impl std::fmt::Debug for Pool {
+impl std::fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pool")
     }
 }
 
 /// Closes unused connections in time, until none is left.
-fn watch(connections: &Arc<Mutex<Connections>>) {
+fn watch(connections: &Arc<Mutex<OpenConnections>>) {
     if std::mem::replace(&mut lock(connections).watched, true) {
         return;
     }
@@ -158,7 +159,7 @@ fn watch(connections: &Arc<Mutex<Connections>>) {
 }
 
 /// Returns `false` if no connection is left.
-async fn expire_soon(connections: &Weak<Mutex<Connections>>) -> bool {
+async fn expire_soon(connections: &Weak<Mutex<OpenConnections>>) -> bool {
     sleep(IDLE / 2).await;
     let Some(connections) = connections.upgrade() else { return false };
     let mut connections = lock(&connections);
@@ -167,6 +168,6 @@ async fn expire_soon(connections: &Weak<Mutex<Connections>>) -> bool {
     connections.watched
 }
 
-fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+fn lock(connections: &Mutex<OpenConnections>) -> MutexGuard<'_, OpenConnections> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }

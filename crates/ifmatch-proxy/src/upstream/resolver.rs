@@ -19,29 +19,29 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 /// Time that a connection waits for a new answer before it uses the last one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Found = io::Result<Vec<SocketAddr>>;
-type Lookup = Box<dyn Fn(Name) -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync>;
+type ResolveResult = io::Result<Vec<SocketAddr>>;
+type PendingLookup = Box<dyn Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync>;
 
 /// Looks names up, and remembers the answers. If a lookup fails, the last good answer applies.
 #[derive(Clone)]
-pub(crate) struct Resolver(Arc<Shared>);
+pub(crate) struct NameResolver(Arc<ResolverState>);
 
-struct Shared {
-    lookup: Lookup,
+struct ResolverState {
+    lookup: PendingLookup,
     /// Age at which an answer is looked up again.
     max_age: Duration,
     /// The last good answers. Their number is limited by the configuration, which contains the names.
-    answers: Mutex<HashMap<String, Answer>>,
+    answers: Mutex<HashMap<String, ResolvedName>>,
 }
 
-struct Answer {
+struct ResolvedName {
     /// In the order in which the next connection tries them.
     addresses: Vec<SocketAddr>,
     /// Time of the last lookup, which may have failed or not ended yet.
     asked: Instant,
 }
 
-impl Answer {
+impl ResolvedName {
     /// Returns `true` if the caller must look the name up again. Only one caller is told so.
     fn claim(&mut self, max_age: Duration) -> bool {
         let due = self.asked.elapsed() >= max_age;
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-impl Resolver {
+impl NameResolver {
     /// Asks the operating system.
     pub(crate) fn system() -> Self {
         Self::new(MAX_AGE, |name| {
@@ -64,9 +64,9 @@ impl Resolver {
     /// Calls `lookup` for a name, and again when its last answer has reached `max_age`.
     pub(crate) fn new(
         max_age: Duration,
-        lookup: impl Fn(Name) -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync + 'static,
+        lookup: impl Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Shared { lookup: Box::new(lookup), max_age, answers: Mutex::default() }))
+        Self(Arc::new(ResolverState { lookup: Box::new(lookup), max_age, answers: Mutex::default() }))
     }
 
     /// Returns `false` if the last answer for a name, if there is one, doesn't contain this address. Never waits: an
@@ -82,7 +82,7 @@ impl Resolver {
         answer.addresses.iter().any(|known| known.ip() == address)
     }
 
-    async fn addresses(self, name: Name) -> Found {
+    async fn addresses(self, name: Name) -> ResolveResult {
         let last = match self.answers().get_mut(name.as_str()) {
             None => None,
             Some(answer) => {
@@ -106,14 +106,14 @@ impl Resolver {
         }
     }
 
-    async fn look_up(self, name: Name) -> Found {
+    async fn look_up(self, name: Name) -> ResolveResult {
         let found = match (self.0.lookup)(name.clone()).await {
             Ok(found) if found.is_empty() => Err(io::Error::other("the name has no addresses")),
             found => found,
         };
         match &found {
             Ok(addresses) => {
-                let mut answer = Answer { addresses: addresses.clone(), asked: Instant::now() };
+                let mut answer = ResolvedName { addresses: addresses.clone(), asked: Instant::now() };
                 rotate(&mut answer.addresses);
                 self.answers().insert(name.as_str().to_owned(), answer);
             }
@@ -122,7 +122,7 @@ impl Resolver {
         found
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<String, Answer>> {
+    fn answers(&self) -> MutexGuard<'_, HashMap<String, ResolvedName>> {
         self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ fn rotate(addresses: &mut [SocketAddr]) {
     }
 }
 
-impl Service<Name> for Resolver {
+impl Service<Name> for NameResolver {
     type Response = vec::IntoIter<SocketAddr>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
@@ -169,9 +169,9 @@ mod tests {
         lookups: u32,
     }
 
-    fn resolver(dns: &Arc<Mutex<Dns>>) -> Resolver {
+    fn resolver(dns: &Arc<Mutex<Dns>>) -> NameResolver {
         let dns = Arc::clone(dns);
-        Resolver::new(MAX_AGE, move |_| {
+        NameResolver::new(MAX_AGE, move |_| {
             let mut dns = dns.lock().unwrap();
             dns.lookups += 1;
             if dns.hangs {
@@ -184,7 +184,7 @@ mod tests {
         })
     }
 
-    async fn found(resolver: &Resolver) -> Option<Vec<IpAddr>> {
+    async fn found(resolver: &NameResolver) -> Option<Vec<IpAddr>> {
         let found = resolver.clone().addresses("a.example".parse().unwrap()).await;
         found.ok().map(|addresses| addresses.iter().map(SocketAddr::ip).collect())
     }

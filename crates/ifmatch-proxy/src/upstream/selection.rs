@@ -6,30 +6,30 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
-use crate::upstream::balance::Candidate;
-use crate::upstream::breaker::{BreakerRule, Outcome, Requester, Ticket};
-use crate::upstream::server::Server;
-use crate::upstream::slots::{Slot, Taken};
+use crate::upstream::balance::ServerCandidate;
+use crate::upstream::breaker::{BreakerRule, BreakerTicket, RequestOutcome, Requester};
+use crate::upstream::server::UpstreamServer;
+use crate::upstream::slots::{RequestSlot, SlotOrPlace};
 
 /// Permission of a server's breaker to send it one request. Without a result, it is returned on drop.
 #[derive(Debug)]
-pub(crate) struct Admission<'a> {
-    server: &'a Server,
+pub(crate) struct ServerAdmission<'a> {
+    server: &'a UpstreamServer,
     rule: BreakerRule,
-    ticket: Option<Ticket>,
+    ticket: Option<BreakerTicket>,
 }
 
 /// A server with a slot for the request.
 #[derive(Debug)]
 pub(crate) struct ServerSlot<'a> {
-    pub(crate) server: &'a Server,
-    pub(crate) slot: Slot,
-    pub(crate) admission: Admission<'a>,
+    pub(crate) server: &'a UpstreamServer,
+    pub(crate) slot: RequestSlot,
+    pub(crate) admission: ServerAdmission<'a>,
 }
 
 /// The reason why a request gets no server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
+pub(crate) enum NoServerReason {
     /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
     /// timeout.
     NoSlot,
@@ -43,13 +43,13 @@ impl Upstream {
     /// Servers that fail their health checks are skipped while others are available.
     ///
     /// # Errors
-    /// [`Rejected`] if the queue is full, if no slot became free in time, or if all servers hang.
+    /// [`NoServerReason`] if the queue is full, if no slot became free in time, or if all servers hang.
     pub(crate) async fn acquire(
         &self,
-        tried: &[&Server],
+        tried: &[&UpstreamServer],
         requester: Requester,
         patience: Duration,
-    ) -> Result<Option<ServerSlot<'_>>, Rejected> {
+    ) -> Result<Option<ServerSlot<'_>>, NoServerReason> {
         let deadline = Instant::now() + patience;
         loop {
             let order = self.order(tried, requester)?;
@@ -57,12 +57,12 @@ impl Upstream {
             let group = order.iter().filter(|one| one.group() == first.group());
             let group: Vec<usize> = group.map(|one| one.index).collect();
             let slot = match self.slots.take(&group, requester.client) {
-                Some(Taken::Slot(slot)) => slot,
-                Some(Taken::Place(mut place)) => match timeout_at(deadline, place.slot()).await {
+                Some(SlotOrPlace::Slot(slot)) => slot,
+                Some(SlotOrPlace::Place(mut place)) => match timeout_at(deadline, place.slot()).await {
                     Ok(Some(slot)) => slot,
-                    Ok(None) | Err(_) => return Err(Rejected::NoSlot),
+                    Ok(None) | Err(_) => return Err(NoServerReason::NoSlot),
                 },
-                None => return Err(Rejected::NoSlot),
+                None => return Err(NoServerReason::NoSlot),
             };
             let server = &self.servers[slot.server()];
             // Its breaker may have opened meanwhile.
@@ -73,13 +73,13 @@ impl Upstream {
     }
 
     /// Permits a request to this server, unless its breaker is open.
-    pub(crate) fn admit<'a>(&self, server: &'a Server, requester: Requester) -> Option<Admission<'a>> {
+    pub(crate) fn admit<'a>(&self, server: &'a UpstreamServer, requester: Requester) -> Option<ServerAdmission<'a>> {
         let ticket = server.with_breaker(|breaker| breaker.admit(requester, Instant::now()))?;
-        Some(Admission { server, rule: self.breaker, ticket: Some(ticket) })
+        Some(ServerAdmission { server, rule: self.breaker, ticket: Some(ticket) })
     }
 
     /// Returns the servers that weren't tried, in the order in which to try them.
-    fn order(&self, tried: &[&Server], requester: Requester) -> Result<Vec<Candidate>, Rejected> {
+    fn order(&self, tried: &[&UpstreamServer], requester: Requester) -> Result<Vec<ServerCandidate>, NoServerReason> {
         let now = Instant::now();
         let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));
         let (mut candidates, mut rejecting) = (Vec::new(), None);
@@ -90,22 +90,24 @@ impl Upstream {
             }
         }
         match rejecting {
-            Some(until) if candidates.is_empty() => Err(Rejected::Unavailable(until.saturating_duration_since(now))),
+            Some(until) if candidates.is_empty() => {
+                Err(NoServerReason::Unavailable(until.saturating_duration_since(now)))
+            }
             _ => Ok(self.turns.lock().unwrap_or_else(PoisonError::into_inner).order(self.balance, candidates)),
         }
     }
 }
 
-impl Admission<'_> {
+impl ServerAdmission<'_> {
     /// Records the result of the request.
-    pub(crate) fn record(mut self, outcome: Outcome) {
+    pub(crate) fn record(mut self, outcome: RequestOutcome) {
         if let Some(ticket) = self.ticket.take() {
             self.server.with_breaker(|breaker| breaker.record(ticket, outcome, self.rule, Instant::now()));
         }
     }
 }
 
-impl Drop for Admission<'_> {
+impl Drop for ServerAdmission<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.server.with_breaker(|breaker| breaker.abandon(ticket));
@@ -113,7 +115,7 @@ impl Drop for Admission<'_> {
     }
 }
 
-fn is_among(server: &Server, others: &[&Server]) -> bool {
+fn is_among(server: &UpstreamServer, others: &[&UpstreamServer]) -> bool {
     others.iter().any(|other| std::ptr::eq(server, *other))
 }
 
@@ -135,7 +137,7 @@ mod tests {
         untried(upstream, &[])
     }
 
-    fn untried<'a>(upstream: &'a Upstream, tried: &[&Server]) -> Vec<&'a str> {
+    fn untried<'a>(upstream: &'a Upstream, tried: &[&UpstreamServer]) -> Vec<&'a str> {
         let order = upstream.order(tried, any_requester()).expect("available servers").into_iter();
         order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
     }
@@ -151,7 +153,7 @@ mod tests {
     }
 
     /// Sends a request to this server, with this result.
-    fn record(upstream: &Upstream, server: &Server, outcome: Outcome) {
+    fn record(upstream: &Upstream, server: &UpstreamServer, outcome: RequestOutcome) {
         upstream.admit(server, any_requester()).expect("a closed breaker").record(outcome);
     }
 
@@ -174,7 +176,7 @@ mod tests {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         assert_eq!(order(&upstream), ["a", "b", "c"]);
         assert_eq!(order(&upstream), ["b", "c", "a"]);
-        record(&upstream, &upstream.servers[2], Outcome::Unreachable);
+        record(&upstream, &upstream.servers[2], RequestOutcome::Unreachable);
         for _ in 0..4 {
             assert_eq!(order(&upstream)[2], "c");
         }
@@ -187,8 +189,8 @@ mod tests {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
         a.set_unhealthy(true);
-        record(&upstream, b, Outcome::Unreachable);
-        record(&upstream, a, Outcome::Answered);
+        record(&upstream, b, RequestOutcome::Unreachable);
+        record(&upstream, a, RequestOutcome::Answered);
         for _ in 0..3 {
             assert_eq!(order(&upstream), ["c", "b", "a"]);
         }
@@ -205,7 +207,7 @@ mod tests {
         assert!(is_full(&upstream).await);
         a.set_unhealthy(true);
         assert!(is_full(&upstream).await);
-        record(&upstream, b, Outcome::Unreachable);
+        record(&upstream, b, RequestOutcome::Unreachable);
         assert_eq!(name(&acquire(&upstream).await), "c");
         c.set_unhealthy(true);
         drop(slots);
@@ -260,21 +262,21 @@ mod tests {
         for server in &upstream.servers[..] {
             assert_eq!(name(&acquire(&upstream).await), server.authority.as_str());
             while let Some(admission) = upstream.admit(server, new_requester()) {
-                admission.record(Outcome::Hung);
+                admission.record(RequestOutcome::Hung);
             }
         }
         let rejected = upstream.acquire(&[], any_requester(), LONG).await.err();
-        assert_eq!(rejected, Some(Rejected::Unavailable(LONG)), "all servers hang");
+        assert_eq!(rejected, Some(NoServerReason::Unavailable(LONG)), "all servers hang");
         tokio::time::advance(LONG).await;
         let mut probes = [acquire(&upstream).await, acquire(&upstream).await];
         probes.sort_by_key(name);
         assert_eq!(probes.each_ref().map(name), ["a", "b"]);
         let [a, b] = probes;
-        a.admission.record(Outcome::Hung);
+        a.admission.record(RequestOutcome::Hung);
         drop(b);
         let again = acquire(&upstream).await;
         assert_eq!(name(&again), "b", "the probe was abandoned");
-        again.admission.record(Outcome::Answered);
+        again.admission.record(RequestOutcome::Answered);
         for _ in 0..3 {
             assert_eq!(name(&acquire(&upstream).await), "b");
         }
@@ -283,14 +285,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
         let upstream = upstream(&["a"], 1, 1).breaker(2, LONG);
-        upstream.admit(&upstream.servers[0], new_requester()).expect("a closed breaker").record(Outcome::Hung);
+        upstream.admit(&upstream.servers[0], new_requester()).expect("a closed breaker").record(RequestOutcome::Hung);
         let first = acquire(&upstream).await;
         let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async move {
             let ServerSlot { slot, admission, .. } = first;
             tokio::task::yield_now().await;
-            admission.record(Outcome::Hung);
+            admission.record(RequestOutcome::Hung);
             drop(slot);
         });
-        assert!(matches!(queued, Err(Rejected::Unavailable(_))), "{queued:?}");
+        assert!(matches!(queued, Err(NoServerReason::Unavailable(_))), "{queued:?}");
     }
 }

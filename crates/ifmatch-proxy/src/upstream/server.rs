@@ -7,14 +7,14 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use tokio::time::Instant;
 
 use super::InvalidUpstream;
-use super::balance::{Candidate, Health};
-use super::breaker::{Availability, Breaker, Failing, Outcome, Requester};
-use super::pool::Pool;
+use super::balance::{ServerCandidate, ServerHealth};
+use super::breaker::{CircuitBreaker, FailingServer, RequestOutcome, Requester, ServerAvailability};
+use super::pool::ConnectionPool;
 use crate::observer::{ServerFailure, ServerState};
 
 /// One server.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct UpstreamServer {
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     /// `true` if the server speaks HTTP/2 without TLS: `h2c://`.
@@ -25,13 +25,13 @@ pub(crate) struct Server {
     pub(super) weight: u32,
     /// `true` if the server is used only while no other one is available.
     pub(super) backup: bool,
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<CircuitBreaker>,
     /// When health checks began to fail, while they do.
     unhealthy: Mutex<Option<Instant>>,
-    pub(super) pool: Pool,
+    pub(super) pool: ConnectionPool,
 }
 
-impl Server {
+impl UpstreamServer {
     /// Parses a URL and its options, separated by spaces: `http://10.0.0.7:8080 weight=3 backup`.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidUpstream> {
         let mut words = text.split_ascii_whitespace();
@@ -77,7 +77,7 @@ impl Server {
             backup: false,
             breaker: Mutex::default(),
             unhealthy: Mutex::default(),
-            pool: Pool::default(),
+            pool: ConnectionPool::default(),
         })
     }
 
@@ -90,15 +90,15 @@ impl Server {
         requester: Requester,
         load: (u32, bool),
         now: Instant,
-    ) -> Result<Candidate, Instant> {
+    ) -> Result<ServerCandidate, Instant> {
         let health = match self.breaker().availability(requester, now) {
-            Availability::Rejecting(until) => return Err(until),
-            _ if self.is_unhealthy() => Health::Unhealthy,
-            Availability::LastResort => Health::Avoided,
-            Availability::Available => Health::Healthy,
+            ServerAvailability::Rejecting(until) => return Err(until),
+            _ if self.is_unhealthy() => ServerHealth::Unhealthy,
+            ServerAvailability::LastResort => ServerHealth::Avoided,
+            ServerAvailability::Available => ServerHealth::Healthy,
         };
         let (requests, full) = load;
-        Ok(Candidate { index, weight: self.weight, requests: requests.into(), health, backup: self.backup, full })
+        Ok(ServerCandidate { index, weight: self.weight, requests: requests.into(), health, backup: self.backup, full })
     }
 
     /// Returns the server's current state, with this number of requests, for metrics.
@@ -111,7 +111,7 @@ impl Server {
             (Some(since), None) => {
                 Some(ServerFailure { since: now - since, last: now - since, cause: "its health checks fail" })
             }
-            (unhealthy, Some(Failing { since, last, outcome })) => {
+            (unhealthy, Some(FailingServer { since, last, outcome })) => {
                 let since = unhealthy.map_or(since, |unhealthy| unhealthy.min(since));
                 Some(ServerFailure { since: now - since, last: now - last, cause: outcome.cause() })
             }
@@ -127,14 +127,14 @@ impl Server {
     }
 
     /// Applies a change to the circuit breaker.
-    pub(super) fn with_breaker<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
+    pub(super) fn with_breaker<T>(&self, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
         let mut breaker = self.breaker();
         let before = breaker.is_open();
         let result = change(&mut breaker);
         let (open, failing) = (breaker.is_open(), breaker.failing());
         drop(breaker);
         match (before, open, failing) {
-            (false, true, Some(Failing { outcome, .. })) => {
+            (false, true, Some(FailingServer { outcome, .. })) => {
                 tracing::warn!(
                     "upstream server {} fails: {}. Other servers get its requests",
                     self.authority,
@@ -153,7 +153,7 @@ impl Server {
         *self.breaker() = known;
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,7 +217,7 @@ impl Server {
     }
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Says what happened at the server.
     fn cause(self) -> &'static str {
         match self {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_base_path_is_prepended() {
-        let server = Server::parse("https://example.com:8443/base/").expect("an address");
+        let server = UpstreamServer::parse("https://example.com:8443/base/").expect("an address");
         assert_eq!(server.path("/a%2Fb?c").expect("a path"), "/base/a%2Fb?c");
         assert_eq!(server.origin().expect("a URL"), "https://example.com:8443/");
     }
@@ -254,7 +254,7 @@ mod tests {
             "http://$backend",
             "http://*",
         ] {
-            assert!(Server::parse(text).is_err(), "{text}");
+            assert!(UpstreamServer::parse(text).is_err(), "{text}");
         }
     }
 
@@ -266,11 +266,11 @@ mod tests {
             ("http://a backup", 1, true),
             ("http://a backup weight=65536", 65_536, true),
         ] {
-            let server = Server::parse(text).expect("a server");
+            let server = UpstreamServer::parse(text).expect("a server");
             assert_eq!((server.weight, server.backup), (weight, backup), "{text}");
         }
         for option in ["weight=0", "weight=-1", "weight=", "weight", "Backup", "weight=4294967296", "http://b"] {
-            let error = Server::parse(&format!("http://a {option}")).expect_err(option).to_string();
+            let error = UpstreamServer::parse(&format!("http://a {option}")).expect_err(option).to_string();
             assert!(error.contains(option) && error.contains("weight=3"), "{error}");
         }
     }

@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 /// The slots of all servers of an upstream, and its queue.
 #[derive(Debug)]
-pub(crate) struct Slots(Mutex<State>);
+pub(crate) struct UpstreamSlots(Mutex<SlotState>);
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     /// By index of the server.
     servers: Box<[Holders<IpAddr>]>,
     queue: Holders<IpAddr>,
@@ -35,37 +35,37 @@ struct Waiting {
     number: u64,
     client: Option<IpAddr>,
     servers: Box<[usize]>,
-    granted: oneshot::Sender<Slot>,
+    granted: oneshot::Sender<RequestSlot>,
 }
 
 /// One of a server's slots. Released on drop.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    slots: Arc<Slots>,
+pub(crate) struct RequestSlot {
+    slots: Arc<UpstreamSlots>,
     server: usize,
     client: Option<IpAddr>,
 }
 
 /// A place in the queue. Released on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
-    slots: Arc<Slots>,
+pub(crate) struct QueuePlace {
+    slots: Arc<UpstreamSlots>,
     number: u64,
     client: Option<IpAddr>,
-    granted: oneshot::Receiver<Slot>,
+    granted: oneshot::Receiver<RequestSlot>,
 }
 
 /// A slot, or a place in the queue.
 #[derive(Debug)]
-pub(crate) enum Taken {
-    Slot(Slot),
-    Place(Place),
+pub(crate) enum SlotOrPlace {
+    Slot(RequestSlot),
+    Place(QueuePlace),
 }
 
-impl Slots {
+impl UpstreamSlots {
     /// Creates the slots of servers with these limits, and a queue with this one.
     pub(crate) fn new(servers: impl Iterator<Item = SlotLimit>, queue: SlotLimit) -> Arc<Self> {
-        let state = State {
+        let state = SlotState {
             servers: servers.map(Holders::new).collect(),
             queue: Holders::new(queue),
             waiting: Vec::new(),
@@ -76,10 +76,10 @@ impl Slots {
 
     /// Takes a slot at the first of these servers that has one for this client, and otherwise a place in the queue for them.
     /// Returns `None` if the queue has none for this client. Requests without a known client share all slots.
-    pub(crate) fn take(self: &Arc<Self>, servers: &[usize], client: Option<IpAddr>) -> Option<Taken> {
+    pub(crate) fn take(self: &Arc<Self>, servers: &[usize], client: Option<IpAddr>) -> Option<SlotOrPlace> {
         let mut state = self.lock();
         if let Some(server) = servers.iter().copied().find(|server| state.servers[*server].take(client.as_ref(), 1)) {
-            return Some(Taken::Slot(Slot { slots: Arc::clone(self), server, client }));
+            return Some(SlotOrPlace::Slot(RequestSlot { slots: Arc::clone(self), server, client }));
         }
         if !state.queue.take(client.as_ref(), 1) {
             return None;
@@ -87,7 +87,7 @@ impl Slots {
         let (number, (sender, granted)) = (state.next, oneshot::channel());
         state.next += 1;
         state.waiting.push(Waiting { number, client, servers: servers.into(), granted: sender });
-        Some(Taken::Place(Place { slots: Arc::clone(self), number, client, granted }))
+        Some(SlotOrPlace::Place(QueuePlace { slots: Arc::clone(self), number, client, granted }))
     }
 
     /// Returns the number of requests at a server, and `true` if it has no slot for this client.
@@ -106,16 +106,16 @@ impl Slots {
         let granted = self.lock().release(server, client);
         for one in granted {
             // A request that no longer waits returns its slot, which goes to the next one.
-            drop(one.granted.send(Slot { slots: Arc::clone(self), server, client: one.client }));
+            drop(one.granted.send(RequestSlot { slots: Arc::clone(self), server, client: one.client }));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotState {
     /// Releases a slot, and takes it for waiting requests: for several, if more than one client may have another slot now.
     fn release(&mut self, server: usize, client: Option<IpAddr>) -> Vec<Waiting> {
         let (holders, mut granted) = (&mut self.servers[server], Vec::new());
@@ -129,27 +129,27 @@ impl State {
     }
 }
 
-impl Slot {
+impl RequestSlot {
     /// Returns the index of its server.
     pub(crate) fn server(&self) -> usize {
         self.server
     }
 }
 
-impl Drop for Slot {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.slots.release(self.server, self.client);
     }
 }
 
-impl Place {
+impl QueuePlace {
     /// Waits for a slot. Returns `None` only if the queue has dropped this place, which it never does.
-    pub(crate) async fn slot(&mut self) -> Option<Slot> {
+    pub(crate) async fn slot(&mut self) -> Option<RequestSlot> {
         (&mut self.granted).await.ok()
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         state.queue.release(self.client.as_ref(), 1);
@@ -165,9 +165,9 @@ mod tests {
 
     use super::*;
 
-    fn slots(servers: &[u32], queue: u32) -> Arc<Slots> {
+    fn slots(servers: &[u32], queue: u32) -> Arc<UpstreamSlots> {
         let limit = |total| SlotLimit { total, per_client: None };
-        Slots::new(servers.iter().copied().map(limit), limit(queue))
+        UpstreamSlots::new(servers.iter().copied().map(limit), limit(queue))
     }
 
     const CLIENTS: [Option<IpAddr>; 4] = [
@@ -177,13 +177,13 @@ mod tests {
         Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3))),
     ];
 
-    fn slot(taken: Option<Taken>) -> Slot {
-        let Some(Taken::Slot(slot)) = taken else { panic!("no slot, but {taken:?}") };
+    fn slot(taken: Option<SlotOrPlace>) -> RequestSlot {
+        let Some(SlotOrPlace::Slot(slot)) = taken else { panic!("no slot, but {taken:?}") };
         slot
     }
 
-    fn place(taken: Option<Taken>) -> Place {
-        let Some(Taken::Place(place)) = taken else { panic!("no place, but {taken:?}") };
+    fn place(taken: Option<SlotOrPlace>) -> QueuePlace {
+        let Some(SlotOrPlace::Place(place)) = taken else { panic!("no place, but {taken:?}") };
         place
     }
 

@@ -133,13 +133,12 @@ async fn a_truncated_response_ends_with_an_error() {
     }
 }
 
+/// hyper's parser decides most of these. If a version of it accepted one, bytes of this response could become the next one's.
 #[tokio::test]
-async fn invalid_http_is_rejected() {
+async fn a_response_whose_end_or_fields_are_ambiguous_is_rejected() {
     for wrong in [
-        "hello\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nbroken header: 1\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nhello",
@@ -149,8 +148,6 @@ async fn invalid_http_is_rejected() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 5\r\n\r\nhello",
         "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhello",
-        "HTTP/1.1 99 Status\r\n\r\n",
-        "HTTP/1.1 1000 Status\r\n\r\n",
         "HTTP/1.1 200 OK\r\nx: a\rset-cookie: b\r\n\r\n",
     ] {
         let origin = Origin::start(vec![Step::Close(wrong)]).await;

@@ -11,7 +11,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_runtime::task;
 use s3s::{S3Error, s3_error};
 
-use super::upload::{Place, State, Upload};
+use super::upload::{Upload, UploadLocation, UploadState};
 use crate::backend::Backend;
 use crate::error;
 
@@ -24,42 +24,42 @@ const RETRY: u64 = 1;
 
 /// A claim. It is a mark in the upload, which the request renews.
 #[derive(Clone)]
-pub(super) struct Claim {
+pub(super) struct UploadClaim {
     pub(super) backend: Backend,
-    pub(super) place: Place,
+    pub(super) place: UploadLocation,
     upload: Upload,
-    mark: Arc<Mutex<Mark>>,
+    mark: Arc<Mutex<ClaimMark>>,
 }
 
 /// The mark of a claim.
-struct Mark {
+struct ClaimMark {
     /// The tag of the upload with the mark.
     tag: Option<EntityTag>,
     /// `true` once the request has recorded its end, which a renewal that was about to begin must not undo.
     has_ended: bool,
 }
 
-impl Claim {
+impl UploadClaim {
     /// A claim on an upload with this tag, before it is [renewed](Self::renew) for the first time.
-    pub(super) fn new(backend: &Backend, place: &Place, upload: Upload, tag: Option<EntityTag>) -> Self {
-        let mark = Arc::new(Mutex::new(Mark { tag, has_ended: false }));
+    pub(super) fn new(backend: &Backend, place: &UploadLocation, upload: Upload, tag: Option<EntityTag>) -> Self {
+        let mark = Arc::new(Mutex::new(ClaimMark { tag, has_ended: false }));
         Self { backend: backend.clone(), place: place.clone(), upload, mark }
     }
 
     /// Renews the claim, unless it has ended.
     pub(super) async fn renew(&self) -> Result<(), StoreError> {
         let mut mark = self.mark.lock().await;
-        if mark.has_ended { Ok(()) } else { self.save(State::Completing(now(&self.backend)), &mut mark).await }
+        if mark.has_ended { Ok(()) } else { self.save(UploadState::Completing(now(&self.backend)), &mut mark).await }
     }
 
     /// Ends the claim with this state of the upload, if it is still claimed.
-    pub(super) async fn end(&self, state: State) -> Result<(), StoreError> {
+    pub(super) async fn end(&self, state: UploadState) -> Result<(), StoreError> {
         let mut mark = self.mark.lock().await;
         mark.has_ended = true;
         self.save(state, &mut mark).await
     }
 
-    async fn save(&self, state: State, mark: &mut Mark) -> Result<(), StoreError> {
+    async fn save(&self, state: UploadState, mark: &mut ClaimMark) -> Result<(), StoreError> {
         let upload = Upload { state, ..self.upload.clone() };
         mark.tag = self.place.save(&*self.backend.context.store, &upload, mark.tag.as_ref()).await?;
         Ok(())

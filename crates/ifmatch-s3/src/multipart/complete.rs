@@ -24,13 +24,13 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use super::claim::{Claim, in_progress, is_stale};
-use super::upload::{Loaded, Part, Place, State, Upload, no_such_upload};
-use super::{MAX_PARTS, Numbered};
+use super::claim::{UploadClaim, in_progress, is_stale};
+use super::upload::{LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload};
+use super::{MAX_PARTS, NumberedParts};
 use crate::backend::Backend;
-use crate::body::{self, Refused};
-use crate::checksum::{self, Algorithm, CHECKSUM, with_checksums};
-use crate::conditions::{self, Write};
+use crate::body::{self, BodyRefusal};
+use crate::checksum::{self, CHECKSUM, DigestAlgorithm, with_checksums};
+use crate::conditions::{self, WriteConditions};
 use crate::{convert, error, objects};
 
 /// Minimum length of all parts but the last, in bytes.
@@ -48,12 +48,14 @@ pub(crate) async fn complete(
     let size = input.mpu_object_size.map(u64::try_from).transpose();
     let size = size.map_err(|_| s3_error!(InvalidRequest, "x-amz-mp-object-size must not be negative"))?;
     let kind = input.checksum_type;
-    let mut write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
+    let mut write = WriteConditions::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let parts = fingerprint(&wanted);
     write.request = Some(RequestKey::of(&[b"s3 upload", input.upload_id.as_bytes(), parts.as_bytes()]));
-    let completion = Completion { backend: backend.clone(), blob, place, write, headers, wanted, parts, size, kind };
+    let completion =
+        CompletionRequest { backend: backend.clone(), blob, place, write, headers, wanted, parts, size, kind };
     let done = task::detach(completion.run()).result().await;
-    let Done { tag, checksum } = done.unwrap_or_else(|| Err(s3_error!(InternalError, "see the server's log")))?;
+    let CompletedObject { tag, checksum } =
+        done.unwrap_or_else(|| Err(s3_error!(InternalError, "see the server's log")))?;
     let checksum_type = checksum.checksum_type.clone();
     Ok(S3Response::new(with_checksums!(
         checksum,
@@ -78,9 +80,9 @@ struct WantedPart {
 }
 
 /// The listed parts, in the order of their numbers.
-type Wanted = Vec<WantedPart>;
+type ListedParts = Vec<WantedPart>;
 
-fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
+fn wanted(parts: Vec<CompletedPart>) -> S3Result<ListedParts> {
     let malformed = || s3_error!(MalformedXML, "a list has 1 to {MAX_PARTS} parts, each with a number and an ETag");
     let part = |part: CompletedPart| {
         let checksum = Checksum {
@@ -93,7 +95,7 @@ fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
         };
         Some(WantedPart { number: part.part_number?, tag: part.e_tag?, checksum })
     };
-    let wanted = parts.into_iter().map(part).collect::<Option<Wanted>>().ok_or_else(malformed)?;
+    let wanted = parts.into_iter().map(part).collect::<Option<ListedParts>>().ok_or_else(malformed)?;
     if wanted.is_empty() || wanted.len() > usize::from(MAX_PARTS) {
         return Err(malformed());
     }
@@ -104,26 +106,26 @@ fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
 }
 
 /// Returns a hash of a list of parts.
-fn fingerprint(wanted: &Wanted) -> String {
+fn fingerprint(wanted: &ListedParts) -> String {
     let lines = wanted.iter().map(|part| format!("{} {}\n", part.number, part.tag.value()));
     STANDARD.encode(ContentHash::of(lines.collect::<String>().as_bytes()).as_bytes())
 }
 
 /// The object of a completed upload.
 #[derive(Debug)]
-struct Done {
+struct CompletedObject {
     tag: Option<EntityTag>,
     checksum: Checksum,
 }
 
 /// A request to complete an upload.
-struct Completion {
+struct CompletionRequest {
     backend: Backend,
     blob: BlobPath,
-    place: Place,
-    write: Write,
+    place: UploadLocation,
+    write: WriteConditions,
     headers: HeaderMap,
-    wanted: Wanted,
+    wanted: ListedParts,
     /// The hash of the list.
     parts: String,
     /// The client's length of the object.
@@ -132,23 +134,23 @@ struct Completion {
     kind: Option<ChecksumType>,
 }
 
-impl Completion {
-    async fn run(self) -> S3Result<Done> {
+impl CompletionRequest {
+    async fn run(self) -> S3Result<CompletedObject> {
         let store = &*self.backend.context.store;
         let (found, stored) = self.place.find_with_parts(store, &self.blob.name.to_string(), 0, usize::MAX).await?;
-        let Loaded { upload, tag } = found;
+        let LoadedUpload { upload, tag } = found;
         let algorithm = upload.checksum.algorithm;
         match &upload.state {
-            State::Done { parts, tag, checksum } if *parts == self.parts => {
+            UploadState::Done { parts, tag, checksum } if *parts == self.parts => {
                 let tag = tag.as_ref().and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
-                return Ok(Done { tag, checksum: algorithm.told_if_known(checksum.as_deref()) });
+                return Ok(CompletedObject { tag, checksum: algorithm.told_if_known(checksum.as_deref()) });
             }
-            State::Done { .. } => return Err(no_such_upload()),
-            State::Completing(since) if !is_stale(&self.backend, *since) => return Err(in_progress()),
-            State::Open | State::Completing(_) => {}
+            UploadState::Done { .. } => return Err(no_such_upload()),
+            UploadState::Completing(since) if !is_stale(&self.backend, *since) => return Err(in_progress()),
+            UploadState::Open | UploadState::Completing(_) => {}
         }
         let source = self.select(&upload, stored)?;
-        let claim = Claim::new(&self.backend, &self.place, upload.clone(), tag);
+        let claim = UploadClaim::new(&self.backend, &self.place, upload.clone(), tag);
         claim.renew().await.map_err(|failed| match failed.kind() {
             StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => in_progress(),
             _ => error::plain(failed),
@@ -158,9 +160,9 @@ impl Completion {
         let state = match &outcome {
             Ok(tag) => {
                 let (parts, tag) = (self.parts.clone(), tag.as_ref().map(ToString::to_string));
-                State::Done { parts, tag, checksum: checksum.clone() }
+                UploadState::Done { parts, tag, checksum: checksum.clone() }
             }
-            Err(_) => State::Open,
+            Err(_) => UploadState::Open,
         };
         match claim.end(state).await {
             Ok(()) if outcome.is_ok() => self.place.remove_parts(store).await,
@@ -174,17 +176,17 @@ impl Completion {
                 }
             }
         }
-        Ok(Done { tag: outcome?, checksum: algorithm.told_if_known(checksum.as_deref()) })
+        Ok(CompletedObject { tag: outcome?, checksum: algorithm.told_if_known(checksum.as_deref()) })
     }
 
     /// Selects the listed ones of the stored parts.
-    fn select(&self, upload: &Upload, stored: Vec<Part>) -> S3Result<Source> {
+    fn select(&self, upload: &Upload, stored: Vec<StoredPart>) -> S3Result<PartsSource> {
         let plan = upload.checksum;
         if self.kind.as_ref().is_some_and(|kind| *kind != plan.kind()) {
             let kind = plan.kind();
             return Err(s3_error!(InvalidRequest, "the upload began with the checksum type {}", kind.as_str()));
         }
-        let mut stored: Numbered = stored.into_iter().map(|part| (part.number, part)).collect();
+        let mut stored: NumberedParts = stored.into_iter().map(|part| (part.number, part)).collect();
         let (mut parts, mut checksums) = (Vec::new(), Vec::new());
         for WantedPart { number, tag, checksum } in &self.wanted {
             let tag = conditions::entity_tag(tag)?;
@@ -217,15 +219,15 @@ impl Completion {
         {
             return Err(s3_error!(BadDigest, "{name} doesn't match the parts: send them again"));
         }
-        Ok(Source { parts, length, algorithm: plan.algorithm, checksum })
+        Ok(PartsSource { parts, length, algorithm: plan.algorithm, checksum })
     }
 
     /// Writes the object.
-    async fn write(&self, upload: &Upload, source: Source, claim: Claim) -> S3Result<Option<EntityTag>> {
-        let Source { parts, length, algorithm, checksum } = source;
+    async fn write(&self, upload: &Upload, source: PartsSource, claim: UploadClaim) -> S3Result<Option<EntityTag>> {
+        let PartsSource { parts, length, algorithm, checksum } = source;
         let parts = parts.into_iter();
-        let reader = Reader { claim, algorithm, parts, current: None };
-        let bytes = Body::new(StreamBody::new(stream::try_unfold(reader, Reader::next)));
+        let reader = PartsReader { claim, algorithm, parts, current: None };
+        let bytes = Body::new(StreamBody::new(stream::try_unfold(reader, PartsReader::next)));
         let given = whole(&self.headers);
         let (bytes, outcome) = body::verified(bytes, &given, None, None);
         let known = checksum.as_deref().and_then(|value| checksum::field(algorithm, value));
@@ -248,38 +250,38 @@ fn whole(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// An object's parts.
-struct Source {
+struct PartsSource {
     parts: Vec<SourcePart>,
     /// The object's length.
     length: u64,
-    algorithm: Algorithm,
+    algorithm: DigestAlgorithm,
     /// The object's checksum, if the parts' tell it.
     checksum: Option<String>,
 }
 
 struct SourcePart {
-    part: Part,
+    part: StoredPart,
     /// The checksum that the part must have according to the client.
     unverified: Option<String>,
 }
 
 /// Reads the parts. It ends with an error unless the upload is still claimed by this request, and the bucket is the one for which
 /// the parts arrived: the store has looked up the bucket before reading the body, so it can't write to another one.
-struct Reader {
-    claim: Claim,
-    algorithm: Algorithm,
+struct PartsReader {
+    claim: UploadClaim,
+    algorithm: DigestAlgorithm,
     parts: std::vec::IntoIter<SourcePart>,
-    current: Option<(BlobBody, Option<Check>)>,
+    current: Option<(BlobBody, Option<PartCheck>)>,
 }
 
 /// A comparison of the bytes of a part with its checksum.
-struct Check {
+struct PartCheck {
     number: i32,
     hasher: ChecksumHasher,
     expected: String,
 }
 
-impl Reader {
+impl PartsReader {
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some((body, check)) = &mut self.current {
@@ -305,27 +307,27 @@ impl Reader {
             let opened = store.open(&part.path, Reading::WHOLE.without_lease()).await?;
             let Some(mut opened) = opened.filter(|opened| part.is_still(&opened.info)) else {
                 let error = s3_error!(InvalidPart, "part {} was replaced or removed", part.number);
-                return Err(Refused::new(&error).into());
+                return Err(BodyRefusal::new(&error).into());
             };
-            let check = unverified.map(|expected| Check::new(self.algorithm, part.number, expected));
+            let check = unverified.map(|expected| PartCheck::new(self.algorithm, part.number, expected));
             self.current = Some((opened.source.read(None).await?, check));
         }
     }
 }
 
-impl Check {
-    fn new(algorithm: Algorithm, number: i32, expected: String) -> Self {
+impl PartCheck {
+    fn new(algorithm: DigestAlgorithm, number: i32, expected: String) -> Self {
         let mut hasher = ChecksumHasher::default();
         algorithm.enable(&mut hasher);
         Self { number, hasher, expected }
     }
 
-    fn end(self, algorithm: Algorithm) -> Result<(), Refused> {
+    fn end(self, algorithm: DigestAlgorithm) -> Result<(), BodyRefusal> {
         if algorithm.of(&self.hasher.finalize()) == Some(&*self.expected) {
             return Ok(());
         }
         let error = s3_error!(InvalidPart, "part {} does not have the checksum in the list", self.number);
-        Err(Refused::new(&error))
+        Err(BodyRefusal::new(&error))
     }
 }
 

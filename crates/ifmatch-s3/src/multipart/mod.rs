@@ -41,10 +41,10 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::backend::{Backend, refuse};
-use crate::checksum::{self, Plan, with_checksums};
+use crate::checksum::{self, ChecksumPlan, with_checksums};
 use crate::convert::{self, fields_of};
 use crate::{body, buckets, copy, error};
-use upload::{Place, State, Upload};
+use upload::{Upload, UploadLocation, UploadState};
 
 pub(crate) use complete::complete;
 pub(crate) use upload::collect;
@@ -60,7 +60,7 @@ pub(crate) async fn create(
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let S3Request { input, credentials, .. } = request;
     backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let plan = Plan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+    let plan = ChecksumPlan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
     let fields = fields_of!(input);
     // So that the completion needn't fail.
     fields.clone().parse()?;
@@ -68,7 +68,7 @@ pub(crate) async fn create(
     let id = format!("{:016x}{:016x}", random()?, random()?);
     let place = place(backend, credentials.as_ref(), &input.bucket, &id).await?;
     let initiated = backend.context.wall().last_modified().unix();
-    let upload = Upload { key: input.key.clone(), fields, checksum: plan, initiated, state: State::Open };
+    let upload = Upload { key: input.key.clone(), fields, checksum: plan, initiated, state: UploadState::Open };
     place.save(&*backend.context.store, &upload, None).await.map_err(error::plain)?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
@@ -82,9 +82,14 @@ pub(crate) async fn create(
 }
 
 /// Returns the place of an upload to an existing bucket.
-async fn place(backend: &Backend, credentials: Option<&Credentials>, bucket: &str, id: &str) -> S3Result<Place> {
+async fn place(
+    backend: &Backend,
+    credentials: Option<&Credentials>,
+    bucket: &str,
+    id: &str,
+) -> S3Result<UploadLocation> {
     let (container, info) = buckets::find(backend, credentials, bucket).await?;
-    Ok(Place::new(container, &info, id))
+    Ok(UploadLocation::new(container, &info, id))
 }
 
 pub(crate) async fn put_part(
@@ -124,7 +129,7 @@ pub(crate) async fn copy_part(
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let source = copy::Source::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
+    let source = copy::SourceObject::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
     let (_, mut opened) = source.open(backend, &headers).await?;
     let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
     let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
@@ -163,7 +168,7 @@ fn parse_range(text: &str, length: u64) -> S3Result<std::ops::Range<u64>> {
 
 /// A part to store.
 struct NewPart<'a> {
-    place: &'a Place,
+    place: &'a UploadLocation,
     key: &'a str,
     number: i32,
 }
@@ -192,16 +197,16 @@ impl NewPart<'_> {
     }
 
     /// Returns the checksum that the object will have, if the upload takes parts.
-    async fn check(&self, backend: &Backend) -> S3Result<Plan> {
+    async fn check(&self, backend: &Backend) -> S3Result<ChecksumPlan> {
         if !(1..=i32::from(MAX_PARTS)).contains(&self.number) {
             return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
         }
         let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
         match state {
-            State::Open => Ok(checksum),
-            State::Completing(since) if claim::is_stale(backend, since) => Ok(checksum),
-            State::Completing(_) => Err(claim::in_progress()),
-            State::Done { .. } => Err(upload::no_such_upload()),
+            UploadState::Open => Ok(checksum),
+            UploadState::Completing(since) if claim::is_stale(backend, since) => Ok(checksum),
+            UploadState::Completing(_) => Err(claim::in_progress()),
+            UploadState::Done { .. } => Err(upload::no_such_upload()),
         }
     }
 }
@@ -215,10 +220,10 @@ pub(crate) async fn abort(
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
     let found = place.find(store, &input.key).await?;
     match &found.upload.state {
-        State::Open => {}
-        State::Completing(since) if claim::is_stale(backend, *since) => {}
-        State::Completing(_) => return Err(claim::in_progress()),
-        State::Done { .. } => return Err(upload::no_such_upload()),
+        UploadState::Open => {}
+        UploadState::Completing(since) if claim::is_stale(backend, *since) => {}
+        UploadState::Completing(_) => return Err(claim::in_progress()),
+        UploadState::Done { .. } => return Err(upload::no_such_upload()),
     }
     match place.remove(store, found.tag.as_ref()).await {
         Ok(()) => {}
@@ -244,7 +249,7 @@ pub(crate) async fn list_parts(
     let limit = usize::try_from(max_parts).unwrap_or_default();
     let (found, mut parts) = place.find_with_parts(store, &input.key, after, limit + 1).await?;
     let Upload { state, checksum: plan, .. } = found.upload;
-    if matches!(state, State::Done { .. }) {
+    if matches!(state, UploadState::Done { .. }) {
         return Err(upload::no_such_upload());
     }
     let is_truncated = parts.len() > limit;
@@ -329,4 +334,4 @@ fn entry(upload: &Upload, id: String, encode: impl Fn(&str) -> String) -> Multip
 }
 
 /// The parts of an upload by number.
-type Numbered = HashMap<i32, upload::Part>;
+type NumberedParts = HashMap<i32, upload::StoredPart>;

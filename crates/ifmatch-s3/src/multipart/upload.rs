@@ -25,8 +25,8 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::checksum::Plan;
-use crate::convert::Fields;
+use crate::checksum::ChecksumPlan;
+use crate::convert::ObjectFields;
 use crate::error;
 
 /// Number of entries read from the store at a time.
@@ -43,17 +43,17 @@ pub(super) static PARTS: LazyLock<ContainerName> = LazyLock::new(|| internal("pa
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Upload {
     pub(crate) key: String,
-    pub(crate) fields: Fields,
+    pub(crate) fields: ObjectFields,
     #[serde(default)]
-    pub(crate) checksum: Plan,
+    pub(crate) checksum: ChecksumPlan,
     /// When the upload was created, in seconds since 1970.
     pub(crate) initiated: i64,
-    pub(crate) state: State,
+    pub(crate) state: UploadState,
 }
 
 /// The state of an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum State {
+pub(crate) enum UploadState {
     /// Takes parts.
     Open,
     /// A request that completes it claimed it, or renewed its claim, at this time, in seconds since 1970.
@@ -73,7 +73,7 @@ pub(crate) enum State {
 /// The place of an upload. It contains the time at which the bucket was created, so a bucket created again under the same
 /// name has no uploads.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct UploadLocation {
     pub(crate) container: ContainerName,
     pub(crate) created: Option<Timestamp>,
     pub(crate) id: String,
@@ -81,7 +81,7 @@ pub(crate) struct Place {
 
 /// A stored part.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct StoredPart {
     pub(crate) path: BlobPath,
     pub(crate) number: i32,
     pub(crate) length: u64,
@@ -91,12 +91,12 @@ pub(crate) struct Part {
 
 /// A loaded upload, and the tag of its version.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedUpload {
     pub(crate) upload: Upload,
     pub(crate) tag: Option<EntityTag>,
 }
 
-impl Place {
+impl UploadLocation {
     pub(crate) fn new(container: ContainerName, info: &ContainerInfo, id: &str) -> Self {
         Self { container, created: info.created, id: id.to_owned() }
     }
@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// Loads an upload, which must be one for this key.
-    pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<Loaded> {
+    pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<LoadedUpload> {
         let loaded = if self.has_id() { self.load(store).await.map_err(error::plain)? } else { None };
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
     }
@@ -138,7 +138,7 @@ impl Place {
         key: &str,
         after: i32,
         limit: usize,
-    ) -> S3Result<(Loaded, Vec<Part>)> {
+    ) -> S3Result<(LoadedUpload, Vec<StoredPart>)> {
         if !self.has_id() {
             return Err(no_such_upload());
         }
@@ -151,7 +151,7 @@ impl Place {
         self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    pub(crate) async fn load(&self, store: &dyn BlobStore) -> Result<Option<Loaded>, StoreError> {
+    pub(crate) async fn load(&self, store: &dyn BlobStore) -> Result<Option<LoadedUpload>, StoreError> {
         load(store, &self.path().map_err(broken)?).await
     }
 
@@ -177,7 +177,12 @@ impl Place {
     }
 
     /// Returns up to `limit` parts in the order of their numbers, after this number.
-    pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32, limit: usize) -> Result<Vec<Part>, StoreError> {
+    pub(crate) async fn parts(
+        &self,
+        store: &dyn BlobStore,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<StoredPart>, StoreError> {
         let prefix = self.parts_prefix();
         let after = (after > 0).then(|| format!("{prefix}{after:05}"));
         let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(limit.min(STEP)) };
@@ -185,7 +190,7 @@ impl Place {
             let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
             let path = BlobPath { container: PARTS.clone(), name: entry.name };
             let (length, tag) = (entry.info.length, entry.info.tag.clone());
-            Some(Part { path, number, length, tag, info: entry.info })
+            Some(StoredPart { path, number, length, tag, info: entry.info })
         };
         query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).take(limit).try_collect().await
     }
@@ -193,7 +198,8 @@ impl Place {
     /// Removes all parts. Those that can't be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
         let parts = self.parts(store, 0, usize::MAX).await.unwrap_or_default();
-        let remove = async |part: Part| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
+        let remove =
+            async |part: StoredPart| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
         stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
     }
 
@@ -204,7 +210,7 @@ impl Place {
     }
 }
 
-impl Part {
+impl StoredPart {
     /// Returns `true` for the tag of the part, or of an earlier one with the same bytes: a client that sends a part twice may list the
     /// tag of either response. If the store knows the hash of the bytes, the tag of a version is that and the number of its write.
     pub(crate) fn is_named_by(&self, tag: &EntityTag) -> bool {
@@ -223,7 +229,7 @@ impl Part {
 }
 
 /// Returns the open uploads to a bucket by key and id.
-pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(Upload, String)>, StoreError> {
+pub(crate) async fn of_bucket(backend: &Backend, place: &UploadLocation) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
     let prefix = place.bucket_prefix();
     let query = ListQuery { prefix: prefix.clone(), ..ListQuery::first(STEP) };
@@ -233,18 +239,18 @@ pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(U
         let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else { continue };
         let path = BlobPath { container: UPLOADS.clone(), name: entry.name };
         let Some(loaded) = load(store, &path).await? else { continue };
-        if !matches!(loaded.upload.state, State::Done { .. }) {
+        if !matches!(loaded.upload.state, UploadState::Done { .. }) {
             found.insert((loaded.upload.key.clone(), id), loaded.upload);
         }
     }
     Ok(found.into_iter().map(|((_, id), upload)| (upload, id)).collect())
 }
 
-async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Loaded>, StoreError> {
+async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<LoadedUpload>, StoreError> {
     let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
     let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
     let upload = serde_json::from_slice(&bytes).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
-    Ok(Some(Loaded { upload, tag: opened.info.tag }))
+    Ok(Some(LoadedUpload { upload, tag: opened.info.tag }))
 }
 
 #[expect(clippy::expect_used, reason = "both names have only letters")]
@@ -298,17 +304,17 @@ mod tests {
     use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
-    use crate::checksum::Plan;
-    use crate::convert::Fields;
+    use crate::checksum::ChecksumPlan;
+    use crate::convert::ObjectFields;
     use ifmatch_blob::name::ContainerName;
 
     /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
-    async fn uploads_and_parts(store: &dyn BlobStore) -> [Place; 2] {
+    async fn uploads_and_parts(store: &dyn BlobStore) -> [UploadLocation; 2] {
         let container = ContainerName::new("docs").unwrap();
         let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
-        let places = ["0", "1"].map(|digit| Place::new(container.clone(), &info, &digit.repeat(32)));
-        let (fields, checksum) = (Fields::default(), Plan::default());
-        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
+        let places = ["0", "1"].map(|digit| UploadLocation::new(container.clone(), &info, &digit.repeat(32)));
+        let (fields, checksum) = (ObjectFields::default(), ChecksumPlan::default());
+        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: UploadState::Open };
         places[0].save(store, &upload, None).await.unwrap();
         for place in &places {
             let part = Put::new(Body::new(Full::new(Bytes::from("part"))));

@@ -4,8 +4,8 @@ mod reader;
 mod request;
 mod response;
 
-pub(crate) use reader::{ReadEnd, Reader};
-pub(crate) use request::Received;
+pub(crate) use reader::{PartlyReadBody, ReadEnd};
+pub(crate) use request::ReceivedBody;
 pub use request::RequestBody;
 pub use response::ResponseBody;
-pub(crate) use response::{Buffered, Rest};
+pub(crate) use response::{BodyRest, BufferedBody};

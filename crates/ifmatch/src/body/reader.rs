@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use super::response::as_bytes;
 
 /// A partly read body.
-pub(crate) struct Reader<B> {
+pub(crate) struct PartlyReadBody<B> {
     pub(crate) body: Pin<Box<B>>,
     pub(crate) chunks: VecDeque<Bytes>,
     /// Number of bytes that may still be read.
@@ -25,7 +25,7 @@ pub(crate) enum ReadEnd<E> {
     Error(E),
 }
 
-impl<B: Body> Reader<B> {
+impl<B: Body> PartlyReadBody<B> {
     pub(crate) fn new(body: B, limit: u64) -> Self {
         Self { body: Box::pin(body), chunks: VecDeque::new(), remaining: limit }
     }

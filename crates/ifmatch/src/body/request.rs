@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::reader::Reader;
-use super::response::{Buffered, ResponseBody, Rest};
+use super::reader::PartlyReadBody;
+use super::response::{BodyRest, BufferedBody, ResponseBody};
 
 pin_project! {
     /// Request body that [`ConditionalService`](crate::ConditionalService) passes to its inner service.
@@ -39,15 +39,15 @@ pin_project! {
     pub struct RequestBody<B: Body> {
         #[pin]
         body: ResponseBody<B>,
-        progress: Option<Arc<Progress>>,
+        progress: Option<Arc<BodyProgress>>,
     }
 }
 
 /// The bytes of a body that have arrived while its write holds a permit.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(AtomicU64);
+pub(crate) struct BodyProgress(AtomicU64);
 
-impl Progress {
+impl BodyProgress {
     /// Returns the number of bytes since the previous call.
     pub(crate) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::AcqRel)
@@ -55,15 +55,15 @@ impl Progress {
 }
 
 /// A request body before its write begins.
-pub(crate) struct Received<B: Body> {
+pub(crate) struct ReceivedBody<B: Body> {
     pub(crate) body: RequestBody<B>,
     /// The progress of a body that is still arriving.
-    pub(crate) progress: Option<Arc<Progress>>,
+    pub(crate) progress: Option<Arc<BodyProgress>>,
 }
 
-impl<B: Body> Received<B> {
+impl<B: Body> ReceivedBody<B> {
     /// A body that was read to its end.
-    pub(crate) fn whole(content: Buffered) -> Self {
+    pub(crate) fn whole(content: BufferedBody) -> Self {
         Self { body: RequestBody { body: ResponseBody::buffered(content), progress: None }, progress: None }
     }
 
@@ -73,13 +73,13 @@ impl<B: Body> Received<B> {
     }
 
     /// A partly read body.
-    pub(crate) fn partial(reader: Reader<B>, error: Option<B::Error>) -> Self {
-        let rest = error.map_or(Rest::Body(reader.body), |error| Rest::Error(Some(error)));
+    pub(crate) fn partial(reader: PartlyReadBody<B>, error: Option<B::Error>) -> Self {
+        let rest = error.map_or(BodyRest::Body(reader.body), |error| BodyRest::Error(Some(error)));
         Self::measured(ResponseBody::replay(reader.chunks, rest))
     }
 
     fn measured(body: ResponseBody<B>) -> Self {
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(BodyProgress::default());
         Self { body: RequestBody { body, progress: Some(Arc::clone(&progress)) }, progress: Some(progress) }
     }
 }

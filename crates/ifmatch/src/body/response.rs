@@ -27,69 +27,69 @@ pin_project! {
     /// ```
     pub struct ResponseBody<B: Body> {
         #[pin]
-        kind: Kind<B>,
+        kind: BodyKind<B>,
     }
 }
 
 pin_project! {
     #[project = KindProjection]
-    enum Kind<B: Body> {
+    enum BodyKind<B: Body> {
         Inner { #[pin] body: B },
-        Buffered { content: Buffered },
-        Replay { read: VecDeque<Bytes>, rest: Rest<B> },
+        Buffered { content: BufferedBody },
+        Replay { read: VecDeque<Bytes>, rest: BodyRest<B> },
     }
 }
 
 /// A body that was read to its end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Buffered {
+pub(crate) struct BufferedBody {
     pub(crate) chunks: VecDeque<Bytes>,
     /// Boxed because they are rare.
     pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
-impl Buffered {
+impl BufferedBody {
     /// Returns the remaining length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
     }
 }
 
-impl From<Bytes> for Buffered {
+impl From<Bytes> for BufferedBody {
     fn from(bytes: Bytes) -> Self {
         Self { chunks: VecDeque::from([bytes]), trailers: None }
     }
 }
 
 /// The continuation of a partly read body.
-pub(crate) enum Rest<B: Body> {
+pub(crate) enum BodyRest<B: Body> {
     Body(Pin<Box<B>>),
     Error(Option<B::Error>),
 }
 
 impl<B: Body> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: BodyKind::Inner { body } }
     }
 
-    pub(crate) fn buffered(content: impl Into<Buffered>) -> Self {
-        Self { kind: Kind::Buffered { content: content.into() } }
+    pub(crate) fn buffered(content: impl Into<BufferedBody>) -> Self {
+        Self { kind: BodyKind::Buffered { content: content.into() } }
     }
 
-    pub(crate) fn replay(read: VecDeque<Bytes>, rest: Rest<B>) -> Self {
-        Self { kind: Kind::Replay { read, rest } }
+    pub(crate) fn replay(read: VecDeque<Bytes>, rest: BodyRest<B>) -> Self {
+        Self { kind: BodyKind::Replay { read, rest } }
     }
 
     pub(crate) fn empty() -> Self {
-        Self::buffered(Buffered::default())
+        Self::buffered(BufferedBody::default())
     }
 
     /// Returns the inner service's body if the layer has read none of it. For servers that can pass it on more cheaply
     /// than frame by frame.
     pub fn inner_mut(&mut self) -> Option<&mut B> {
         match &mut self.kind {
-            Kind::Inner { body } => Some(body),
-            Kind::Buffered { .. } | Kind::Replay { .. } => None,
+            BodyKind::Inner { body } => Some(body),
+            BodyKind::Buffered { .. } | BodyKind::Replay { .. } => None,
         }
     }
 }
@@ -103,9 +103,9 @@ impl<B: Body> Default for ResponseBody<B> {
 impl<B: Body> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
-            Kind::Inner { .. } => "inner",
-            Kind::Buffered { .. } => "buffered",
-            Kind::Replay { .. } => "replay",
+            BodyKind::Inner { .. } => "inner",
+            BodyKind::Buffered { .. } => "buffered",
+            BodyKind::Replay { .. } => "replay",
         };
         f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
     }
@@ -124,29 +124,29 @@ impl<B: Body> Body for ResponseBody<B> {
             }
             KindProjection::Replay { read, rest } => match (read.pop_front(), rest) {
                 (Some(chunk), _) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
-                (None, Rest::Body(body)) => body.as_mut().poll_frame(cx).map(as_bytes),
-                (None, Rest::Error(error)) => Poll::Ready(error.take().map(Err)),
+                (None, BodyRest::Body(body)) => body.as_mut().poll_frame(cx).map(as_bytes),
+                (None, BodyRest::Error(error)) => Poll::Ready(error.take().map(Err)),
             },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Buffered { content } => content.trailers.is_none() && content.len() == 0,
-            Kind::Replay { read, rest: Rest::Body(body) } => read.is_empty() && body.is_end_stream(),
-            Kind::Replay { read, rest: Rest::Error(error) } => read.is_empty() && error.is_none(),
+            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Buffered { content } => content.trailers.is_none() && content.len() == 0,
+            BodyKind::Replay { read, rest: BodyRest::Body(body) } => read.is_empty() && body.is_end_stream(),
+            BodyKind::Replay { read, rest: BodyRest::Error(error) } => read.is_empty() && error.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Buffered { content } => SizeHint::with_exact(content.len()),
-            Kind::Replay { read, rest } => {
+            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Buffered { content } => SizeHint::with_exact(content.len()),
+            BodyKind::Replay { read, rest } => {
                 let read: u64 = read.iter().map(|chunk| chunk.len() as u64).sum();
                 let mut hint = SizeHint::new();
-                if let Rest::Body(body) = rest {
+                if let BodyRest::Body(body) = rest {
                     let rest = body.size_hint();
                     if let Some(upper) = rest.upper() {
                         hint.set_upper(read.saturating_add(upper));

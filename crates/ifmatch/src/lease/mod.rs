@@ -6,5 +6,5 @@ mod operation;
 mod read;
 mod reply;
 
-pub(crate) use operation::Operation;
+pub(crate) use operation::PendingLeaseOperation;
 pub(crate) use read::read;

@@ -16,21 +16,21 @@ use super::request::{LeaseRequest, strip_lease_fields};
 use crate::inner::{InnerService, RequestContent};
 use crate::mount;
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 use crate::write::begin::MAX_PROBES;
-use crate::write::probe::Probe;
+use crate::write::probe::ProbeResult;
 use crate::write::request::{WriteContext, WriteResult};
 
 /// A lease operation about to run.
-pub(crate) struct Operation {
-    shared: Arc<Shared>,
+pub(crate) struct PendingLeaseOperation {
+    shared: Arc<LayerState>,
     /// The head of the request, with the resource itself as its target.
     head: Parts,
 }
 
-impl Operation {
+impl PendingLeaseOperation {
     /// Returns the lease operation in a request, if it is one and the resource has leases. The body is ignored.
-    pub(crate) fn of(shared: &Arc<Shared>, head: &Parts) -> Option<Self> {
+    pub(crate) fn of(shared: &Arc<LayerState>, head: &Parts) -> Option<Self> {
         if !shared.config.leases || head.method != Method::PUT {
             return None;
         }
@@ -78,9 +78,9 @@ impl Operation {
                 _ => return Ok(responses::unavailable()),
             }
             observed = match context.probe(&mut inner).await {
-                Probe::Observed(observation) => Some(observation),
-                Probe::InFlight => None,
-                Probe::Failed(result) => return result,
+                ProbeResult::Observed(observation) => Some(observation),
+                ProbeResult::InFlight => None,
+                ProbeResult::Failed(result) => return result,
             };
         }
         Ok(responses::problem(&Problem::write_in_flight(context.shared.config.lock_timeout)))

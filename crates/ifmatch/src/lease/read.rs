@@ -10,16 +10,16 @@ use ifmatch_register::Key;
 use super::request::lease_id;
 use crate::body::{RequestBody, ResponseBody};
 use crate::inner::{InnerService, RequestContent};
-use crate::read::cached::Lookup;
-use crate::shared::Shared;
+use crate::read::cached::MemoryLookup;
+use crate::shared::LayerState;
 use crate::{read, responses};
 
 /// Answers a read that presents a lease. The lease is checked before and after, so it has protected the resource all
 /// the time.
 pub(crate) async fn read<S, B>(
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     inner: S,
-    lookup: Lookup,
+    lookup: MemoryLookup,
     request: Request<RequestBody<B>>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
@@ -46,7 +46,7 @@ where
     }
 }
 
-async fn check(shared: &Shared, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
+async fn check(shared: &LayerState, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
     let record = shared.for_read(shared.driver.load(key)).await;
     let record = record.ok_or_else(|| Problem::unavailable(responses::RETRY_AFTER))?;
     record.check_lease(lease, shared.now()).map_err(Problem::lease_failed)

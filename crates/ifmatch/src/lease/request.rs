@@ -8,7 +8,7 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::record::RequestId;
 use ifmatch_runtime::random_bytes;
 
-use crate::config::Config;
+use crate::config::LayerConfig;
 use crate::responses;
 
 /// The field with the id of a lease in the gateway's plain dialect.
@@ -42,12 +42,12 @@ impl LeaseRequest {
 ///
 /// # Errors
 /// 400 if it isn't a lease id.
-pub(crate) fn lease_of_write(config: &Config, head: &Parts) -> Result<LeaseUse, Problem> {
+pub(crate) fn lease_of_write(config: &LayerConfig, head: &Parts) -> Result<LeaseUse, Problem> {
     if names_lease(config, head) { lease_id(&head.headers).map(LeaseUse::Write) } else { Ok(LeaseUse::default()) }
 }
 
 /// Returns `true` if a request presents a lease, to a resource that has leases.
-pub(crate) fn names_lease(config: &Config, head: &Parts) -> bool {
+pub(crate) fn names_lease(config: &LayerConfig, head: &Parts) -> bool {
     config.leases && [ID, PLAIN_ID].iter().any(|name| head.headers.contains_key(name)) && config.leases(head)
 }
 

@@ -9,7 +9,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::read::vary::Vary;
+use crate::read::vary::VaryFields;
 
 /// Size in memory of a header field without its text, in bytes.
 const FIELD: usize = 128;
@@ -18,16 +18,16 @@ const PLACE: usize = 512;
 
 /// The responses of one resource.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
-    vary: Vary,
-    responses: Vec<Arc<Remembered>>,
+pub(crate) struct ResourceEntry {
+    vary: VaryFields,
+    responses: Vec<Arc<RememberedHead>>,
     /// In bytes.
     size: usize,
 }
 
 /// The head of a response, as much of it as a 304 needs.
 #[derive(Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct RememberedHead {
     pub(crate) variant: Variant,
     /// The generation of the version that the response represents.
     pub(crate) generation: Revision,
@@ -49,7 +49,7 @@ pub(crate) struct Remembered {
     pub(crate) settled: AtomicU64,
 }
 
-impl Remembered {
+impl RememberedHead {
     /// Stores the result of a check: at `now` this was the version of the record, at this revision, with no write in
     /// flight.
     pub(crate) fn confirm(&self, now: Timestamp, settled: Revision) {
@@ -73,19 +73,19 @@ impl Remembered {
     }
 }
 
-impl Entry {
+impl ResourceEntry {
     /// Maximum number of responses remembered of one resource. The oldest is dropped first.
     const MAX_RESPONSES: usize = 16;
 
     /// Returns the response that a request with this query and these header fields selects.
-    pub(crate) fn find(&self, query: Option<&str>, headers: &HeaderMap) -> Option<&Arc<Remembered>> {
+    pub(crate) fn find(&self, query: Option<&str>, headers: &HeaderMap) -> Option<&Arc<RememberedHead>> {
         let variant = self.vary.select(query, headers)?;
         self.responses.iter().find(|response| response.variant == variant)
     }
 
     /// Adds a response. Drops responses that were selected by other header fields.
-    pub(super) fn with(&self, vary: Vary, new: Remembered) -> Self {
-        let is_kept = |response: &&Arc<Remembered>| self.vary == vary && response.variant != new.variant;
+    pub(super) fn with(&self, vary: VaryFields, new: RememberedHead) -> Self {
+        let is_kept = |response: &&Arc<RememberedHead>| self.vary == vary && response.variant != new.variant;
         let mut responses: Vec<_> = self.responses.iter().filter(is_kept).cloned().collect();
         if responses.len() >= Self::MAX_RESPONSES {
             responses.remove(0);

@@ -12,5 +12,5 @@ mod quick_cache;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::Remembered;
-pub(crate) use imp::Memory;
+pub(crate) use entry::RememberedHead;
+pub(crate) use imp::ResponseMemory;

@@ -8,8 +8,8 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::memory::Remembered;
-use crate::read::vary::Vary;
+use crate::memory::RememberedHead;
+use crate::read::vary::VaryFields;
 
 const CAPACITY: u64 = 100_000;
 
@@ -17,10 +17,10 @@ fn key(number: usize) -> Key {
     Key::new(format!("/{number}")).unwrap()
 }
 
-fn response(variant: &str, size: usize) -> Remembered {
+fn response(variant: &str, size: usize) -> RememberedHead {
     let mut headers = HeaderMap::new();
     headers.insert("x", HeaderValue::try_from("x".repeat(size)).unwrap());
-    Remembered {
+    RememberedHead {
         variant: Variant(variant.into()),
         generation: Revision::new(1),
         tag: EntityTag::strong("1").unwrap(),
@@ -43,11 +43,11 @@ macro_rules! of_each {
             #[test]
             fn a_response_is_found_until_it_is_forgotten() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
-                memory.remember(&key(1), Vary::default(), response("a", 10));
-                memory.remember(&key(1), Vary::default(), response("b", 10));
-                memory.remember(&key(2), Vary::default(), response("a", 10));
+                memory.remember(&key(1), VaryFields::default(), response("a", 10));
+                memory.remember(&key(1), VaryFields::default(), response("b", 10));
+                memory.remember(&key(2), VaryFields::default(), response("a", 10));
                 assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
-                memory.remember(&key(1), Vary::default(), response(&Variant::only().0, 10));
+                memory.remember(&key(1), VaryFields::default(), response(&Variant::only().0, 10));
                 assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
                 memory.forget(&key(1));
                 assert!(memory.get(&key(1)).is_none());
@@ -58,7 +58,7 @@ macro_rules! of_each {
             fn the_size_in_bytes_is_bounded() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
                 for number in 0..500 {
-                    memory.remember(&key(number), Vary::default(), response("a", 4_000));
+                    memory.remember(&key(number), VaryFields::default(), response("a", 4_000));
                 }
                 let mut next = 500;
                 loop {
@@ -69,7 +69,7 @@ macro_rules! of_each {
                     }
                     // Entries over the limit may be evicted a little later.
                     assert!(next < 2_000, "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
-                    memory.remember(&key(next), Vary::default(), response("a", 4_000));
+                    memory.remember(&key(next), VaryFields::default(), response("a", 4_000));
                     next += 1;
                 }
             }
@@ -77,9 +77,9 @@ macro_rules! of_each {
             #[test]
             fn a_response_larger_than_the_capacity_is_not_kept() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
-                memory.remember(&key(1), Vary::default(), response("a", 200_000));
+                memory.remember(&key(1), VaryFields::default(), response("a", 200_000));
                 for number in 2..1_000 {
-                    memory.remember(&key(number), Vary::default(), response("a", 10));
+                    memory.remember(&key(number), VaryFields::default(), response("a", 10));
                 }
                 assert!(memory.get(&key(1)).is_none());
             }
@@ -87,4 +87,4 @@ macro_rules! of_each {
     )*};
 }
 
-of_each!(moka: crate::memory::Memory, quick_cache: crate::memory::quick_cache::Memory);
+of_each!(moka: crate::memory::ResponseMemory, quick_cache: crate::memory::quick_cache::ResponseMemory);

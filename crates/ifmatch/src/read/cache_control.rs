@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 /// The reuse that the header fields of a response allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reuse {
+pub(crate) struct AllowedReuse {
     /// `true` if the response is for one user.
     pub(crate) is_private: bool,
     /// `true` if the response may be remembered.
@@ -18,9 +18,9 @@ pub(crate) struct Reuse {
     pub(crate) age: Duration,
 }
 
-impl Reuse {
+impl AllowedReuse {
     pub(crate) fn of(response: &HeaderMap) -> Self {
-        let mut given = Directives::default();
+        let mut given = CacheDirectives::default();
         let (mut sets_cookie, mut age) = (false, None);
         for (name, value) in response {
             if *name == CACHE_CONTROL {
@@ -48,7 +48,7 @@ pub(crate) fn demands_origin(request: &HeaderMap) -> bool {
 }
 
 #[derive(Default)]
-struct Directives {
+struct CacheDirectives {
     private: bool,
     no_store: bool,
     no_cache: bool,
@@ -56,7 +56,7 @@ struct Directives {
     s_maxage: Option<Duration>,
 }
 
-impl Directives {
+impl CacheDirectives {
     fn add(&mut self, name: &[u8], value: &[u8]) {
         match name.to_ascii_lowercase().as_slice() {
             b"private" => self.private = true,
@@ -103,7 +103,7 @@ mod tests {
         for line in lines {
             headers.append(CACHE_CONTROL, HeaderValue::from_static(line));
         }
-        let reuse = Reuse::of(&headers);
+        let reuse = AllowedReuse::of(&headers);
         (reuse.may_be_stored, reuse.lifetime.as_secs())
     }
 

@@ -16,30 +16,30 @@ use ifmatch_core::precondition::{self, Validators, Verdict};
 use ifmatch_register::Key;
 
 use crate::body::ResponseBody;
-use crate::memory::Remembered;
+use crate::memory::RememberedHead;
 use crate::read::cache_control::demands_origin;
 use crate::read::compressed_tag;
-use crate::read::dates::Dated;
-use crate::read::request::{Baseline, BaselineState};
+use crate::read::dates::DatedVersion;
+use crate::read::request::{BaselineState, ReadBaseline};
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// A read's lookup in memory.
 #[derive(Debug)]
-pub(crate) struct Lookup {
+pub(crate) struct MemoryLookup {
     pub(crate) key: Key,
     at: Timestamp,
     /// The time of day at the start of the request.
     wall: Timestamp,
-    hit: Option<Hit>,
+    hit: Option<MemoryHit>,
     /// The date of the version that the response may have.
-    dated: Option<Arc<Dated>>,
+    dated: Option<Arc<DatedVersion>>,
 }
 
 /// The remembered response that a request selects.
 #[derive(Debug)]
-struct Hit {
-    remembered: Arc<Remembered>,
+struct MemoryHit {
+    remembered: Arc<RememberedHead>,
     /// The tag to send, where it differs from the recorded one.
     shown: Option<EntityTag>,
     /// `true` if the response is 304 as long as the version is current.
@@ -47,33 +47,33 @@ struct Hit {
 }
 
 /// The result of a lookup.
-pub(crate) enum Cached<T: Body> {
+pub(crate) enum LookupResult<T: Body> {
     NotModified(Response<ResponseBody<T>>),
     /// The inner service must run.
-    Run(Baseline),
+    Run(ReadBaseline),
 }
 
-impl Lookup {
-    pub(crate) fn new(shared: &Shared, key: Key, head: &Parts) -> Self {
+impl MemoryLookup {
+    pub(crate) fn new(shared: &LayerState, key: Key, head: &Parts) -> Self {
         let (at, wall) = (shared.now(), shared.wall());
-        let hit = if shared.config.is_shareable(head) { Hit::find(shared, &key, head, at, wall) } else { None };
+        let hit = if shared.config.is_shareable(head) { MemoryHit::find(shared, &key, head, at, wall) } else { None };
         let dated = shared.dates.find(&key, head, at);
         Self { key, at, wall, hit, dated }
     }
 
     /// Returns the result if it is certain without waiting for the register.
-    pub(crate) fn result_now<T: Body>(&self, shared: &Shared) -> Option<Cached<T>> {
+    pub(crate) fn result_now<T: Body>(&self, shared: &LayerState) -> Option<LookupResult<T>> {
         self.result_of_hit(shared).or_else(|| self.result_with_date())
     }
 
     /// Returns the baseline of a read that doesn't ask the register, unless the register could confirm a 304.
-    fn result_with_date<T: Body>(&self) -> Option<Cached<T>> {
+    fn result_with_date<T: Body>(&self) -> Option<LookupResult<T>> {
         let dated = self.dated.as_ref().filter(|_| !self.hit.as_ref().is_some_and(|hit| hit.is_match))?;
         let state = BaselineState::Dated(Arc::clone(dated));
-        Some(Cached::Run(Baseline { at: self.at, wall: self.wall, state }))
+        Some(LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state }))
     }
 
-    fn result_of_hit<T: Body>(&self, shared: &Shared) -> Option<Cached<T>> {
+    fn result_of_hit<T: Body>(&self, shared: &LayerState) -> Option<LookupResult<T>> {
         let hit = self.hit.as_ref()?;
         // The time of a register's engine may have gone back since.
         let is_recent = || {
@@ -81,27 +81,27 @@ impl Lookup {
             checked <= self.at && checked.saturating_add(shared.config.max_staleness) > self.at
         };
         if hit.is_match && is_recent() {
-            return Some(Cached::NotModified(hit.not_modified(shared, self.at)));
+            return Some(LookupResult::NotModified(hit.not_modified(shared, self.at)));
         }
         self.check_revision(shared, hit)
     }
 
     /// Returns the result if the register knows the revision without waiting, and the remembered version is current.
-    fn check_revision<T: Body>(&self, shared: &Shared, hit: &Hit) -> Option<Cached<T>> {
+    fn check_revision<T: Body>(&self, shared: &LayerState, hit: &MemoryHit) -> Option<LookupResult<T>> {
         let revision = shared.driver.revision_at_once(&self.key)?;
         if !hit.remembered.is_current_at(revision) {
             return None;
         }
         hit.remembered.confirm(self.at, revision);
         if hit.is_match {
-            return Some(Cached::NotModified(hit.not_modified(shared, self.at)));
+            return Some(LookupResult::NotModified(hit.not_modified(shared, self.at)));
         }
         let state = BaselineState::Current(Arc::clone(&hit.remembered), revision);
-        Some(Cached::Run(Baseline { at: self.at, wall: self.wall, state }))
+        Some(LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state }))
     }
 
     /// Returns the result, loading the record if necessary.
-    pub(crate) async fn result<T: Body>(&self, shared: &Shared) -> Cached<T> {
+    pub(crate) async fn result<T: Body>(&self, shared: &LayerState) -> LookupResult<T> {
         if let Some(cached) = self.hit.as_ref().and_then(|hit| self.check_revision(shared, hit)) {
             return cached;
         }
@@ -115,15 +115,15 @@ impl Lookup {
             && hit.remembered.generation == version.generation()
         {
             hit.remembered.confirm(self.at, record.revision());
-            return Cached::NotModified(hit.not_modified(shared, self.at));
+            return LookupResult::NotModified(hit.not_modified(shared, self.at));
         }
         let state = record.map_or(BaselineState::Unavailable, |record| BaselineState::Record(Box::new(record)));
-        Cached::Run(Baseline { at: self.at, wall: self.wall, state })
+        LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state })
     }
 }
 
-impl Hit {
-    fn find(shared: &Shared, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Self> {
+impl MemoryHit {
+    fn find(shared: &LayerState, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Self> {
         let remembered = shared.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let is_fresh = (remembered.born..remembered.fresh_until).contains(&at);
         let is_usable = shared.is_authoritative() || (is_fresh && !demands_origin(&head.headers));
@@ -137,7 +137,7 @@ impl Hit {
         Some(Self { remembered, shown, is_match })
     }
 
-    fn not_modified<T: Body>(&self, shared: &Shared, at: Timestamp) -> Response<ResponseBody<T>> {
+    fn not_modified<T: Body>(&self, shared: &LayerState, at: Timestamp) -> Response<ResponseBody<T>> {
         let mut headers = self.remembered.headers.clone();
         if let Some(shown) = &self.shown {
             headers.insert(ETAG, shown.to_header());

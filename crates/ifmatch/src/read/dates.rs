@@ -28,7 +28,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::Variant;
 use ifmatch_register::Key;
 
-use crate::read::vary::Vary;
+use crate::read::vary::VaryFields;
 
 /// Time for which a date counts after the load.
 const MAX_AGE: Duration = Duration::from_secs(10);
@@ -39,8 +39,8 @@ const MAX_VARIANTS: usize = 8;
 
 /// The date of a version.
 #[derive(Debug)]
-pub(crate) struct Dated {
-    vary: Vary,
+pub(crate) struct DatedVersion {
+    vary: VaryFields,
     pub(crate) variant: Variant,
     pub(crate) tag: EntityTag,
     pub(crate) last_modified: HttpDate,
@@ -50,8 +50,14 @@ pub(crate) struct Dated {
     at: Timestamp,
 }
 
-impl Dated {
-    pub(crate) fn new(vary: Vary, variant: Variant, tag: EntityTag, last_modified: HttpDate, at: Timestamp) -> Self {
+impl DatedVersion {
+    pub(crate) fn new(
+        vary: VaryFields,
+        variant: Variant,
+        tag: EntityTag,
+        last_modified: HttpDate,
+        at: Timestamp,
+    ) -> Self {
         let value = last_modified.to_header();
         Self { vary, variant, tag, last_modified, value, at }
     }
@@ -59,20 +65,20 @@ impl Dated {
 
 /// The dates of versions.
 #[derive(Debug, Default)]
-pub(crate) struct Dates {
-    known: Mutex<HashMap<Key, Vec<Arc<Dated>>>>,
+pub(crate) struct VersionDates {
+    known: Mutex<HashMap<Key, Vec<Arc<DatedVersion>>>>,
     is_used: AtomicBool,
 }
 
-impl Dates {
+impl VersionDates {
     /// Returns the date of the version of the representation that a request selects, if that is all that its response may need of the
     /// record.
-    pub(crate) fn find(&self, key: &Key, head: &Parts, now: Timestamp) -> Option<Arc<Dated>> {
+    pub(crate) fn find(&self, key: &Key, head: &Parts, now: Timestamp) -> Option<Arc<DatedVersion>> {
         if !self.is_used.load(Ordering::Acquire) || compares_dates(&head.headers) {
             return None;
         }
         let known = self.known();
-        let selects = |dated: &&Arc<Dated>| {
+        let selects = |dated: &&Arc<DatedVersion>| {
             // The time of a register's engine may have gone back since.
             let is_recent = dated.at <= now && now < dated.at.saturating_add(MAX_AGE);
             is_recent && dated.vary.select(head.uri.query(), &head.headers).as_ref() == Some(&dated.variant)
@@ -81,7 +87,7 @@ impl Dates {
     }
 
     /// Takes note of a date.
-    pub(crate) fn note(&self, key: &Key, dated: Dated) {
+    pub(crate) fn note(&self, key: &Key, dated: DatedVersion) {
         self.is_used.store(true, Ordering::Release);
         let mut known = self.known();
         if known.len() >= CAPACITY && !known.contains_key(key) {
@@ -101,7 +107,7 @@ impl Dates {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Vec<Arc<Dated>>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, Vec<Arc<DatedVersion>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,14 +138,14 @@ mod tests {
 
     #[test]
     fn a_date_counts_for_a_short_time_and_for_the_representation_that_it_is_of() {
-        let (dates, key, at) = (Dates::default(), Key::new("a").unwrap(), Timestamp::from_micros(1_000_000_000));
+        let (dates, key, at) = (VersionDates::default(), Key::new("a").unwrap(), Timestamp::from_micros(1_000_000_000));
         let mut headers = HeaderMap::new();
         headers.insert("vary", HeaderValue::from_static("accept"));
-        let vary = Vary::of(&headers).unwrap();
+        let vary = VaryFields::of(&headers).unwrap();
         let tag = |name: &str| EntityTag::strong(name).unwrap();
         for accept in ["text/html", "text/plain"] {
             let variant = vary.select(None, &head(&[("accept", accept)]).headers).unwrap();
-            dates.note(&key, Dated::new(vary.clone(), variant, tag(&accept[5..]), HttpDate::from_unix(7), at));
+            dates.note(&key, DatedVersion::new(vary.clone(), variant, tag(&accept[5..]), HttpDate::from_unix(7), at));
         }
         let found = |fields: &[(&str, &str)], now| dates.find(&key, &head(fields), now).map(|dated| dated.tag.clone());
         let html = ("accept", "text/html");
@@ -161,10 +167,10 @@ mod tests {
 
     #[test]
     fn the_number_of_resources_is_bounded() {
-        let (dates, at) = (Dates::default(), Timestamp::from_micros(7));
+        let (dates, at) = (VersionDates::default(), Timestamp::from_micros(7));
         for number in 0..3 * CAPACITY {
             let tag = EntityTag::strong("x").unwrap();
-            let known = Dated::new(Vary::default(), Variant::only(), tag, HttpDate::from_unix(7), at);
+            let known = DatedVersion::new(VaryFields::default(), Variant::only(), tag, HttpDate::from_unix(7), at);
             dates.note(&Key::new(number.to_string()).unwrap(), known);
             assert!(dates.known().len() <= CAPACITY);
         }

@@ -15,16 +15,16 @@ use ifmatch_core::fields::compact;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 
-use crate::memory::Remembered;
-use crate::read::cache_control::Reuse;
-use crate::read::dates::Dated;
+use crate::memory::RememberedHead;
+use crate::read::cache_control::AllowedReuse;
+use crate::read::dates::DatedVersion;
 use crate::read::request::{BaselineState, ReadContext};
 use crate::read::revision_tag;
-use crate::read::tag::Tagged;
-use crate::read::vary::Vary;
+use crate::read::tag::TaggedResponse;
+use crate::read::vary::VaryFields;
 
 /// A representation that is in the record.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedRepresentation {
     pub(crate) last_modified: HttpDate,
     /// The date as a header value, if it has been formatted already.
     date: Option<HeaderValue>,
@@ -32,7 +32,7 @@ pub(crate) struct Recorded {
     /// A revision of the record with this version and no write in flight.
     settled: Revision,
     variant: Variant,
-    vary: Vary,
+    vary: VaryFields,
     tag: EntityTag,
 }
 
@@ -40,18 +40,22 @@ pub(crate) struct Recorded {
 ///
 /// Returns `None` if it couldn't be recorded: a write was in flight or has since taken place, the response has no tag,
 /// or the register failed.
-pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Option<&EntityTag>) -> Option<Recorded> {
-    let vary = Vary::of(headers)?;
+pub(crate) async fn observe(
+    context: &ReadContext,
+    headers: &HeaderMap,
+    tag: Option<&EntityTag>,
+) -> Option<RecordedRepresentation> {
+    let vary = VaryFields::of(headers)?;
     let variant = context.request.select(&vary)?;
     if let BaselineState::Current(remembered, revision) = &context.baseline.state
         && remembered.variant == variant
         && Some(&remembered.tag) == tag
     {
-        return Some(Recorded::from_memory(remembered, *revision, vary));
+        return Some(RecordedRepresentation::from_memory(remembered, *revision, vary));
     }
     if let BaselineState::Dated(dated) = &context.baseline.state {
         if dated.variant == variant && Some(&dated.tag) == tag {
-            return Some(Recorded::dated(dated, vary));
+            return Some(RecordedRepresentation::dated(dated, vary));
         }
         context.shared.dates.forget(&context.request.key);
         return Box::pin(current(context, variant, vary, tag?)).await;
@@ -62,7 +66,7 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
     let recorded = known.and_then(|version| version.tag(&variant));
     let observation = match (tag, known, recorded) {
         (Some(tag), Some(version), Some(recorded)) if recorded == tag => {
-            return Some(Recorded::from_record(version, record.revision(), variant, vary, tag));
+            return Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag));
         }
         (None, _, None) => return None,
         _ => Observation::Present {
@@ -74,34 +78,39 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
     let record = Box::pin(apply(context, &record, observation)).await?;
     let version = record.settled(context.shared.now())?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
-    Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
+    Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag))
 }
 
 /// Returns the version that the register has now, if it has this tag. A writer has recorded it.
 ///
 /// Nothing is recorded here: the register wasn't asked when the read began, so a write may have taken place since.
-async fn current(context: &ReadContext, variant: Variant, vary: Vary, tag: &EntityTag) -> Option<Recorded> {
+async fn current(
+    context: &ReadContext,
+    variant: Variant,
+    vary: VaryFields,
+    tag: &EntityTag,
+) -> Option<RecordedRepresentation> {
     let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
     let version = record.settled(context.shared.now()).filter(|version| version.tag(&variant) == Some(tag))?;
-    Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
+    Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag))
 }
 
 /// Takes note of the date of a response, for reads that need nothing else of the register, unless the register can be asked without
 /// waiting.
-pub(crate) fn note_date(context: &ReadContext, recorded: &Recorded) {
+pub(crate) fn note_date(context: &ReadContext, recorded: &RecordedRepresentation) {
     let ReadContext { shared, request, baseline } = context;
     let has_loaded = matches!(baseline.state, BaselineState::Record(_));
     if has_loaded && !shared.is_authoritative() && shared.driver.revision_at_once(&request.key).is_none() {
-        let Recorded { vary, variant, tag, last_modified, .. } = recorded;
-        let dated = Dated::new(vary.clone(), variant.clone(), tag.clone(), *last_modified, baseline.at);
+        let RecordedRepresentation { vary, variant, tag, last_modified, .. } = recorded;
+        let dated = DatedVersion::new(vary.clone(), variant.clone(), tag.clone(), *last_modified, baseline.at);
         shared.dates.note(&request.key, dated);
     }
 }
 
 /// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise the one in the
 /// record's revision at the beginning of the read.
-pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>) -> Option<EntityTag> {
-    let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;
+pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &TaggedResponse<T>) -> Option<EntityTag> {
+    let variant = context.request.select(&VaryFields::of(&tagged.head.headers)?)?;
     let long = tagged.too_long(&variant)?;
     let (recorded, revision) = match &context.baseline.state {
         BaselineState::Unavailable | BaselineState::Dated(_) => return None,
@@ -118,7 +127,7 @@ pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>
 
 /// Returns `true` if the record still has the tag, and no write is in flight. A hash names its bytes at any time, but a tag of a
 /// revision only those before the next write, which may have taken effect between the beginning of the read and its response.
-pub(crate) async fn is_undisturbed(context: &ReadContext, recorded: &Recorded) -> bool {
+pub(crate) async fn is_undisturbed(context: &ReadContext, recorded: &RecordedRepresentation) -> bool {
     let ReadContext { shared, request, .. } = context;
     // First: a write that ends in between has changed the record.
     if shared.unguarded.is_in_flight(&request.key) {
@@ -166,7 +175,7 @@ async fn apply(context: &ReadContext, record: &Record, observation: Observation)
 }
 
 /// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.
-pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> Option<&'a Remembered> {
+pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> Option<&'a RememberedHead> {
     let BaselineState::Current(remembered, _) = &context.baseline.state else { return None };
     let shared = &context.shared;
     if !shared.is_authoritative() || shared.config.behind_compression || fields::has(headers, &CONTENT_ENCODING) {
@@ -177,7 +186,12 @@ pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> O
 }
 
 /// Stores the header fields of a 304 for the next request that selects the same representation.
-pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse, recorded: &Recorded) {
+pub(crate) fn remember(
+    context: &ReadContext,
+    headers: &HeaderMap,
+    reuse: &AllowedReuse,
+    recorded: &RecordedRepresentation,
+) {
     let ReadContext { shared, request, baseline } = context;
     // For a 304 from memory, the register must have had the version when the response was made.
     if matches!(baseline.state, BaselineState::Dated(_)) {
@@ -204,7 +218,7 @@ pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse
         fields.append(name, value.clone());
     }
     fields.insert(ETAG, recorded.tag.to_header());
-    let remembered = Remembered {
+    let remembered = RememberedHead {
         variant: recorded.variant.clone(),
         generation: recorded.generation,
         tag: recorded.tag.clone(),
@@ -219,8 +233,8 @@ pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse
     shared.memory.remember(&request.key, recorded.vary.clone(), remembered);
 }
 
-impl Recorded {
-    fn from_memory(remembered: &Remembered, settled: Revision, vary: Vary) -> Self {
+impl RecordedRepresentation {
+    fn from_memory(remembered: &RememberedHead, settled: Revision, vary: VaryFields) -> Self {
         Self {
             last_modified: remembered.last_modified,
             date: Some(remembered.date.clone()),
@@ -233,7 +247,7 @@ impl Recorded {
     }
 
     /// A version with a date that the register has reported.
-    fn dated(dated: &Dated, vary: Vary) -> Self {
+    fn dated(dated: &DatedVersion, vary: VaryFields) -> Self {
         Self {
             last_modified: dated.last_modified,
             date: Some(dated.value.clone()),
@@ -245,7 +259,7 @@ impl Recorded {
         }
     }
 
-    fn from_record(version: &Version, settled: Revision, variant: Variant, vary: Vary, tag: &EntityTag) -> Self {
+    fn from_record(version: &Version, settled: Revision, variant: Variant, vary: VaryFields, tag: &EntityTag) -> Self {
         let (last_modified, generation) = (version.last_modified(), version.generation());
         Self { last_modified, date: None, generation, settled, variant, vary, tag: tag.clone() }
     }
@@ -256,7 +270,7 @@ impl Recorded {
     }
 
     /// Returns `true` if the remembered response makes the same 304 as a response with these header fields.
-    fn is_same(&self, remembered: &Remembered, headers: &HeaderMap) -> bool {
+    fn is_same(&self, remembered: &RememberedHead, headers: &HeaderMap) -> bool {
         self.generation == remembered.generation
             && self.variant == remembered.variant
             && self.tag == remembered.tag
@@ -266,7 +280,7 @@ impl Recorded {
 }
 
 /// Compares the header fields of the 304s, except for the tag.
-fn has_same_304(remembered: &Remembered, headers: &HeaderMap) -> bool {
+fn has_same_304(remembered: &RememberedHead, headers: &HeaderMap) -> bool {
     fields_of_304(headers).eq(remembered.headers.iter().filter(|(name, _)| **name != ETAG))
 }
 

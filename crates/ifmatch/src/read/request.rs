@@ -10,16 +10,16 @@ use ifmatch_core::precondition::{CONDITIONAL_HEADERS, Preconditions};
 use ifmatch_core::record::{Record, Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::memory::Remembered;
-use crate::read::dates::Dated;
-use crate::read::vary::Vary;
-use crate::shared::Shared;
+use crate::memory::RememberedHead;
+use crate::read::dates::DatedVersion;
+use crate::read::vary::VaryFields;
+use crate::shared::LayerState;
 
 /// A read that runs the inner service.
 pub(crate) struct ReadContext {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LayerState>,
     pub(crate) request: ReadRequest,
-    pub(crate) baseline: Baseline,
+    pub(crate) baseline: ReadBaseline,
 }
 
 /// A GET or HEAD as the client sent it.
@@ -36,7 +36,7 @@ pub(crate) struct ReadRequest {
 
 /// The state of the resource when a read began.
 #[derive(Debug)]
-pub(crate) struct Baseline {
+pub(crate) struct ReadBaseline {
     pub(crate) at: Timestamp,
     /// The time of day then.
     pub(crate) wall: Timestamp,
@@ -50,15 +50,15 @@ pub(crate) enum BaselineState {
     /// The register's record.
     Record(Box<Record>),
     /// The remembered response represents the current version, at this revision of the record.
-    Current(Arc<Remembered>, Revision),
+    Current(Arc<RememberedHead>, Revision),
     /// The register wasn't asked. Its date of a version, if the response has that one.
-    Dated(Arc<Dated>),
+    Dated(Arc<DatedVersion>),
 }
 
 impl ReadContext {
     /// Returns the context, and the head for the inner service: GET without conditions. `Range` is passed on, since a
     /// service that can seek does less work for a part than for the whole.
-    pub(crate) fn new(shared: Arc<Shared>, key: Key, baseline: Baseline, mut head: Parts) -> (Self, Parts) {
+    pub(crate) fn new(shared: Arc<LayerState>, key: Key, baseline: ReadBaseline, mut head: Parts) -> (Self, Parts) {
         let request = ReadRequest {
             key,
             is_head: head.method == Method::HEAD,
@@ -78,7 +78,7 @@ impl ReadContext {
 
 impl ReadRequest {
     /// Returns the variant that this request selects from a resource with this `Vary`.
-    pub(crate) fn select(&self, vary: &Vary) -> Option<Variant> {
+    pub(crate) fn select(&self, vary: &VaryFields) -> Option<Variant> {
         vary.select(self.query.as_deref(), &self.headers)
     }
 

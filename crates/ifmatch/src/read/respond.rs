@@ -14,16 +14,16 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 
-use crate::body::{Buffered, ResponseBody};
+use crate::body::{BufferedBody, ResponseBody};
 use crate::read::compressed_tag;
 use crate::read::request::{ReadContext, ReadRequest};
-use crate::read::tag::{Tagged, TaggedBody};
+use crate::read::tag::{TaggedBody, TaggedResponse};
 use crate::responses;
 
 /// The selected representation (RFC 9110 §3.2), about to be sent.
-pub(crate) struct Selected<'a, T: Body> {
+pub(crate) struct SelectedRepresentation<'a, T: Body> {
     request: &'a ReadRequest,
-    tagged: Tagged<T>,
+    tagged: TaggedResponse<T>,
     /// The tag that the client sees.
     shown: Option<EntityTag>,
     last_modified: Option<HttpDate>,
@@ -31,11 +31,11 @@ pub(crate) struct Selected<'a, T: Body> {
     now: Timestamp,
 }
 
-impl<'a, T: Body> Selected<'a, T> {
+impl<'a, T: Body> SelectedRepresentation<'a, T> {
     /// `recorded` is the modification date in the record, also as a header value.
     pub(crate) fn new(
         context: &'a ReadContext,
-        mut tagged: Tagged<T>,
+        mut tagged: TaggedResponse<T>,
         recorded: Option<(HttpDate, HeaderValue)>,
     ) -> Self {
         let behind_compression = context.shared.config.behind_compression;
@@ -114,7 +114,11 @@ pub(crate) fn is_past(date: HttpDate, now: Timestamp) -> bool {
 }
 
 /// Builds a 206 with these ranges, which lie within `content`: one range, or several as `multipart/byteranges`.
-fn partial_content<T: Body>(mut head: Parts, content: &Buffered, ranges: Vec<ByteRange>) -> Response<ResponseBody<T>> {
+fn partial_content<T: Body>(
+    mut head: Parts,
+    content: &BufferedBody,
+    ranges: Vec<ByteRange>,
+) -> Response<ResponseBody<T>> {
     head.status = StatusCode::PARTIAL_CONTENT;
     // It is the digest of the whole content.
     head.headers.remove("content-digest");
@@ -132,7 +136,7 @@ fn partial_content<T: Body>(mut head: Parts, content: &Buffered, ranges: Vec<Byt
         }
         chunks.push_back(multipart.end());
     }
-    let content = Buffered { chunks, trailers: None };
+    let content = BufferedBody { chunks, trailers: None };
     head.headers.insert(CONTENT_LENGTH, content.len().into());
     Response::from_parts(head, ResponseBody::buffered(content))
 }
@@ -144,7 +148,7 @@ fn multipart(head: &Parts, ranges: Vec<ByteRange>, total: u64) -> Option<Multipa
 }
 
 /// Returns the bytes of a range without copying them.
-fn slice(content: &Buffered, range: ByteRange) -> impl Iterator<Item = Bytes> + '_ {
+fn slice(content: &BufferedBody, range: ByteRange) -> impl Iterator<Item = Bytes> + '_ {
     let (mut skip, mut left) = (range.start(), range.len());
     content.chunks.iter().filter_map(move |chunk| {
         let start = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());

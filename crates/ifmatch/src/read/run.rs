@@ -12,25 +12,25 @@ use ifmatch_core::range::{Representation, if_range};
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::inner::{self, InnerService, RequestContent};
-use crate::read::cache_control::Reuse;
-use crate::read::cached::{Cached, Lookup};
+use crate::read::cache_control::AllowedReuse;
+use crate::read::cached::{LookupResult, MemoryLookup};
 use crate::read::compressed_tag;
 use crate::read::observe::{
     is_undisturbed, note_date, observe, observe_absence, remember, remembered, tag_of_revision,
 };
 use crate::read::request::ReadContext;
-use crate::read::respond::{Selected, is_past};
-use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
+use crate::read::respond::{SelectedRepresentation, is_past};
+use crate::read::tag::{TaggedResponse, is_encoded, own_tag, weaken};
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Answers a read from memory if possible, else by running the inner service.
 ///
 /// If the register fails, nothing is answered from memory and nothing is recorded.
 pub(crate) async fn read<S, B>(
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     inner: S,
-    lookup: Lookup,
+    lookup: MemoryLookup,
     request: Request<RequestBody<B>>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
@@ -38,8 +38,8 @@ where
     B: RequestContent,
 {
     let baseline = match lookup.result(&shared).await {
-        Cached::NotModified(response) => return Ok(response),
-        Cached::Run(baseline) => baseline,
+        LookupResult::NotModified(response) => return Ok(response),
+        LookupResult::Run(baseline) => baseline,
     };
     let (head, body) = request.into_parts();
     let (context, head) = ReadContext::new(shared, lookup.key, baseline, head);
@@ -68,7 +68,7 @@ impl ReadContext {
             whole
         });
         let mut response = inner::run(&mut inner, request).await?;
-        if let (Partial::Undecidable, Some(request)) = (self.evaluate_part(&response), without_range) {
+        if let (PartialConditions::Undecidable, Some(request)) = (self.evaluate_part(&response), without_range) {
             drop(response);
             response = inner::run(&mut inner, *request).await?;
         }
@@ -83,18 +83,18 @@ impl ReadContext {
     pub(crate) fn respond_now<T: Body>(&self, response: Response<T>) -> Result<Response<ResponseBody<T>>, Response<T>> {
         let is_whole = response.status() == StatusCode::OK;
         let Some(known) = remembered(self, response.headers()).filter(|_| is_whole) else { return Err(response) };
-        let tagged = Tagged::new(known.tag.clone(), response);
+        let tagged = TaggedResponse::new(known.tag.clone(), response);
         let recorded = Some((known.last_modified, known.date.clone()));
-        Ok(self.finish(Selected::new(self, tagged, recorded).respond()))
+        Ok(self.finish(SelectedRepresentation::new(self, tagged, recorded).respond()))
     }
 
     /// Turns the inner service's response into the client's.
     pub(crate) async fn respond<T: Body>(self, response: Response<T>) -> Response<ResponseBody<T>> {
         let response = match self.evaluate_part(&response) {
-            Partial::Send => self.pass_through(response),
-            Partial::NotModified => responses::not_modified(response.into_parts().0.headers),
-            Partial::Failed(problem) => responses::problem(&problem),
-            Partial::Undecidable | Partial::NoPart => self.respond_whole(response).await,
+            PartialConditions::Send => self.pass_through(response),
+            PartialConditions::NotModified => responses::not_modified(response.into_parts().0.headers),
+            PartialConditions::Failed(problem) => responses::problem(&problem),
+            PartialConditions::Undecidable | PartialConditions::NoPart => self.respond_whole(response).await,
         };
         self.finish(response)
     }
@@ -105,32 +105,34 @@ impl ReadContext {
 
     /// Evaluates the conditions on a part, by its own tag, if that tag names exactly these bytes. Conditions come before
     /// 416.
-    fn evaluate_part<T>(&self, response: &Response<T>) -> Partial {
+    fn evaluate_part<T>(&self, response: &Response<T>) -> PartialConditions {
         let request = &self.request;
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return Partial::Undecidable,
-            _ => return Partial::NoPart,
+            StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return PartialConditions::Undecidable,
+            _ => return PartialConditions::NoPart,
         }
         if !request.is_conditional() {
-            return Partial::Send;
+            return PartialConditions::Send;
         }
         let own = own_tag(response.headers()).filter(|_| !is_encoded(response.headers()));
-        let Some(tag) = own else { return Partial::Undecidable };
+        let Some(tag) = own else { return PartialConditions::Undecidable };
         if request.conditions.if_unmodified_since.is_some() || request.conditions.if_modified_since.is_some() {
-            return Partial::Undecidable;
+            return PartialConditions::Undecidable;
         }
         let validators = Validators { tags: std::slice::from_ref(&tag), last_modified: None };
         match request.conditions.evaluate(&Method::GET, Some(&validators)) {
-            Verdict::NotModified => Partial::NotModified,
+            Verdict::NotModified => PartialConditions::NotModified,
             // The condition may name the bytes that a compression layer makes of the whole.
-            Verdict::Failed(_) if self.shared.config.behind_compression => Partial::Undecidable,
-            Verdict::Failed(condition) => Partial::Failed(Problem::precondition_failed(condition, Some(&tag))),
+            Verdict::Failed(_) if self.shared.config.behind_compression => PartialConditions::Undecidable,
+            Verdict::Failed(condition) => {
+                PartialConditions::Failed(Problem::precondition_failed(condition, Some(&tag)))
+            }
             Verdict::Proceed => {
                 let part = Representation { tag: Some(&tag), last_modified: None, len: 0 };
                 match if_range(&request.headers, &part, Timestamp::default()) {
-                    Some(false) => Partial::Undecidable,
-                    Some(true) | None => Partial::Send,
+                    Some(false) => PartialConditions::Undecidable,
+                    Some(true) | None => PartialConditions::Send,
                 }
             }
         }
@@ -164,8 +166,8 @@ impl ReadContext {
             }
             _ => return self.pass_through(response),
         }
-        let mut tagged = Tagged::of(&self.shared, response).await;
-        let reuse = Reuse::of(&tagged.head.headers);
+        let mut tagged = TaggedResponse::of(&self.shared, response).await;
+        let reuse = AllowedReuse::of(&tagged.head.headers);
         let of_revision = if reuse.is_private { None } else { tag_of_revision(self, &tagged) };
         let tag = of_revision.as_ref().or(tagged.tag.as_ref());
         let mut recorded = if reuse.is_private { None } else { observe(self, &tagged.head.headers, tag).await };
@@ -185,12 +187,13 @@ impl ReadContext {
         if let Some(recorded) = recorded.as_ref().filter(|_| self.request.is_shareable) {
             remember(self, &tagged.head.headers, &reuse, recorded);
         }
-        Selected::new(self, tagged, recorded.map(|recorded| (recorded.last_modified, recorded.date()))).respond()
+        SelectedRepresentation::new(self, tagged, recorded.map(|recorded| (recorded.last_modified, recorded.date())))
+            .respond()
     }
 }
 
 /// The conditions on a part that the inner service has cut itself.
-enum Partial {
+enum PartialConditions {
     /// The response isn't a part.
     NoPart,
     Send,

@@ -13,9 +13,9 @@ use ifmatch_core::digest::Hasher;
 use ifmatch_core::record::Variant;
 use ifmatch_runtime::Clock;
 
-use crate::body::{Buffered, ReadEnd, Reader, ResponseBody, Rest};
+use crate::body::{BodyRest, BufferedBody, PartlyReadBody, ReadEnd, ResponseBody};
 use crate::read::revision_tag::TooLong;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
 const SIZED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A response with its tag, which is also among the header fields.
-pub(crate) struct Tagged<T: Body> {
+pub(crate) struct TaggedResponse<T: Body> {
     pub(crate) head: Parts,
     pub(crate) body: TaggedBody<T>,
     pub(crate) tag: Option<EntityTag>,
@@ -33,15 +33,15 @@ pub(crate) struct Tagged<T: Body> {
 
 pub(crate) enum TaggedBody<B: Body> {
     /// The whole body.
-    Whole(Buffered),
+    Whole(BufferedBody),
     /// A body to pass on, with any part that was read.
     Stream(ResponseBody<B>),
 }
 
-impl<T: Body> Tagged<T> {
+impl<T: Body> TaggedResponse<T> {
     /// Finds the tag of a whole representation. It is `None` if the inner service gave none and the body is too long to
     /// hash.
-    pub(crate) async fn of(shared: &Shared, response: Response<T>) -> Self {
+    pub(crate) async fn of(shared: &LayerState, response: Response<T>) -> Self {
         let own = own_tag(response.headers());
         if let Some(tag) = own.as_ref().filter(|_| !is_encoded(response.headers())) {
             return Self::new(tag.clone(), response);
@@ -115,20 +115,22 @@ async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &dyn C
         return (TaggedBody::Stream(ResponseBody::inner(body)), true);
     }
     if body.is_end_stream() {
-        return (TaggedBody::Whole(Buffered::default()), false);
+        return (TaggedBody::Whole(BufferedBody::default()), false);
     }
     let timeout = if body.size_hint().exact().is_some() { SIZED_TIMEOUT } else { STREAM_TIMEOUT };
-    let mut reader = Reader::new(body, limit);
+    let mut reader = PartlyReadBody::new(body, limit);
     let end = match select(pin!(reader.read()), pin!(clock.sleep(timeout))).await {
         Either::Left((end, _)) => Some(end),
         Either::Right(_) => None,
     };
     let is_too_long = matches!(end, Some(ReadEnd::Limit));
     let body = match end {
-        Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(Buffered { chunks: reader.chunks, trailers }),
-        Some(ReadEnd::Limit) | None => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body))),
+        Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(BufferedBody { chunks: reader.chunks, trailers }),
+        Some(ReadEnd::Limit) | None => {
+            TaggedBody::Stream(ResponseBody::replay(reader.chunks, BodyRest::Body(reader.body)))
+        }
         Some(ReadEnd::Error(error)) => {
-            TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Error(Some(error))))
+            TaggedBody::Stream(ResponseBody::replay(reader.chunks, BodyRest::Error(Some(error))))
         }
     };
     (body, is_too_long)

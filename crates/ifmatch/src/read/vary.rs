@@ -15,9 +15,9 @@ const MAX_FIELDS: usize = 8;
 
 /// The header fields that select a representation, in alphabetical order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Vary(Box<[HeaderName]>);
+pub(crate) struct VaryFields(Box<[HeaderName]>);
 
-impl Vary {
+impl VaryFields {
     /// Parses `Vary`. Returns `None` if no field distinguishes the representations (`*`), or only credentials, which must not
     /// be stored.
     pub(crate) fn of(response: &HeaderMap) -> Option<Self> {
@@ -113,16 +113,16 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
-    fn select(vary: &Vary, request: &Parts) -> Option<Variant> {
+    fn select(vary: &VaryFields, request: &Parts) -> Option<Variant> {
         vary.select(request.uri.query(), &request.headers)
     }
 
-    fn vary(lines: &[&'static str]) -> Option<Vary> {
+    fn vary(lines: &[&'static str]) -> Option<VaryFields> {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(VARY, HeaderValue::from_static(line));
         }
-        Vary::of(&headers)
+        VaryFields::of(&headers)
     }
 
     #[test]

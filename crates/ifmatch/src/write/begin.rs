@@ -8,7 +8,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_register::{Applied, DriverError, KeyLock};
 
-use super::probe::Probe;
+use super::probe::ProbeResult;
 use super::request::{WriteContext, WriteResult};
 use crate::inner::{InnerService, RequestContent};
 use crate::responses;
@@ -36,9 +36,9 @@ impl WriteContext {
         let mut observed = None;
         if self.probes_first() {
             match self.probe(inner).await {
-                Probe::Observed(observation) => observed = Some(observation),
-                Probe::InFlight => {}
-                Probe::Failed(result) => return Err(result),
+                ProbeResult::Observed(observation) => observed = Some(observation),
+                ProbeResult::InFlight => {}
+                ProbeResult::Failed(result) => return Err(result),
             }
         }
         for probes in 0..MAX_PROBES {
@@ -52,10 +52,10 @@ impl WriteContext {
                 _ => return Err(Ok(responses::unavailable())),
             }
             match self.probe(inner).await {
-                Probe::Observed(observation) => observed = Some(observation),
+                ProbeResult::Observed(observation) => observed = Some(observation),
                 // The next request for the permit waits until that write ends.
-                Probe::InFlight => {}
-                Probe::Failed(result) => return Err(result),
+                ProbeResult::InFlight => {}
+                ProbeResult::Failed(result) => return Err(result),
             }
         }
         Err(Ok(responses::problem(&Problem::write_in_flight(timeout))))

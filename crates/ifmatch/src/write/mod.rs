@@ -24,15 +24,15 @@ use http::Request;
 use crate::body::RequestBody;
 use crate::inner::{InnerService, RequestContent};
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 pub use also_changed::Invalidates;
 pub use new_version::NewVersion;
 use request::{WriteContext, WriteResult};
-pub(crate) use unguarded::Unguarded;
+pub(crate) use unguarded::UnguardedWrites;
 
 /// Carries out a write.
-pub(crate) async fn write<S, B>(shared: Arc<Shared>, mut inner: S, request: Request<B>) -> WriteResult<S, B>
+pub(crate) async fn write<S, B>(shared: Arc<LayerState>, mut inner: S, request: Request<B>) -> WriteResult<S, B>
 where
     S: InnerService<B>,
     B: RequestContent,

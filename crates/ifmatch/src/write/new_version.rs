@@ -13,14 +13,14 @@ use ifmatch_core::command::{Content, Grant, Observation};
 use ifmatch_core::digest::Hasher;
 
 use super::also_changed::is_target;
-use super::probe::{Answer, Known};
+use super::probe::{Known, ProbeAnswer};
 use super::request::WriteContext;
 use crate::body::ResponseBody;
 use crate::inner::{InnerService, RequestContent};
 use crate::read::compressed_tag;
-use crate::read::tag::{Tagged, own_tag};
-use crate::read::vary::Vary;
-use crate::shared::Shared;
+use crate::read::tag::{TaggedResponse, own_tag};
+use crate::read::vary::VaryFields;
+use crate::shared::LayerState;
 
 /// Response extension that states the version that the handler has written.
 ///
@@ -132,7 +132,9 @@ impl WriteContext {
         let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision))).catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self.shared.driver.until(deadline, probe).await;
-        let Ok(Ok(Ok(Answer::State { observation, is_recordable }))) = answer else { return WrittenVersion::UNKNOWN };
+        let Ok(Ok(Ok(ProbeAnswer::State { observation, is_recordable }))) = answer else {
+            return WrittenVersion::UNKNOWN;
+        };
         let Observation::Present { variant, tag: Some(tag), .. } = observation else { return WrittenVersion::UNKNOWN };
         // Its effect may be what the probe has found.
         if self.shared.unguarded.is_in_flight(&self.key) {
@@ -145,7 +147,7 @@ impl WriteContext {
 
     fn content<T>(&self, response: &Response<T>, tag: Option<EntityTag>) -> Content {
         let variant =
-            Vary::of(response.headers()).and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
+            VaryFields::of(response.headers()).and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
         match (variant, tag.filter(|tag| !tag.is_weak())) {
             (Some(variant), Some(tag)) => Content::Tagged { variant, tag },
             _ => Content::Unknown,
@@ -158,7 +160,7 @@ impl WriteContext {
 /// # Errors
 /// Returns the response if it states none.
 pub(super) async fn stated<T: Body>(
-    shared: &Shared,
+    shared: &LayerState,
     mut response: Response<T>,
 ) -> Result<(Option<EntityTag>, Response<ResponseBody<T>>), Response<T>> {
     let tag = match response.extensions_mut().remove::<NewVersion>() {
@@ -179,8 +181,8 @@ pub(super) async fn stated<T: Body>(
 }
 
 /// Returns the strong tag of the response's body.
-async fn hash<T: Body>(shared: &Shared, response: Response<T>) -> (Option<EntityTag>, Response<ResponseBody<T>>) {
-    let tagged = Tagged::of(shared, response).await;
+async fn hash<T: Body>(shared: &LayerState, response: Response<T>) -> (Option<EntityTag>, Response<ResponseBody<T>>) {
+    let tagged = TaggedResponse::of(shared, response).await;
     (tagged.tag.clone().filter(|tag| !tag.is_weak()), tagged.into_response())
 }
 
@@ -192,6 +194,6 @@ fn describes_another<T>(response: &Response<T>, request: &Parts) -> bool {
 }
 
 /// Returns a tag as this client sees it in a GET.
-pub(super) fn shown(shared: &Shared, tag: &EntityTag, request: &Parts) -> EntityTag {
+pub(super) fn shown(shared: &LayerState, tag: &EntityTag, request: &Parts) -> EntityTag {
     if shared.config.behind_compression { compressed_tag::shown(tag, &request.headers) } else { tag.clone() }
 }

@@ -21,14 +21,14 @@ use ifmatch_core::tag::TagList;
 use super::request::{WriteContext, WriteResult};
 use crate::body::{RequestBody, ResponseBody};
 use crate::inner::{self, InnerService, RequestContent};
-use crate::read::cache_control::Reuse;
+use crate::read::cache_control::AllowedReuse;
 use crate::read::request::strip_conditions;
-use crate::read::tag::{Tagged, own_tag};
-use crate::read::vary::{Vary, select_variant};
+use crate::read::tag::{TaggedResponse, own_tag};
+use crate::read::vary::{VaryFields, select_variant};
 use crate::responses;
 
 /// The result of a probe.
-pub(crate) enum Probe<S: InnerService<B>, B: Body> {
+pub(crate) enum ProbeResult<S: InnerService<B>, B: Body> {
     Observed(Observed),
     /// Another write is in flight, and a probe might see its effect or miss it.
     InFlight,
@@ -37,7 +37,7 @@ pub(crate) enum Probe<S: InnerService<B>, B: Body> {
 }
 
 /// The meaning of a response to a probe.
-pub(super) enum Answer<T: Body> {
+pub(super) enum ProbeAnswer<T: Body> {
     State {
         observation: Observation,
         /// `true` if other clients get this representation, too, and its variant is known.
@@ -62,32 +62,32 @@ impl WriteContext {
     ///
     /// The record may be one that this process remembers. The permit is a swap that expects its revision, so if that succeeds, no other
     /// guarded write began after the record was seen, and the probe has found what the permit is for.
-    pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probe<S, B>
+    pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> ProbeResult<S, B>
     where
         S: InnerService<B>,
         B: RequestContent,
     {
         let at = self.shared.now();
         let Ok(record) = self.shared.driver.recent(&self.key).await else {
-            return Probe::Failed(Ok(responses::unavailable()));
+            return ProbeResult::Failed(Ok(responses::unavailable()));
         };
-        let Some(snapshot) = record.snapshot(at) else { return Probe::InFlight };
+        let Some(snapshot) = record.snapshot(at) else { return ProbeResult::InFlight };
         let recorded = record.state(at).version();
         let head = self.probe_head(recorded);
         let answer = AssertUnwindSafe(self.get(inner, head, Known::Recorded(recorded))).catch_unwind();
         let timeout = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
         let answer = match select(pin!(answer), pin!(timeout)).await {
             Either::Left((Ok(answer), _)) => answer,
-            Either::Left((Err(_), _)) | Either::Right(_) => Ok(Answer::Nothing),
+            Either::Left((Err(_), _)) | Either::Right(_) => Ok(ProbeAnswer::Nothing),
         };
         match answer {
-            Ok(Answer::State { observation, .. }) => {
+            Ok(ProbeAnswer::State { observation, .. }) => {
                 let authority = self.shared.config.authority;
-                Probe::Observed(Observed::new(snapshot, observation, authority))
+                ProbeResult::Observed(Observed::new(snapshot, observation, authority))
             }
-            Ok(Answer::PassOn(response)) => Probe::Failed(Ok(response)),
-            Ok(Answer::Nothing) => Probe::Failed(Ok(responses::unavailable())),
-            Err(error) => Probe::Failed(Err(error)),
+            Ok(ProbeAnswer::PassOn(response)) => ProbeResult::Failed(Ok(response)),
+            Ok(ProbeAnswer::Nothing) => ProbeResult::Failed(Ok(responses::unavailable())),
+            Err(error) => ProbeResult::Failed(Err(error)),
         }
     }
 
@@ -110,22 +110,22 @@ impl WriteContext {
         inner: &mut S,
         head: Parts,
         known: Known<'_>,
-    ) -> Result<Answer<S::Body>, S::Error>
+    ) -> Result<ProbeAnswer<S::Body>, S::Error>
     where
         S: InnerService<B>,
         B: RequestContent,
     {
-        let variant_of = |vary: Vary| vary.select(head.uri.query(), &head.headers);
+        let variant_of = |vary: VaryFields| vary.select(head.uri.query(), &head.headers);
         let response = inner::run(inner, Request::from_parts(head.clone(), RequestBody::default())).await?;
         let last_modified = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
-        let selected = Vary::of(response.headers()).and_then(variant_of);
-        let is_recordable = selected.is_some() && !Reuse::of(response.headers()).is_private;
+        let selected = VaryFields::of(response.headers()).and_then(variant_of);
+        let is_recordable = selected.is_some() && !AllowedReuse::of(response.headers()).is_private;
         let variant = selected.unwrap_or_else(Variant::only);
-        let state = |observation| Answer::State { observation, is_recordable };
+        let state = |observation| ProbeAnswer::State { observation, is_recordable };
         let present = |variant, tag| state(Observation::Present { variant, tag, last_modified });
         Ok(match response.status() {
             StatusCode::OK => {
-                let tagged = Tagged::of(&self.shared, response).await;
+                let tagged = TaggedResponse::of(&self.shared, response).await;
                 let long = tagged.too_long(&variant).filter(|_| is_recordable);
                 let of_revision = long.and_then(|long| match known {
                     Known::Recorded(version) => long.recognize(version?.tag(&variant)).cloned(),
@@ -145,10 +145,10 @@ impl WriteContext {
             | StatusCode::FOUND
             | StatusCode::SEE_OTHER => present(variant, None),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                Answer::PassOn(response.map(ResponseBody::inner))
+                ProbeAnswer::PassOn(response.map(ResponseBody::inner))
             }
-            status if status.is_client_error() => Answer::PassOn(response.map(ResponseBody::inner)),
-            _ => Answer::Nothing,
+            status if status.is_client_error() => ProbeAnswer::PassOn(response.map(ResponseBody::inner)),
+            _ => ProbeAnswer::Nothing,
         })
     }
 }

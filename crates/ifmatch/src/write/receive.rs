@@ -7,7 +7,7 @@ use http::StatusCode;
 use ifmatch_core::problem::Problem;
 
 use super::request::WriteContext;
-use crate::body::{Buffered, ReadEnd, Reader, Received};
+use crate::body::{BufferedBody, PartlyReadBody, ReadEnd, ReceivedBody};
 use crate::inner::RequestContent;
 
 impl WriteContext {
@@ -16,15 +16,15 @@ impl WriteContext {
     ///
     /// # Errors
     /// 408 if nothing arrives for as long as a write may take. 400 if the body breaks off, and that is refused.
-    pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<Received<B>, Problem> {
+    pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<ReceivedBody<B>, Problem> {
         let limit = self.shared.config.request_buffer_limit;
         if body.is_end_stream() {
-            return Ok(Received::whole(Buffered::default()));
+            return Ok(ReceivedBody::whole(BufferedBody::default()));
         }
         if body.size_hint().lower() > limit {
-            return Ok(Received::arriving(body));
+            return Ok(ReceivedBody::arriving(body));
         }
-        let mut reader = Reader::new(body, limit);
+        let mut reader = PartlyReadBody::new(body, limit);
         loop {
             let end = {
                 let stalled = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
@@ -36,12 +36,12 @@ impl WriteContext {
             match end {
                 None => {}
                 Some(ReadEnd::Complete(trailers)) => {
-                    return Ok(Received::whole(Buffered { chunks: reader.chunks, trailers }));
+                    return Ok(ReceivedBody::whole(BufferedBody { chunks: reader.chunks, trailers }));
                 }
-                Some(ReadEnd::Limit) => return Ok(Received::partial(reader, None)),
+                Some(ReadEnd::Limit) => return Ok(ReceivedBody::partial(reader, None)),
                 Some(ReadEnd::Error(_)) if self.shared.config.refuses_broken_bodies => return Err(broken_body()),
                 // The handler decides what an incomplete body means.
-                Some(ReadEnd::Error(error)) => return Ok(Received::partial(reader, Some(error))),
+                Some(ReadEnd::Error(error)) => return Ok(ReceivedBody::partial(reader, Some(error))),
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::lease::request::lease_of_write;
 use crate::permit::ExpectedVersion;
 use crate::read::compressed_tag;
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// The response to a write, or the error of the inner service.
 pub(crate) type WriteResult<S, B> =
@@ -24,7 +24,7 @@ pub(crate) type WriteResult<S, B> =
 
 /// A guarded write, or a lease operation.
 pub(crate) struct WriteContext {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LayerState>,
     pub(crate) key: Key,
     pub(crate) head: Parts,
     /// The conditions, without the suffixes of compressed tags.
@@ -40,7 +40,7 @@ impl WriteContext {
     ///
     /// # Errors
     /// 400 if the request is malformed, 428 if it lacks a required condition.
-    pub(crate) fn new(shared: Arc<Shared>, head: Parts) -> Result<Self, Problem> {
+    pub(crate) fn new(shared: Arc<LayerState>, head: Parts) -> Result<Self, Problem> {
         let lease = lease_of_write(&shared.config, &head)?;
         let conditions = Preconditions::from_headers(&head.headers);
         if shared.config.refuses(&head, &conditions) {
@@ -59,7 +59,7 @@ impl WriteContext {
     /// # Errors
     /// 400 if the request doesn't name a valid resource.
     pub(crate) fn with_conditions(
-        shared: Arc<Shared>,
+        shared: Arc<LayerState>,
         head: Parts,
         mut conditions: Preconditions,
         lease: LeaseUse,

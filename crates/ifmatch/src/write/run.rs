@@ -15,7 +15,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Token;
 
 use super::request::WriteContext;
-use crate::body::Received;
+use crate::body::ReceivedBody;
 use crate::inner::{self, InnerService, RequestContent};
 use crate::paused::paused;
 use crate::permit::{ExpectedVersion, Permit};
@@ -30,7 +30,7 @@ const MARGIN: Duration = Duration::from_secs(3);
 const MIN_PROGRESS: u64 = 16 * 1024;
 
 /// The way in which a handler ended.
-pub(crate) enum End<T, E> {
+pub(crate) enum HandlerEnd<T, E> {
     Answered(Response<T>),
     Failed(E),
     Panicked,
@@ -48,25 +48,25 @@ impl WriteContext {
         &self,
         inner: &mut S,
         grant: &mut Grant,
-        received: Received<B>,
-    ) -> End<S::Body, S::Error>
+        received: ReceivedBody<B>,
+    ) -> HandlerEnd<S::Body, S::Error>
     where
         S: InnerService<B>,
         B: RequestContent,
     {
         let deadline = self.handler_deadline(grant.deadline);
         if deadline <= self.shared.now() {
-            return End::TooLate;
+            return HandlerEnd::TooLate;
         }
         let compared = || ExpectedVersion::compared(&self.conditions, &grant.current);
         let permit = Permit::new(grant, deadline, self.unchecked.clone().unwrap_or_else(compared));
         match self.run_until(deadline, inner, grant, received, permit.clone()).await {
-            End::Answered(response) if self.unchecked.is_some() && !permit.is_version_taken() => {
+            HandlerEnd::Answered(response) if self.unchecked.is_some() && !permit.is_version_taken() => {
                 let status = response.status();
                 // These two ask to send the request again elsewhere: nothing was written.
                 let is_passed_on = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status);
                 let may_have_written = status.is_success() || status.is_redirection() && !is_passed_on;
-                if may_have_written { End::Unchecked } else { End::Answered(response) }
+                if may_have_written { HandlerEnd::Unchecked } else { HandlerEnd::Answered(response) }
             }
             end => end,
         }
@@ -77,9 +77,9 @@ impl WriteContext {
         mut deadline: Timestamp,
         inner: &mut S,
         grant: &mut Grant,
-        received: Received<B>,
+        received: ReceivedBody<B>,
         permit: Permit,
-    ) -> End<S::Body, S::Error>
+    ) -> HandlerEnd<S::Body, S::Error>
     where
         S: InnerService<B>,
         B: RequestContent,
@@ -93,25 +93,25 @@ impl WriteContext {
         let (driver, _key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
             if let Ok(ended) = driver.until(self.renewal_due(deadline), handler.as_mut()).await {
-                return End::of(ended);
+                return HandlerEnd::of(ended);
             }
             if progress.take() < MIN_PROGRESS {
                 break;
             }
             let renewal = pin!(self.renew(grant.token));
             match driver.until(deadline, select(handler.as_mut(), renewal)).await {
-                Ok(Either::Left((ended, _))) => return End::of(ended),
+                Ok(Either::Left((ended, _))) => return HandlerEnd::of(ended),
                 Ok(Either::Right((Some(renewed), _))) => {
                     grant.deadline = renewed;
                     deadline = self.handler_deadline(renewed);
                 }
                 Ok(Either::Right((None, _))) => break,
-                Err(_) => return End::Cancelled,
+                Err(_) => return HandlerEnd::Cancelled,
             }
         }
         match driver.until(deadline, handler).await {
-            Ok(ended) => End::of(ended),
-            Err(_) => End::Cancelled,
+            Ok(ended) => HandlerEnd::of(ended),
+            Err(_) => HandlerEnd::Cancelled,
         }
     }
 
@@ -139,7 +139,7 @@ impl WriteContext {
     }
 }
 
-impl<T, E> End<T, E> {
+impl<T, E> HandlerEnd<T, E> {
     fn of(ended: Result<Result<Response<T>, E>, Box<dyn Any + Send>>) -> Self {
         match ended {
             Ok(Ok(response)) => Self::Answered(response),

@@ -18,9 +18,9 @@ use ifmatch_runtime::task::detach;
 
 use super::also_changed;
 use super::new_version::{WrittenVersion, shown};
-use super::probe::{Answer, Known};
+use super::probe::{Known, ProbeAnswer};
 use super::request::{WriteContext, WriteResult};
-use super::run::End;
+use super::run::HandlerEnd;
 use crate::body::ResponseBody;
 use crate::inner::{InnerService, RequestContent};
 use crate::read::tag::own_tag;
@@ -28,14 +28,14 @@ use crate::responses;
 
 /// The effect of a write.
 #[derive(Debug)]
-enum Effect {
+enum WriteEffect {
     Done(WrittenVersion),
     None,
     /// It may have taken effect, or may still do so for this long.
     Unknown(Duration),
 }
 
-impl Effect {
+impl WriteEffect {
     /// Returns the command that gives the permit back.
     fn command(&self, token: Token) -> Command<'static> {
         match self {
@@ -53,30 +53,30 @@ impl WriteContext {
         &self,
         inner: &mut S,
         grant: &Grant,
-        end: End<S::Body, S::Error>,
+        end: HandlerEnd<S::Body, S::Error>,
         lock: KeyLock<'_>,
     ) -> WriteResult<S, B>
     where
         S: InnerService<B>,
         B: RequestContent,
     {
-        let unknown = || Effect::Unknown(self.shared.config.grace_period);
+        let unknown = || WriteEffect::Unknown(self.shared.config.grace_period);
         let (effect, result) = match end {
-            End::Answered(response) => {
+            HandlerEnd::Answered(response) => {
                 let (effect, response) = self.effect_of(inner, grant, response).await;
                 (effect, Ok(response))
             }
-            End::Failed(error) => (unknown(), Err(error)),
-            End::TooLate => (Effect::None, Ok(responses::unavailable())),
-            End::Panicked => (unknown(), Ok(responses::handler_failed())),
-            End::Cancelled => (unknown(), Ok(responses::outcome_unknown())),
-            End::Unchecked => (unknown(), Ok(responses::version_unchecked())),
+            HandlerEnd::Failed(error) => (unknown(), Err(error)),
+            HandlerEnd::TooLate => (WriteEffect::None, Ok(responses::unavailable())),
+            HandlerEnd::Panicked => (unknown(), Ok(responses::handler_failed())),
+            HandlerEnd::Cancelled => (unknown(), Ok(responses::outcome_unknown())),
+            HandlerEnd::Unchecked => (unknown(), Ok(responses::version_unchecked())),
         };
         let also_changed = match (&effect, &result) {
-            (Effect::None, _) | (_, Err(_)) => Vec::new(),
+            (WriteEffect::None, _) | (_, Err(_)) => Vec::new(),
             (_, Ok(response)) => also_changed::keys(&*self.shared.config.keys, &self.key, &self.head, response),
         };
-        if !matches!(effect, Effect::None) {
+        if !matches!(effect, WriteEffect::None) {
             self.shared.forget(&self.key);
         }
         let command = effect.command(grant.token);
@@ -87,7 +87,7 @@ impl WriteContext {
         if self.is_refuted(&result) {
             self.shared.invalidate(&self.key).await;
         }
-        let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, Effect::None);
+        let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, WriteEffect::None);
         if is_overtaken {
             // Another writer got the permit, and this write may have taken effect after that one.
             self.shared.invalidate(&self.key).await;
@@ -97,8 +97,8 @@ impl WriteContext {
             self.shared.invalidate(key).await;
         }
         match (effect, result) {
-            (Effect::Done(_), Ok(_)) if is_overtaken => Ok(responses::outcome_unknown()),
-            (Effect::Done(made), Ok(response)) => {
+            (WriteEffect::Done(_), Ok(_)) if is_overtaken => Ok(responses::outcome_unknown()),
+            (WriteEffect::Done(made), Ok(response)) => {
                 let is_certain = !made.is_probed || !applied.before.is_disturbed(grant.token);
                 Ok(self.acknowledge(response, made.tag.filter(|_| is_certain)))
             }
@@ -153,7 +153,7 @@ impl WriteContext {
         inner: &mut S,
         grant: &Grant,
         response: Response<S::Body>,
-    ) -> (Effect, Response<ResponseBody<S::Body>>)
+    ) -> (WriteEffect, Response<ResponseBody<S::Body>>)
     where
         S: InnerService<B>,
         B: RequestContent,
@@ -161,19 +161,19 @@ impl WriteContext {
         let config = &self.shared.config;
         let unknown = WrittenVersion::UNKNOWN;
         let effect = match response.status() {
-            StatusCode::ACCEPTED if self.head.method == Method::POST => Effect::Done(unknown),
-            StatusCode::ACCEPTED => Effect::Unknown(config.write_timeout),
+            StatusCode::ACCEPTED if self.head.method == Method::POST => WriteEffect::Done(unknown),
+            StatusCode::ACCEPTED => WriteEffect::Unknown(config.write_timeout),
             status if status.is_success() => {
                 let (made, response) = self.find_written_version(inner, grant, response).await;
-                return (Effect::Done(made), response);
+                return (WriteEffect::Done(made), response);
             }
-            status if status.is_redirection() => Effect::Done(unknown),
-            StatusCode::REQUEST_TIMEOUT => Effect::Unknown(config.grace_period),
+            status if status.is_redirection() => WriteEffect::Done(unknown),
+            StatusCode::REQUEST_TIMEOUT => WriteEffect::Unknown(config.grace_period),
             StatusCode::PRECONDITION_FAILED if config.gets_after_writes && responses::lacks_reason(&response) => {
-                return (Effect::None, self.explained(inner, grant, response).await);
+                return (WriteEffect::None, self.explained(inner, grant, response).await);
             }
-            status if status.is_client_error() => Effect::None,
-            _ => Effect::Unknown(config.grace_period),
+            status if status.is_client_error() => WriteEffect::None,
+            _ => WriteEffect::Unknown(config.grace_period),
         };
         (effect, response.map(ResponseBody::inner))
     }
@@ -197,10 +197,10 @@ impl WriteContext {
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self.shared.driver.until(deadline, AssertUnwindSafe(probe).catch_unwind()).await;
         let (tag, last_modified, exists) = match answer {
-            Ok(Ok(Ok(Answer::State { observation: Observation::Present { tag, last_modified, .. }, .. }))) => {
+            Ok(Ok(Ok(ProbeAnswer::State { observation: Observation::Present { tag, last_modified, .. }, .. }))) => {
                 (tag, last_modified, true)
             }
-            Ok(Ok(Ok(Answer::State { observation: Observation::Absent, .. }))) => (None, None, false),
+            Ok(Ok(Ok(ProbeAnswer::State { observation: Observation::Absent, .. }))) => (None, None, false),
             _ => return response.map(ResponseBody::inner),
         };
         let validators = Validators { tags: tag.as_slice(), last_modified };

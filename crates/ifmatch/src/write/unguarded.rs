@@ -17,11 +17,11 @@ use super::request::WriteResult;
 use crate::body::{RequestBody, ResponseBody};
 use crate::inner::{self, InnerService, RequestContent};
 use crate::responses;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Carries out a write without a permit.
 pub(crate) async fn write<S, B>(
-    shared: &Arc<Shared>,
+    shared: &Arc<LayerState>,
     mut inner: S,
     head: Parts,
     body: RequestBody<B>,
@@ -55,7 +55,7 @@ where
 
 /// The unguarded writes in flight in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Unguarded {
+pub(crate) struct UnguardedWrites {
     in_flight: Mutex<HashMap<Key, InFlight>>,
     /// Lets one write at a time mark the state of a resource as unknown.
     marking: KeyedQueue<Key>,
@@ -71,19 +71,19 @@ struct InFlight {
 }
 
 /// One unguarded write in flight.
-struct Running<'a> {
-    all: &'a Unguarded,
+struct UnguardedWrite<'a> {
+    all: &'a UnguardedWrites,
     key: Key,
 }
 
-impl Unguarded {
+impl UnguardedWrites {
     /// Returns `true` if an unguarded write of the resource is in flight: what a read finds may be its effect.
     pub(crate) fn is_in_flight(&self, key: &Key) -> bool {
         self.lock().contains_key(key)
     }
 
-    fn enter(&self, key: &Key) -> Running<'_> {
-        let running = Running { all: self, key: key.clone() };
+    fn enter(&self, key: &Key) -> UnguardedWrite<'_> {
+        let running = UnguardedWrite { all: self, key: key.clone() };
         running.with(|its| its.writes += 1);
         running
     }
@@ -93,9 +93,9 @@ impl Unguarded {
     }
 }
 
-impl Running<'_> {
+impl UnguardedWrite<'_> {
     /// Marks the state of the resource as unknown. Writes that end while another one does so share the next mark.
-    async fn invalidate(&self, shared: &Arc<Shared>) {
+    async fn invalidate(&self, shared: &Arc<LayerState>) {
         let mine = self.with(|its| {
             its.requested += 1;
             its.requested
@@ -113,7 +113,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for UnguardedWrite<'_> {
     fn drop(&mut self) {
         let mut in_flight = self.all.lock();
         if let Some(its) = in_flight.get_mut(&self.key) {

@@ -2,7 +2,8 @@
 //!
 //! In a `console` block, a line that starts with `$ ` is a command, which continues after a backslash. The lines up to the
 //! next one are its output. `ifmatch serve` and `ifmatch proxy` start a server. A page may begin with one in an `sh` block, of
-//! which nothing else runs: each says why in a comment in front of it, `<!-- not run: reason -->`.
+//! which nothing else runs here: each says why in a comment in front of it, `<!-- not run: reason -->`, or names the test that runs it,
+//! `<!-- run by tests/… -->`.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -57,7 +58,11 @@ impl Page {
         let (mut kind, mut reason, mut has_server) = (None, false, false);
         for event in Parser::new_ext(text, OPTIONS) {
             match event {
-                Event::Html(comment) if comment.starts_with("<!-- not run: ") => reason = true,
+                Event::Html(comment)
+                    if ["<!-- not run: ", "<!-- run by "].iter().any(|why| comment.starts_with(why)) =>
+                {
+                    reason = true;
+                }
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => kind = Some(info),
                 Event::End(TagEnd::CodeBlock) => (kind, reason) = (None, false),
                 Event::Text(code) if kind.as_deref() == Some("sh") => {
@@ -153,6 +158,8 @@ $ true
         assert_eq!(Page::unexplained(TEXT), [""; 0]);
         let other = "```sh\nifmatch lock URL\n```\n";
         assert_eq!(Page::unexplained(&format!("{TEXT}{other}")), ["ifmatch lock URL"]);
-        assert_eq!(Page::unexplained(&format!("{TEXT}<!-- not run: URL stands for yours -->\n{other}")), [""; 0]);
+        for reason in ["not run: URL stands for yours", "run by tests/servers/main.rs"] {
+            assert_eq!(Page::unexplained(&format!("{TEXT}<!-- {reason} -->\n{other}")), [""; 0]);
+        }
     }
 }

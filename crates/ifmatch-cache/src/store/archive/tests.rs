@@ -9,21 +9,21 @@ use http::{HeaderValue, StatusCode};
 use super::*;
 use crate::body::folder::Disk;
 use crate::body::in_memory::MemoryBody;
-use crate::body::on_disk::Written;
+use crate::body::on_disk::WrittenBody;
 use crate::policy::resource_rules::ResourceRules;
 use crate::policy::reuse::StaleUse;
-use crate::store::entry::Entry;
-use crate::store::stored_response::Arrival;
-use crate::store::table::Table;
+use crate::store::entry::CacheEntry;
+use crate::store::stored_response::ArrivalContext;
+use crate::store::table::EntryTable;
 
-fn key() -> Key {
-    Key::parse("http://a.example/").remove(0)
+fn key() -> CacheKey {
+    CacheKey::parse("http://a.example/").remove(0)
 }
 
 /// Returns a response with this tag, to a request with this ordinal.
-fn stored(began: u64, tag: &'static str) -> Stored {
+fn stored(began: u64, tag: &'static str) -> StoredResponse {
     let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static(tag))]);
-    let arrival = Arrival {
+    let arrival = ArrivalContext {
         request: &HeaderMap::new(),
         implicit_key: "",
         audience: crate::policy::Audience::Shared,
@@ -38,20 +38,23 @@ fn stored(began: u64, tag: &'static str) -> Stored {
         always_validate: false,
     };
     let content = MemoryBody::compact(&[Bytes::from_static(tag.as_bytes())].into(), None);
-    Stored { meta: Arc::new(Meta::new(StatusCode::OK, &headers, &arrival)), body: StoredBody::Whole(Arc::new(content)) }
+    StoredResponse {
+        meta: Arc::new(StoredHead::new(StatusCode::OK, &headers, &arrival)),
+        body: StoredBody::Whole(Arc::new(content)),
+    }
 }
 
-fn entry(stored: Stored) -> Arc<Entry> {
-    Entry::default().with(stored, u64::MAX).expect("room for a response")
+fn entry(stored: StoredResponse) -> Arc<CacheEntry> {
+    CacheEntry::default().with(stored, u64::MAX).expect("room for a response")
 }
 
-fn table(disk: &Disk) -> Table {
-    Table::new(1 << 20, 1 << 16, Some(&disk.0)).0
+fn table(disk: &Disk) -> EntryTable {
+    EntryTable::new(1 << 20, 1 << 16, Some(&disk.0)).0
 }
 
 /// Returns the tag of the response in memory, after reading from disk.
-fn found(table: &Table) -> Option<String> {
-    let tag = |table: &Table| {
+fn found(table: &EntryTable) -> Option<String> {
+    let tag = |table: &EntryTable| {
         let found = table.find(&key(), &HeaderMap::new(), "");
         found.stored().map(|stored| stored.meta.headers[ETAG].to_str().expect("text").to_owned())
     };
@@ -106,7 +109,7 @@ fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::open(folder.path(), 1 << 20).unwrap();
     let table = table(&disk);
-    let archive = Archive::new(Arc::clone(&disk.0));
+    let archive = DiskArchive::new(Arc::clone(&disk.0));
     let invalidations: [&dyn Fn(); 4] = [
         &|| assert!(table.invalidate(&key()).found),
         &|| assert_eq!(table.invalidate_prefixes(vec![String::new()]), 1),
@@ -130,7 +133,7 @@ fn a_response_that_was_read_before_a_soft_purge_does_not_reach_the_memory() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::open(folder.path(), 1 << 20).unwrap();
     let table = table(&disk);
-    let archive = Archive::new(Arc::clone(&disk.0));
+    let archive = DiskArchive::new(Arc::clone(&disk.0));
     let now = Timestamp::default();
     let purges: [&dyn Fn(); 2] =
         [&|| assert!(table.soft_purge(&key(), now)), &|| assert_eq!(table.soft_purge_prefix("", now), 1)];
@@ -178,7 +181,7 @@ fn a_head_is_restored_as_it_was() {
     headers.append("x", HeaderValue::from_static("second"));
     headers.append("cache-control", HeaderValue::from_static("max-age=5, stale-if-error=7, must-revalidate"));
     let request = HeaderMap::from_iter([(http::header::ACCEPT_LANGUAGE, HeaderValue::from_static("de"))]);
-    let arrival = Arrival {
+    let arrival = ArrivalContext {
         request: &request,
         implicit_key: "x-forwarded-host: a\n",
         audience: crate::policy::Audience::Shared,
@@ -192,8 +195,8 @@ fn a_head_is_restored_as_it_was() {
         unstored: &[],
         always_validate: false,
     };
-    let meta = Meta::new(StatusCode::NOT_FOUND, &headers, &arrival);
-    let (restored, body) = record::decode(&record::encode(&meta, Written::default()), 9, 0).unwrap();
+    let meta = StoredHead::new(StatusCode::NOT_FOUND, &headers, &arrival);
+    let (restored, body) = record::decode(&record::encode(&meta, WrittenBody::default()), 9, 0).unwrap();
     assert_eq!(format!("{restored:?}"), format!("{meta:?}"));
     assert_eq!((body.len, body.sums.len()), (0, 0));
     let now = Timestamp::from_micros(9_000_000);

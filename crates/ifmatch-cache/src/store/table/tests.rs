@@ -16,15 +16,15 @@ use crate::body::on_disk::DiskBody;
 use crate::body::parts::BodyParts;
 use crate::policy::content_range::ContentRange;
 use crate::policy::resource_rules::ResourceRules;
-use crate::store::stored_response::{Arrival, StoredBody};
+use crate::store::stored_response::{ArrivalContext, StoredBody};
 
 fn asking_for(language: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(language))])
 }
 
 /// Returns a response for requests with this language.
-fn stored(began: u64, language: &'static str) -> Stored {
-    let arrival = Arrival {
+fn stored(began: u64, language: &'static str) -> StoredResponse {
+    let arrival = ArrivalContext {
         request: &asking_for(language),
         implicit_key: "",
         audience: crate::policy::Audience::Shared,
@@ -40,13 +40,13 @@ fn stored(began: u64, language: &'static str) -> Stored {
     };
     let response = HeaderMap::from_iter([(VARY, HeaderValue::from_static("accept-language"))]);
     let body = StoredBody::Whole(Arc::new(MemoryBody::default()));
-    Stored { meta: Arc::new(Meta::new(StatusCode::OK, &response, &arrival)), body }
+    StoredResponse { meta: Arc::new(StoredHead::new(StatusCode::OK, &response, &arrival)), body }
 }
 
 #[test]
 fn a_prefix_purge_leaves_other_prefixes_alone() {
-    let table = Table::new(1 << 20, 1 << 16, None).0;
-    let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| Key::parse(url).remove(0));
+    let table = EntryTable::new(1 << 20, 1 << 16, None).0;
+    let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| CacheKey::parse(url).remove(0));
     let began = table.next_ordinal();
     assert_eq!(table.invalidate_prefixes(vec!["http://a.example/x/".to_owned()]), 0);
     assert!(!table.store(&inside, stored(began, "de"), |_, new| new));
@@ -58,9 +58,9 @@ fn a_prefix_purge_leaves_other_prefixes_alone() {
 
 #[test]
 fn several_prefixes_are_purged_at_once() {
-    let table = Table::new(1 << 20, 1 << 16, None).0;
+    let table = EntryTable::new(1 << 20, 1 << 16, None).0;
     let store = |path: &str| {
-        let key = Key::parse(&format!("http://a.example/{path}")).remove(0);
+        let key = CacheKey::parse(&format!("http://a.example/{path}")).remove(0);
         assert!(table.store(&key, stored(table.next_ordinal(), "de"), |_, new| new));
         key
     };
@@ -73,8 +73,8 @@ fn several_prefixes_are_purged_at_once() {
 
 #[test]
 fn a_sweep_frees_the_memory_of_a_group() {
-    let table = Table::new(1 << 20, 1 << 16, None).0;
-    let key = Key::parse("http://a.example/").remove(0);
+    let table = EntryTable::new(1 << 20, 1 << 16, None).0;
+    let key = CacheKey::parse("http://a.example/").remove(0);
     let mut grouped = stored(table.next_ordinal(), "de");
     Arc::get_mut(&mut grouped.meta).unwrap().groups = ["g".into()].into();
     table.store(&key, grouped, |_, new| new);
@@ -89,8 +89,8 @@ fn a_sweep_frees_the_memory_of_a_group() {
 
 #[test]
 fn a_requested_variant_outlives_others() {
-    let table = Table::new(1 << 30, 1 << 20, None).0;
-    let key = Key::parse("http://a.example/").remove(0);
+    let table = EntryTable::new(1 << 30, 1 << 20, None).0;
+    let key = CacheKey::parse("http://a.example/").remove(0);
     let asking = |language: &str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())]);
     let found = |language: &str| table.find(&key, &asking(language), "").stored().is_some();
     table.store(&key, stored(table.next_ordinal(), "en"), |_, new| new);
@@ -105,8 +105,9 @@ fn a_requested_variant_outlives_others() {
 
 #[test]
 fn storing_during_a_purge_restores_nothing() {
-    let table = Table::new(1 << 30, 1 << 20, None).0;
-    let keys: Vec<Key> = (0..10_000).map(|at| Key::parse(&format!("http://a.example/{at}")).remove(0)).collect();
+    let table = EntryTable::new(1 << 30, 1 << 20, None).0;
+    let keys: Vec<CacheKey> =
+        (0..10_000).map(|at| CacheKey::parse(&format!("http://a.example/{at}")).remove(0)).collect();
     for key in &keys {
         table.store(key, stored(table.next_ordinal(), "de"), |_, new| new);
     }
@@ -139,8 +140,8 @@ fn storing_during_a_purge_restores_nothing() {
 fn a_write_during_an_invalidation_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::open(folder.path(), 1 << 20).unwrap();
-    let table = Table::new(1 << 20, 1 << 16, Some(&disk.0)).0;
-    let key = Key::parse("http://a.example/").remove(0);
+    let table = EntryTable::new(1 << 20, 1 << 16, Some(&disk.0)).0;
+    let key = CacheKey::parse("http://a.example/").remove(0);
     let began = table.next_ordinal();
     let (start, started) = channel();
     let (end, has_ended) = channel::<()>();
@@ -174,13 +175,13 @@ fn a_write_during_an_invalidation_is_noticed() {
 fn a_purge_and_a_change_of_the_index_do_not_wait_for_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::open(folder.path(), 1 << 20).unwrap();
-    let table = Table::new(1 << 20, 1 << 16, Some(&disk.0)).0;
-    let key = Key::parse("http://a.example/").remove(0);
+    let table = EntryTable::new(1 << 20, 1 << 16, Some(&disk.0)).0;
+    let key = CacheKey::parse("http://a.example/").remove(0);
     let content = MemoryBody::compact(&[Bytes::from_static(b"part")].into(), None);
     let range = HeaderMap::from_iter([(CONTENT_RANGE, HeaderValue::from_static("bytes 0-3/9"))]);
     let parts = BodyParts::on_disk(ContentRange::of(&range).unwrap(), DiskBody::create(&disk.0, &content).unwrap());
     let response = stored(table.next_ordinal(), "de");
-    let response = Stored { body: StoredBody::Parts(Arc::new(parts)), ..response };
+    let response = StoredResponse { body: StoredBody::Parts(Arc::new(parts)), ..response };
     assert!(table.store(&key, response, |_, new| new));
     assert_eq!(disk.0.index.rows("").len(), 1);
     let (begun, has_begun) = channel();

@@ -46,7 +46,7 @@ where
 {
     type Response = Response<SlotBody<A>>;
     type Error = ProxyError;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ClientInfoFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         self.inner.poll_ready(cx)
@@ -57,7 +57,7 @@ where
         if let Some(context) = &self.context {
             slot = context.take_slot();
             if slot.is_none() {
-                return ResponseFuture::Overloaded;
+                return ClientInfoFuture::Overloaded;
             }
             let client = client(context, request.extensions().get().cloned());
             request.extensions_mut().insert(client);
@@ -65,7 +65,7 @@ where
                 request.extensions_mut().insert(exchange.clone());
             }
         }
-        ResponseFuture::Forwarded { response: self.inner.call(request), slot }
+        ClientInfoFuture::Forwarded { response: self.inner.call(request), slot }
     }
 }
 
@@ -89,7 +89,7 @@ fn client(context: &RequestContext, route: Option<Arc<InFront>>) -> Client {
 pin_project! {
     /// Future of a response.
     #[project = Stage]
-    pub(super) enum ResponseFuture<F> {
+    pub(super) enum ClientInfoFuture<F> {
         /// The inner service has been called.
         Forwarded { #[pin] response: F, slot: Option<RequestSlot> },
         /// There is no free slot.
@@ -97,7 +97,7 @@ pin_project! {
     }
 }
 
-impl<F, A> Future for ResponseFuture<F>
+impl<F, A> Future for ClientInfoFuture<F>
 where
     F: Future<Output = Result<Response<A>, ProxyError>>,
 {

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_cache::{Builder, CacheHandle};
-use ifmatch_gateway_commands::terminal::{self, Style};
+use ifmatch_gateway_commands::terminal::{self, TextStyle};
 use ifmatch_gateway_config::CacheConfig;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::proxy::{ProxyConfig, PurgeConfig, guarded_timeout};
 use ifmatch_gateway_config::units::Span;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::gateway::state::{AppState, ServedCache, Upstreams};
 use ifmatch_gateway_service::gateway::{Gateway, SetContext};
 use ifmatch_gateway_service::metrics::Metrics;
 use ifmatch_gateway_service::metrics::upstreams::{self, UpstreamMetrics};
@@ -27,11 +27,11 @@ use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::listen::Inherited;
-use super::runtime::{End, Signals, serve_until_stopped};
-use super::tls::Tls;
+use super::listen::InheritedSockets;
+use super::runtime::{GatewayEnd, ServerSignals, serve_until_stopped};
+use super::tls::ReplaceableTls;
 use super::{cache, listen, register, runtime};
-use crate::commands::reload::Reloadable;
+use crate::commands::reload::ReloadableParts;
 use client_info::ClientInfo;
 use service::ProxyService;
 
@@ -43,7 +43,7 @@ const GUARD_MEMORY: u64 = 64 << 20;
 ///
 /// # Errors
 /// Fails if the server can't start, or had to cut off requests in flight.
-pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
+pub(crate) fn run(load: &LoadProxyConfig<'_>) -> Result<(), Error> {
     let config = load()?;
     runtime::run(&config.server, start(&config, load))
 }
@@ -56,18 +56,15 @@ pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
     build(config.proxy.clone()).map(drop)
 }
 
-async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
-    let signals = Signals::listen()?;
-    let mut inherited = Inherited::from_env()?;
+async fn start(config: &ProxyConfig, load: &LoadProxyConfig<'_>) -> Result<GatewayEnd, Error> {
+    let signals = ServerSignals::listen()?;
+    let mut inherited = InheritedSockets::from_env()?;
     let site = listen::Listeners::bind(&config.server, &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
     let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let mut state = AppState::new(&config.server, metrics)?;
-    state.proxy = Some(proxy.clone());
-    state.trusts_forwarded = config.server.settings.proxy.trust_forwarded;
-    let site = Site { config, load, addresses: site, signals };
+    let site = ProxySite { config, load, addresses: site, signals, metrics };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
             None => register::memory_of(GUARD_MEMORY / 2),
@@ -75,22 +72,23 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
         let guarded = guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
-        cached(site, state, proxy, ClientInfo::new(guarded)).await
+        cached(site, proxy, ClientInfo::new(guarded)).await
     } else {
-        cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
+        cached(site, proxy.clone(), ClientInfo::new(proxy)).await
     }
 }
 
 /// The configuration of a proxy, and what it has of the system.
-struct Site<'a> {
+struct ProxySite<'a> {
     config: &'a ProxyConfig,
-    load: &'a Load<'a>,
+    load: &'a LoadProxyConfig<'a>,
     addresses: listen::Listeners,
-    signals: Signals,
+    signals: ServerSignals,
+    metrics: Metrics,
 }
 
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(site: Site<'_>, mut state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn cached<S, B>(site: ProxySite<'_>, proxy: Proxy, inner: S) -> Result<GatewayEnd, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -100,11 +98,11 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
+    let Some(cache) = &site.config.cache else { return serve(site, None, proxy, inner).await };
     let layer = builder(cache, site.config, &proxy)?.build();
-    state.purges = purges(&site.config.purges, layer.handle()).await?;
-    state.cache = Some(layer.handle());
-    serve(site, state, proxy, layer.layer(inner)).await
+    let purges = purges(&site.config.purges, layer.handle()).await?;
+    let served = ServedCache { handle: layer.handle(), purges };
+    serve(site, Some(served), proxy, layer.layer(inner)).await
 }
 
 /// Connects the cache with the other proxies, before its first request.
@@ -141,7 +139,12 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
 }
 
-async fn serve<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn serve<S, B>(
+    site: ProxySite<'_>,
+    cache: Option<ServedCache>,
+    proxy: Proxy,
+    inner: S,
+) -> Result<GatewayEnd, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -151,28 +154,34 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Site { config, load, addresses, signals } = site;
-    let state = Arc::new(state);
-    let tls = Tls::open(&config.server.tls, &state)?;
-    let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
+    let ProxySite { config, load, addresses, signals, metrics } = site;
+    let upstreams = Upstreams { proxy: proxy.clone(), trusts_forwarded: config.server.settings.proxy.trust_forwarded };
+    let state = Arc::new(AppState::of_proxy(&config.server, metrics, upstreams, cache)?);
+    let tls = ReplaceableTls::open(&config.server.tls, &state)?;
+    let acceptor = tls.as_ref().map(ReplaceableTls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
     let service = ProxyService::new(inner, proxy.clone(), config.server.settings.max_body_size.bytes());
     // The upstream decides about access.
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
     print_banner(config, &addresses.serve(&mut server, gateway)?);
-    let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
+    let running = ReloadableParts { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || reload(load, &proxy, &running, config.guard.is_some());
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
 /// Prints the banner.
-fn print_banner(config: &ProxyConfig, addresses: &listen::Bound) {
+fn print_banner(config: &ProxyConfig, addresses: &listen::BoundAddresses) {
     terminal::print_banner(config.server.settings.log_format, |out, style| write_banner(out, style, config, addresses));
 }
 
-fn write_banner(out: &mut dyn Write, style: Style, config: &ProxyConfig, addresses: &listen::Bound) -> io::Result<()> {
-    let Style { dim, plain, .. } = style;
+fn write_banner(
+    out: &mut dyn Write,
+    style: TextStyle,
+    config: &ProxyConfig,
+    addresses: &listen::BoundAddresses,
+) -> io::Result<()> {
+    let TextStyle { dim, plain, .. } = style;
     for route in &config.routes {
         writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.destination())?;
     }
@@ -183,7 +192,7 @@ fn write_banner(out: &mut dyn Write, style: Style, config: &ProxyConfig, address
 }
 
 /// Reads the configuration again.
-type Load<'a> = dyn Fn() -> Result<ProxyConfig, Error> + 'a;
+type LoadProxyConfig<'a> = dyn Fn() -> Result<ProxyConfig, Error> + 'a;
 
 /// Creates the proxy, with metrics of its upstreams.
 ///
@@ -214,7 +223,12 @@ fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
 /// # Errors
 /// Fails if the configuration is invalid, listens elsewhere, switches TLS on or off, or gives a route of a `guarded` proxy a time of
 /// its own.
-fn reload(load: &Load<'_>, proxy: &Proxy, running: &Reloadable<'_>, guarded: bool) -> Result<(), Error> {
+fn reload(
+    load: &LoadProxyConfig<'_>,
+    proxy: &Proxy,
+    running: &ReloadableParts<'_>,
+    guarded: bool,
+) -> Result<(), Error> {
     let config = load()?;
     if guarded && config.routes.iter().any(|route| route.answer_timeout.is_some()) {
         return Err(guarded_timeout());

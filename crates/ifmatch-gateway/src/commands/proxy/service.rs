@@ -50,7 +50,7 @@ where
 {
     type Response = ProxyResponse<B>;
     type Error = Infallible;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ProxyServiceFuture<S::Future>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // Always ready: connections are opened on demand.
@@ -62,13 +62,13 @@ where
         let route = self.proxy.attached::<InFront>(request.uri(), request.headers());
         let max_body = route.as_ref().and_then(|route| route.max_body).unwrap_or(self.max_body);
         if request.body().size_hint().lower() > max_body {
-            return ResponseFuture::TooLarge;
+            return ProxyServiceFuture::TooLarge;
         }
         if self.proxy.is_loop(request.headers()) {
-            return ResponseFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
+            return ProxyServiceFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
         }
         if let Some(redirection) = self.proxy.redirection(request.uri(), request.headers()) {
-            return ResponseFuture::Redirected { redirection: Some(redirection) };
+            return ProxyServiceFuture::Redirected { redirection: Some(redirection) };
         }
         request.body_mut().limit(max_body);
         if let Some(rules) = route.as_ref().and_then(|route| route.cache.clone()) {
@@ -78,14 +78,14 @@ where
             // For interim responses, which don't come this way.
             request.extensions_mut().insert(Arc::clone(route));
         }
-        ResponseFuture::Forwarded { response: self.inner.call(request), route, is_head }
+        ProxyServiceFuture::Forwarded { response: self.inner.call(request), route, is_head }
     }
 }
 
 pin_project! {
     /// Future of a response.
     #[project = Stage]
-    pub(super) enum ResponseFuture<F> {
+    pub(super) enum ProxyServiceFuture<F> {
         /// The inner service has been called.
         Forwarded { #[pin] response: F, route: Option<Arc<InFront>>, is_head: bool },
         /// The route redirects.
@@ -97,7 +97,7 @@ pin_project! {
     }
 }
 
-impl<F, B> Future for ResponseFuture<F>
+impl<F, B> Future for ProxyServiceFuture<F>
 where
     F: Future<Output = Result<Response<B>, ProxyError>>,
 {

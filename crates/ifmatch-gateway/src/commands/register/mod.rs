@@ -162,7 +162,7 @@ async fn copy(
     report: impl Fn(u64) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let mut copied = 0;
-    let mut pages = Pages::of(from);
+    let mut pages = RecordPages::of(from);
     while let Some(page) = pages.next().await? {
         for (key, record) in page {
             write(to, &key, &record).await?;
@@ -189,7 +189,7 @@ async fn write(to: &Arc<dyn Register>, key: &Key, record: &Record) -> Result<(),
 
 /// Compares both registers, page by page.
 async fn verify(from: &Arc<dyn Register>, to: &Arc<dyn Register>) -> Result<(), Error> {
-    let (mut source, mut target) = (Pages::of(from), Pages::of(to));
+    let (mut source, mut target) = (RecordPages::of(from), RecordPages::of(to));
     loop {
         let (expected, found) = (source.next().await?, target.next().await?);
         if expected != found {
@@ -205,12 +205,12 @@ async fn verify(from: &Arc<dyn Register>, to: &Arc<dyn Register>) -> Result<(), 
 }
 
 /// The records of a register, page by page.
-struct Pages<'a> {
+struct RecordPages<'a> {
     register: &'a Arc<dyn Register>,
     after: Option<Key>,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> RecordPages<'a> {
     fn of(register: &'a Arc<dyn Register>) -> Self {
         Self { register, after: None }
     }

@@ -4,18 +4,18 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use ifmatch_gateway_commands::terminal::{self, Style};
+use ifmatch_gateway_commands::terminal::{self, TextStyle};
 use ifmatch_gateway_config::address::ListenAddress;
 use ifmatch_gateway_config::settings::Settings;
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_config::{Config, Records, Storage, TABLES};
 
-use crate::commands::listen::Bound;
+use crate::commands::listen::BoundAddresses;
 
 /// The addresses of the listeners.
-pub(super) struct Addresses {
+pub(super) struct ServedAddresses {
     /// Addresses for blobs, and others.
-    pub(super) site: Bound,
+    pub(super) site: BoundAddresses,
     /// Address for tables, if they are served.
     pub(super) tables: Option<SocketAddr>,
     /// Address for S3 clients, if they are served.
@@ -23,12 +23,12 @@ pub(super) struct Addresses {
 }
 
 /// Prints the banner.
-pub(super) fn print(config: &Config, addresses: &Addresses) {
+pub(super) fn print(config: &Config, addresses: &ServedAddresses) {
     terminal::print_banner(config.server.settings.log_format, |out, style| write(out, style, config, addresses));
 }
 
-fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Addresses) -> io::Result<()> {
-    let Style { dim, plain, .. } = style;
+fn write(out: &mut dyn Write, style: TextStyle, config: &Config, addresses: &ServedAddresses) -> io::Result<()> {
+    let TextStyle { dim, plain, .. } = style;
     let scheme = config.server.scheme();
     writeln!(out, "{dim}blobs in{plain} {}", location(&config.storage))?;
     if config.server.access.is_open() {
@@ -54,7 +54,7 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
 }
 
 /// Returns the connection string for the default account, with its well-known key or without a key.
-fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
+fn connection(name: &str, config: &Config, addresses: &ServedAddresses) -> String {
     let scheme = config.server.scheme();
     let blobs = addresses.site.first();
     let is_default = Settings::default().listen == [ListenAddress::One(blobs)] && addresses.tables == Some(TABLES);
@@ -106,12 +106,12 @@ mod tests {
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
-        let addresses = Addresses {
-            site: Bound::one(local(4321)),
+        let addresses = ServedAddresses {
+            site: BoundAddresses::one(local(4321)),
             tables: config.listen_tables.address.and_then(|at| at.addresses().next()),
             s3: None,
         };
-        write(&mut out, Style::new(colours), &config, &addresses).unwrap();
+        write(&mut out, TextStyle::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -148,7 +148,11 @@ mod tests {
             Config::from_settings(settings).unwrap()
         };
         let connect = |accounts, blobs, tables| {
-            connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { site: Bound::one(blobs), tables, s3: None })
+            connection(
+                DEVELOPMENT_ACCOUNT,
+                &config(accounts),
+                &ServedAddresses { site: BoundAddresses::one(blobs), tables, s3: None },
+            )
         };
         assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
         let other = connect("", local(1), Some(local(10_002)));

@@ -17,7 +17,7 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::{Config, Storage};
 use ifmatch_gateway_service::gateway::Gateway;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::gateway::state::{AppState, ServedBlobs};
 use ifmatch_gateway_service::leases;
 use ifmatch_gateway_service::leases::metrics::LeaseMetrics;
 use ifmatch_gateway_service::leases::metrics::MeteredStore;
@@ -28,36 +28,36 @@ use ifmatch_s3::{RequestId, S3Service, is_presigned};
 use tower::util::MapRequest;
 use tower_layer::Layer;
 
-use super::listen::Inherited;
-use super::listen::{self, Listeners, Reserved};
-use super::reload::Reloadable;
-use super::runtime::{End, Signals, serve_until_stopped};
-use super::tls::Tls;
+use super::listen::InheritedSockets;
+use super::listen::{self, Listeners, ReservedAddress};
+use super::reload::ReloadableParts;
+use super::runtime::{GatewayEnd, ServerSignals, serve_until_stopped};
+use super::tls::ReplaceableTls;
 use super::{cache, runtime};
-use banner::Addresses;
+use banner::ServedAddresses;
 pub(crate) use storage::folder_error;
 
 /// Interval between runs of the garbage collection.
 const GARBAGE_INTERVAL: Duration = Duration::from_hours(24);
 
 /// Reads the configuration again.
-type Load<'a> = dyn Fn() -> Result<Config, Error> + 'a;
+type LoadConfig<'a> = dyn Fn() -> Result<Config, Error> + 'a;
 
 /// Serves blobs until a signal stops it. SIGHUP reloads the certificate and the tokens.
 ///
 /// # Errors
 /// Fails if the server can't start, or had to cut off requests in flight.
-pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
+pub(crate) fn run(load: &LoadConfig<'_>) -> Result<(), Error> {
     let config = load()?;
     runtime::run(&config.server, serve(&config, load))
 }
 
-async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
-    let signals = Signals::listen()?;
-    let mut inherited = Inherited::from_env()?;
+async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Error> {
+    let signals = ServerSignals::listen()?;
+    let mut inherited = InheritedSockets::from_env()?;
     let site = Listeners::bind(&config.server, &mut inherited)?;
-    let reserved_tables = Reserved::optional(config.listen_tables, listen::TABLES, "tables", &mut inherited)?;
-    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
+    let reserved_tables = ReservedAddress::optional(config.listen_tables, listen::TABLES, "tables", &mut inherited)?;
+    let reserved_s3 = ReservedAddress::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
@@ -78,21 +78,24 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .encrypted_at_rest(config.server.settings.encrypted_at_rest);
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
     let context = service.context();
-    let mut state = AppState::new(&config.server, metrics)?;
-    state.blobs = Some(blobs);
-    (state.waits, state.documents) = (Arc::clone(&context.waits), context.documents.clone());
-    state.facts.storage = Some(banner::location(&config.storage));
-    state.facts.folder = config.storage.folder();
-    (state.register, state.folder) = (opened.register, opened.folder);
-    state.accepts_published_key = config.accepts_published_key();
     let others = config.accounts.iter().filter(|account| !config.accounts.is_default(account));
-    state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
+    let stored = ServedBlobs {
+        store: blobs,
+        location: banner::location(&config.storage),
+        data: config.storage.folder(),
+        register: opened.register,
+        folder: opened.folder,
+        accepts_published_key: config.accepts_published_key(),
+        withheld: others.map(|account| config.accounts.prefix(account)).collect(),
+        waits: Arc::clone(&context.waits),
+        documents: context.documents.clone(),
+    };
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    state.cache = cache.as_ref().map(CacheLayer::handle);
-    let state = Arc::new(state);
-    let tls = Tls::open(&config.server.tls, &state)?;
-    let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
+    let handle = cache.as_ref().map(CacheLayer::handle);
+    let state = Arc::new(AppState::of_blobs(&config.server, metrics, stored, handle)?);
+    let tls = ReplaceableTls::open(&config.server.tls, &state)?;
+    let acceptor = tls.as_ref().map(ReplaceableTls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
     let cors = config.cors.clone();
@@ -103,7 +106,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         }
         None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
     };
-    let mut addresses = Addresses { site, tables: None, s3: None };
+    let mut addresses = ServedAddresses { site, tables: None, s3: None };
     let has_admin = config.server.settings.admin_listen.is_some();
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
@@ -125,13 +128,13 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         addresses.s3 = Some(address);
     }
     banner::print(config, &addresses);
-    let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
+    let running = ReloadableParts { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || reload(&running, config, load);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
 /// Exchanges the certificate and the tokens for the current configuration's. Changes nothing if that is invalid.
-fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result<(), Error> {
+fn reload(running: &ReloadableParts<'_>, started: &Config, load: &LoadConfig<'_>) -> Result<(), Error> {
     let config = load()?;
     if config.listen_tables.address != started.listen_tables.address {
         return Err(Error::usage("SIGHUP can't change --listen-tables. Restart to change it."));

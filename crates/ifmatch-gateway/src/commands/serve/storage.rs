@@ -27,7 +27,7 @@ const SWEEP: Duration = Duration::from_hours(24);
 const UPKEEP: Duration = Duration::from_hours(1);
 
 /// An open store.
-pub(crate) struct Opened {
+pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The store, if it is a folder and can take snapshots.
     pub(crate) folder: Option<EmbeddedStore>,
@@ -35,7 +35,7 @@ pub(crate) struct Opened {
     pub(crate) register: Option<Arc<dyn Register>>,
 }
 
-impl Opened {
+impl OpenedStore {
     fn new(store: impl BlobStore) -> Self {
         Self { store: Arc::new(store), folder: None, register: None }
     }
@@ -45,14 +45,14 @@ impl Opened {
 ///
 /// # Errors
 /// Describes the problem with the folder or the URL, and its solution.
-pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
+pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
             check_folder("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
-            Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
+            Ok(OpenedStore { folder: Some(store.clone()), ..OpenedStore::new(store) })
         }
         Storage::Bucket { url, register } => open_bucket(url, register).await,
         Storage::Store { url, records } => {
@@ -74,7 +74,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             let store_error = |error| store_url::failed(&name, &error);
             if register.engine().guarantee == Guarantee::Process {
                 let store = ObjectBlobs::open(backing, register).await.map_err(store_error)?;
-                return Ok(Opened { register: unmetered, ..Opened::new(store) });
+                return Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) });
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
             if let Records::Folder(_) = records {
@@ -83,17 +83,17 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             }
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(Opened { register: unmetered, ..Opened::new(store) })
+            Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) })
         }
     }
 }
 
-async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<Opened, Error> {
+async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, Error> {
     let (store, register) = bucket::open(url, register).await?;
     let kept = store.clone();
     tokio::spawn(upkeep(async move || kept.forget_deletions().await));
     tokio::spawn(sweep(store.clone()));
-    Ok(Opened { register: Some(register), ..Opened::new(store) })
+    Ok(OpenedStore { register: Some(register), ..OpenedStore::new(store) })
 }
 
 /// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.

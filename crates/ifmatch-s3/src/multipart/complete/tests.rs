@@ -17,8 +17,8 @@ use super::super::NewPart;
 use super::super::claim::{RENEWAL, STALE};
 use super::super::upload::{PARTS, UPLOADS};
 use super::*;
-use crate::checksum::Plan;
-use crate::convert::Fields;
+use crate::checksum::ChecksumPlan;
+use crate::convert::ObjectFields;
 
 /// Far longer than any step takes.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -28,8 +28,8 @@ struct Setup {
     backend: Backend,
     clock: ManualClock,
     stop: Stop,
-    place: Place,
-    part: Part,
+    place: UploadLocation,
+    part: StoredPart,
     _folder: TempDir,
 }
 
@@ -49,9 +49,9 @@ async fn setup_with(stop: Stop) -> Setup {
         Backend { context: service.context().clone(), accounts: Accounts::development(), is_encrypted: false };
     let container = ContainerName::new("docs").unwrap();
     let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
-    let place = Place::new(container, &info, &"0".repeat(32));
-    let (fields, checksum) = (Fields::default(), Plan::default());
-    let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
+    let place = UploadLocation::new(container, &info, &"0".repeat(32));
+    let (fields, checksum) = (ObjectFields::default(), ChecksumPlan::default());
+    let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: UploadState::Open };
     place.save(&*inner, &upload, None).await.unwrap();
     let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
     inner.put(&place.part(1).unwrap(), part).await.unwrap();
@@ -60,15 +60,15 @@ async fn setup_with(stop: Stop) -> Setup {
 }
 
 impl Setup {
-    fn completion(&self) -> Completion {
+    fn completion(&self) -> CompletionRequest {
         let tag = convert::e_tag(self.part.tag.as_ref()).unwrap();
         let wanted = vec![WantedPart { number: 1, tag, checksum: Checksum::default() }];
         let name = ifmatch_blob::name::BlobName::new("a").unwrap();
-        Completion {
+        CompletionRequest {
             backend: self.backend.clone(),
             blob: BlobPath { container: self.place.container.clone(), name },
             place: self.place.clone(),
-            write: Write { preconditions: ifmatch_core::precondition::Preconditions::NONE, request: None },
+            write: WriteConditions { preconditions: ifmatch_core::precondition::Preconditions::NONE, request: None },
             headers: HeaderMap::new(),
             parts: fingerprint(&wanted),
             wanted,
@@ -78,7 +78,7 @@ impl Setup {
     }
 
     /// Begins a completion, and waits until it is about to read the part.
-    async fn stopped_completion(&self) -> tokio::task::JoinHandle<S3Result<Done>> {
+    async fn stopped_completion(&self) -> tokio::task::JoinHandle<S3Result<CompletedObject>> {
         let running = tokio::spawn(self.completion().run());
         let reached = tokio::time::timeout(LIMIT, self.stop.reached()).await;
         reached.expect("the completion reads the part within a minute");
@@ -102,8 +102,8 @@ impl Setup {
     /// Aborts the upload if it is open.
     async fn abort(&self) -> bool {
         let store = &*self.backend.context.store;
-        let Some(Loaded { upload, tag }) = self.place.load(store).await.unwrap() else { return false };
-        let is_open = upload.state == State::Open;
+        let Some(LoadedUpload { upload, tag }) = self.place.load(store).await.unwrap() else { return false };
+        let is_open = upload.state == UploadState::Open;
         if is_open {
             self.place.remove(store, tag.as_ref()).await.unwrap();
             self.place.remove_parts(store).await;
@@ -157,10 +157,11 @@ async fn a_request_that_lost_its_claim_writes_nothing() {
 #[tokio::test]
 async fn a_renewal_that_comes_late_does_not_undo_the_end() {
     let setup = setup().await;
-    let Loaded { upload, tag } = setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
-    let claim = Claim::new(&setup.backend, &setup.place, upload, tag);
+    let LoadedUpload { upload, tag } =
+        setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
+    let claim = UploadClaim::new(&setup.backend, &setup.place, upload, tag);
     claim.renew().await.unwrap();
-    let done = State::Done { parts: String::new(), tag: None, checksum: None };
+    let done = UploadState::Done { parts: String::new(), tag: None, checksum: None };
     claim.end(done.clone()).await.unwrap();
     claim.renew().await.unwrap();
     let found = setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
@@ -282,7 +283,7 @@ async fn one_of_two_completions_writes_and_the_other_is_told_so() {
 async fn a_completion_finds_an_upload_aborted_or_completes_it() {
     let other = async |setup: &Setup, running| {
         let is_aborted = setup.abort().await;
-        let outcome: S3Result<Done> = setup.resume(running).await;
+        let outcome: S3Result<CompletedObject> = setup.resume(running).await;
         assert_eq!(outcome.is_ok(), !is_aborted, "{outcome:?}");
         if let Err(refused) = outcome {
             let codes = [S3ErrorCode::NoSuchUpload, S3ErrorCode::SlowDown];
@@ -306,9 +307,9 @@ async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
             } else {
                 assert!(setup.abort().await);
             }
-            let listed: S3Result<(Loaded, Vec<Part>)> = setup.resume(running).await;
+            let listed: S3Result<(LoadedUpload, Vec<StoredPart>)> = setup.resume(running).await;
             match listed {
-                Ok((found, parts)) => assert!(parts.len() == 1 || found.upload.state != State::Open),
+                Ok((found, parts)) => assert!(parts.len() == 1 || found.upload.state != UploadState::Open),
                 Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload),
             }
         };

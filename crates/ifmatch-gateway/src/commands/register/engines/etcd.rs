@@ -8,12 +8,12 @@ use ifmatch_register::{ConnectError, Register};
 
 use super::DatabaseEngine;
 
-pub(super) const ETCD: Etcd = Etcd;
+pub(super) const ETCD: EtcdEngine = EtcdEngine;
 
-pub(super) struct Etcd;
+pub(super) struct EtcdEngine;
 
 #[async_trait]
-impl DatabaseEngine for Etcd {
+impl DatabaseEngine for EtcdEngine {
     async fn connect(&self, url: &str) -> Result<Arc<dyn Register>, ConnectError> {
         Ok(Arc::new(EtcdRegister::connect(url).await?))
     }

@@ -8,14 +8,14 @@ use ifmatch_register::{ConnectError, ConnectErrorKind, Register};
 use super::DatabaseEngine;
 
 /// A database that this build lacks.
-pub(super) struct Missing {
+pub(super) struct MissingEngine {
     /// Name of the database.
     pub(super) name: &'static str,
     /// Feature that adds it.
     pub(super) feature: &'static str,
 }
 
-impl Missing {
+impl MissingEngine {
     fn error(&self) -> ConnectError {
         let Self { name, feature } = self;
         let what = format!("this build has no {name}: add `--features {feature}` to the cargo command that made it");
@@ -24,7 +24,7 @@ impl Missing {
 }
 
 #[async_trait]
-impl DatabaseEngine for Missing {
+impl DatabaseEngine for MissingEngine {
     async fn connect(&self, _url: &str) -> Result<Arc<dyn Register>, ConnectError> {
         Err(self.error())
     }

@@ -8,12 +8,12 @@ use ifmatch_register::{ConnectError, Register};
 
 use super::DatabaseEngine;
 
-pub(super) const POSTGRES: Postgres = Postgres;
+pub(super) const POSTGRES: PostgresEngine = PostgresEngine;
 
-pub(super) struct Postgres;
+pub(super) struct PostgresEngine;
 
 #[async_trait]
-impl DatabaseEngine for Postgres {
+impl DatabaseEngine for PostgresEngine {
     async fn connect(&self, url: &str) -> Result<Arc<dyn Register>, ConnectError> {
         Ok(Arc::new(PostgresRegister::connect(url).await?))
     }

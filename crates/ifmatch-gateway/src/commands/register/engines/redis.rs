@@ -8,12 +8,12 @@ use ifmatch_register::{ConnectError, Register};
 
 use super::DatabaseEngine;
 
-pub(super) const REDIS: Redis = Redis;
+pub(super) const REDIS: RedisEngine = RedisEngine;
 
-pub(super) struct Redis;
+pub(super) struct RedisEngine;
 
 #[async_trait]
-impl DatabaseEngine for Redis {
+impl DatabaseEngine for RedisEngine {
     async fn connect(&self, url: &str) -> Result<Arc<dyn Register>, ConnectError> {
         Ok(Arc::new(RedisRegister::connect(url).await?))
     }
