@@ -10,10 +10,11 @@ use ifmatch_gateway_commands::runtime::block_on;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::terminal::{counted, print_line};
 use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_config::register_url::RegisterUrl;
+use ifmatch_gateway_config::register_url::{Engine, RegisterUrl};
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_service::metrics::register::MeteredRegister;
-use ifmatch_register::{Driver, Register};
+use indicatif::HumanBytes;
+use ifmatch_register::{Driver, MemoryRegister, Register};
 
 use super::register;
 use super::serve::folder_error;
@@ -55,7 +56,11 @@ Exit codes:
 pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(EmbeddedStore, Arc<dyn Register>), Error> {
     let name = format!("--data {}", without_secrets(url));
     let backing = store_url::open(&name, url)?;
-    let register = register::open(register).await?;
+    let register = match register.engine() {
+        // Beside a bucket in memory. The index must not evict records.
+        Engine::Memory => Arc::new(MemoryRegister::unbounded()),
+        _ => register::open(register).await?,
+    };
     if register.engine().guarantee.may_lose_swaps() {
         return Err(Error::usage(
             "this --register may lose acknowledged changes in a failover, and with them blobs. Use PostgreSQL or etcd.",
@@ -115,9 +120,5 @@ async fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Result<Total, Error> 
 }
 
 fn shown(total: Total) -> String {
-    format!("{} ({})", counted(total.bodies, "blob", "blobs"), indicatif_bytes(total.bytes))
-}
-
-fn indicatif_bytes(bytes: u64) -> String {
-    ifmatch_gateway_config::units::ByteSize::from_bytes(bytes).to_string()
+    format!("{} ({})", counted(total.bodies, "blob", "blobs"), HumanBytes(total.bytes))
 }
