@@ -1,10 +1,12 @@
 //! The gateway and its clients.
 
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
 use ifmatch_testbed::{Program, Server, etcd};
+use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Form, Signer, signed};
 use tokio::time::Instant;
 use xtask_registers::engine::Engine;
 
@@ -17,6 +19,7 @@ const CONTENT: &[u8] = &[b'x'; 64];
 pub(crate) struct Gateway {
     pub(crate) name: &'static str,
     server: Server,
+    tables: SocketAddr,
     _engine: Option<Server>,
 }
 
@@ -29,6 +32,10 @@ pub(crate) enum Work {
     Update,
     /// Acquires a lease, and releases it.
     Lease,
+    /// Appends a block to an append blob.
+    Append,
+    /// Merges a property into an entity.
+    Merge,
 }
 
 impl Work {
@@ -37,6 +44,8 @@ impl Work {
             Self::Put => "PUT",
             Self::Update => "GET and PUT If-Match",
             Self::Lease => "lease and release",
+            Self::Append => "Append Block",
+            Self::Merge => "Merge Entity",
         }
     }
 }
@@ -54,9 +63,11 @@ impl Gateway {
 
     async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
         let register = engine.as_ref().map(Server::url);
+        let tables = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
         let serve = move |port: u16, folder: &std::path::Path| {
             let listen = format!("127.0.0.1:{port}");
-            let mut args = vec!["serve", "--listen", &listen, "--listen-tables", "off", "--listen-s3", "off"];
+            let tables = tables.to_string();
+            let mut args = vec!["serve", "--listen", &listen, "--listen-tables", &tables, "--listen-s3", "off"];
             args.extend([
                 "--console",
                 "off",
@@ -73,32 +84,77 @@ impl Gateway {
             args.into_iter().map(str::to_owned).collect::<Vec<_>>().into()
         };
         let server = Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await;
-        Self { name, server, _engine: engine }
+        Self { name, server, tables, _engine: engine }
     }
 
     /// Creates the keys, and runs clients on them.
     pub(crate) async fn run(&self, work: Work, keys: &[String], clients: usize, time: Duration) -> Vec<Tally> {
-        let address = self.server.address();
+        let address = if matches!(work, Work::Merge) { self.tables } else { self.server.address() };
         let mut ready = Vec::new();
         for number in 0..clients {
             let path = format!("/hot/{}", keys[number % keys.len()]);
-            let mut client = Client { connection: Connection::open(address).await, path, number };
+            let mut client = Client { connection: Connection::open(address).await, path, number, signed: None };
             if number < keys.len() {
-                client.ask(Method::PUT, "", &[]).await.expect(&[201]);
+                client.create(work).await;
             }
+            client.signed = signed_work(work, &client.path);
             ready.push(client);
         }
         together(ready, time, move |client, end| client.run(work, end)).await
     }
 }
 
+/// Returns the request that a client of the Azure dialects repeats. Its signature is valid for a quarter of an hour.
+fn signed_work(work: Work, path: &str) -> Option<Request<Bytes>> {
+    match work {
+        Work::Append => {
+            let block = Bytes::from_static(CONTENT);
+            Some(azure(Form::Blob, Method::PUT, &format!("{path}?comp=appendblock"), &[], block))
+        }
+        Work::Merge => {
+            let (_, key) = path.rsplit_once('/')?;
+            let entity = format!("/hot(PartitionKey='hot',RowKey='{key}')");
+            Some(azure(Form::Table, Method::PATCH, &entity, &[JSON], r#"{"value":1}"#.into()))
+        }
+        Work::Put | Work::Update | Work::Lease => None,
+    }
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+fn azure(form: Form, method: Method, path: &str, fields: &[(&str, &str)], body: Bytes) -> Request<Bytes> {
+    signed(&Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY), form, method, path, fields, body)
+}
+
 struct Client {
     connection: Connection,
     path: String,
     number: usize,
+    /// The request to repeat, for works in the Azure dialects.
+    signed: Option<Request<Bytes>>,
 }
 
 impl Client {
+    /// Creates what the work is on.
+    async fn create(&mut self, work: Work) {
+        match work {
+            Work::Put | Work::Update | Work::Lease => drop(self.ask(Method::PUT, "", &[]).await.expect(&[201])),
+            Work::Append => {
+                let container = azure(Form::Blob, Method::PUT, "/hot?restype=container", &[], Bytes::new());
+                self.connection.exchange(&container).await.expect(&[201, 409]);
+                let blob =
+                    azure(Form::Blob, Method::PUT, &self.path, &[("x-ms-blob-type", "AppendBlob")], Bytes::new());
+                self.connection.exchange(&blob).await.expect(&[201]);
+            }
+            Work::Merge => {
+                let table = azure(Form::Table, Method::POST, "/Tables", &[JSON], r#"{"TableName":"hot"}"#.into());
+                self.connection.exchange(&table).await.expect(&[201, 409]);
+                let merge = signed_work(work, &self.path).unwrap();
+                self.connection.exchange(&merge).await.expect(&[204]);
+            }
+        }
+    }
+
     async fn run(mut self, work: Work, end: Instant) -> Tally {
         let mut tally = Tally::default();
         let mut done = 0_u64;
@@ -108,6 +164,10 @@ impl Client {
                 Work::Put => self.ask(Method::PUT, "", &[]).await.status < 300,
                 Work::Update => self.update().await,
                 Work::Lease => self.lease(done).await,
+                Work::Append | Work::Merge => {
+                    let request = self.signed.as_ref().unwrap();
+                    self.connection.exchange(request).await.status < 300
+                }
             };
             tally.count(is_accepted);
         }

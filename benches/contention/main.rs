@@ -6,6 +6,7 @@
 //!
 //! `IFMATCH` is the gateway's program. Starts it on a folder, and on the memory store with records in PostgreSQL and in etcd; beside
 //! them PostgreSQL, Redis and etcd themselves. All sync each change before they answer. A client repeats a refused change at once.
+//! Appends and merges run on the folder, beside `XADD` of Redis and an `UPDATE` of PostgreSQL that lengthens a text.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
 
@@ -94,6 +95,11 @@ fn rows(gateways: usize, peers: usize) -> Vec<Row> {
         push(Work::Update, 64, 1);
         push(Work::Lease, 64, 64);
         push(Work::Lease, 64, 1);
+    }
+    for work in [Work::Append, Work::Merge] {
+        for (clients, keys) in [(1, 1), (64, 64), (64, 1)] {
+            rows.push(Row { server: Server::Gateway(0, work), clients, keys });
+        }
     }
     for at in 0..peers {
         rows.extend([64, 1].map(|keys| Row { server: Server::Peer(at), clients: 64, keys }));

@@ -508,7 +508,7 @@ var Client = class {
     return written.is === "done" ? { outcome: "removed" } : unsaved(written.is, written.now);
   }
   /**
-   * Reads the document, changes it, and saves it. If somebody else was first, does so again with what is there now: `change` must
+   * Reads the document, changes it, and saves it. If someone else was first, it tries again on the current value: `change` must
    * have no other effect. `change` gets a copy of the value, or `undefined` if there is no document, and returns the new value, or
    * `undefined` to leave the document as it is. Returns the document afterwards.
    */

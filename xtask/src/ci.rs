@@ -214,6 +214,7 @@ fn fuzz(context: &Context<'_>) -> Result {
     Run::cargo("clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings", context.workspace.root())
         .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))
         .passes(context.deadline)?;
+    context.discard("fuzz");
     cargo(context, "fmt --manifest-path fuzz/Cargo.toml --check")
 }
 

@@ -56,7 +56,9 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         .env("IFMATCH_JAVASCRIPT_GUEST", javascript(context)?)
         .env("IFMATCH_PYTHON_GUEST", python)
         .env("IFMATCH_BIN", ci::gateway(context)?)
-        .passes(deadline)
+        .passes(deadline)?;
+    context.discard("component-host");
+    Ok(())
 }
 
 /// Builds the guest in JavaScript, and returns its path.

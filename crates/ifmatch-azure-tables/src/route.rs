@@ -13,8 +13,9 @@ use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
+use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
-use ifmatch_runtime::{Clock, task};
+use ifmatch_runtime::{Clock, KeyedQueue, task};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
@@ -29,7 +30,7 @@ use crate::request::options::Options;
 use crate::request::resource::Resource;
 use crate::response::ResponseFormat;
 use crate::service::Access;
-use crate::storage::entities::{Change, Entities};
+use crate::storage::entities::{Entities, EntityChange, EntityOperation};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accounts: Accounts,
     pub(crate) documents: Documents,
+    /// Batches that wait.
+    pub(crate) turns: Arc<KeyedQueue<BlobPath>>,
 }
 
 /// Responds to a request.
@@ -160,10 +163,11 @@ impl Request<'_> {
     async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
         let batch = Batch::parse(parts, &self.account, &self.access)?;
         let table = self.find(&batch.table).await.map_err(|error| (0, error))?;
-        let Shared { store, clock, .. } = self.shared.clone();
+        let Shared { store, clock, turns, .. } = self.shared.clone();
         let (containers, format) = (self.containers.clone(), self.format.clone());
         let work = async move {
-            let entities = Entities { store: &*store, clock: &clock, containers: &containers, table: &table };
+            let entities =
+                Entities { store: &*store, clock: &clock, containers: &containers, turns: &turns, table: &table };
             batch.run(&entities, &format).await
         };
         let done = task::detach(work).result().await;
@@ -255,13 +259,13 @@ impl Request<'_> {
         }
         let table = self.find(table).await?;
         let entities = self.entities_of(&table);
-        let change = match verb {
+        let operation = match verb {
             Verb::Get | Verb::Post => return query::entity(&entities, key, &self.options, &self.format).await,
-            Verb::Put => Change::Replace(&entity),
-            Verb::Merge => Change::Merge(&entity),
-            Verb::Delete => Change::Delete,
+            Verb::Put => EntityOperation::Replace(guard, entity),
+            Verb::Merge => EntityOperation::Merge(guard, entity),
+            Verb::Delete => EntityOperation::Delete(guard),
         };
-        let answer = write::change(&entities, key, &guard, change).await;
+        let answer = write::change(&entities, EntityChange { key: key.clone(), operation }).await;
         // The entity takes about as much memory as its bytes.
         drop(bytes);
         answer
@@ -304,8 +308,8 @@ impl Request<'_> {
     }
 
     fn entities_of<'a>(&'a self, table: &'a Table) -> Entities<'a> {
-        let Shared { store, clock, .. } = self.shared;
-        Entities { store: &**store, clock, containers: &self.containers, table }
+        let Shared { store, clock, turns, .. } = self.shared;
+        Entities { store: &**store, clock, containers: &self.containers, turns, table }
     }
 }
 

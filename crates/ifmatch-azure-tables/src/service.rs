@@ -77,8 +77,13 @@ impl TableService {
 
     /// Creates a service with a clock for dates and pauses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
-        let shared =
-            Shared { store, clock: Arc::new(clock), accounts: Accounts::default(), documents: Documents::default() };
+        let shared = Shared {
+            store,
+            clock: Arc::new(clock),
+            accounts: Accounts::default(),
+            documents: Documents::default(),
+            turns: Arc::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 

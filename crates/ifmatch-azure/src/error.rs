@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use ifmatch_blob::documents::Crowded;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_core::append::AppendFailure;
 use ifmatch_core::lease::azure::HeaderError;
 use ifmatch_core::range;
 
@@ -98,6 +99,16 @@ impl AzureError {
         Self::new(StatusCode::CONFLICT, "InvalidBlobType", message)
     }
 
+    fn append_failed(failure: AppendFailure) -> Self {
+        let (status, code) = match failure {
+            AppendFailure::Position => (StatusCode::PRECONDITION_FAILED, "AppendPositionConditionNotMet"),
+            AppendFailure::MaxSize => (StatusCode::PRECONDITION_FAILED, "MaxBlobSizeConditionNotMet"),
+            AppendFailure::Sealed => (StatusCode::CONFLICT, "BlobIsSealed"),
+            AppendFailure::BlockCount => (StatusCode::CONFLICT, "BlockCountExceedsLimit"),
+        };
+        Self::new(status, code, failure.to_string())
+    }
+
     pub(crate) fn source_condition_not_met() -> Self {
         let message = "a condition on the source of the copy is false";
         Self::new(StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet", message)
@@ -154,6 +165,7 @@ impl AzureError {
             StoreErrorKind::ContainerExists => Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text()),
             StoreErrorKind::OtherType => Self::other_type(),
             StoreErrorKind::LeaseConflict(conflict) => Self::new(StatusCode::CONFLICT, conflict.code(), text()),
+            StoreErrorKind::AppendFailed(failure) => Self::append_failed(*failure),
             StoreErrorKind::TooLarge { limit } => Self::too_large(*limit),
             StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => Self::bad_request("IncompleteBody", text()),
             StoreErrorKind::DigestMismatch => Self::md5_mismatch(),

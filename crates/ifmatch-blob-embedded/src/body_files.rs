@@ -102,6 +102,11 @@ impl Folder {
         disk::check_free_space(&*self.disk, &self.root.path)
     }
 
+    /// Makes a file's content durable.
+    pub(super) fn sync(&self, file: &File) -> io::Result<()> {
+        self.disk.sync_file(file)
+    }
+
     /// Makes a spooled file durable and durably renames it to its body's name. After an error the file is at `from`,
     /// under its old name or the new one.
     pub(super) fn place(&self, file: &File, from: &mut PathBuf, name: &BodyName) -> io::Result<()> {

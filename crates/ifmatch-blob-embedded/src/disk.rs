@@ -94,7 +94,8 @@ mod tests {
     use ifmatch_blob::headers::BlobHeaders;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob::store::{
-        BlobStore, BoxError, Delete, LeaseRequest, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+        AppendBlock, BlobStore, BoxError, ContentChange, Delete, LeaseRequest, Put, Reading, StoreError,
+        StoreErrorKind, Update, Upload, Written,
     };
 
     const MIB: u64 = 1024 * 1024;
@@ -171,6 +172,8 @@ mod tests {
         assert!(is_full(put("large", fatal(&disk)).await));
         assert!(is_full(put("large", bytes(100_000)).await));
         assert!(is_full(put("small", bytes(100)).await));
+        assert!(is_full(store.append(&blob("small"), AppendBlock::new("x".into())).await));
+        assert!(is_full(store.update(&blob("small"), Update::new(|_| ContentChange::Keep)).await));
         let other = blob("x").container;
         assert!(is_full(store.create_container(&other, BlobHeaders::default()).await));
         assert_eq!(std::fs::read_dir(folder.path().join("tmp")).expect("a folder").count(), 0);

@@ -10,9 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::headers::{Append, BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Put, Reading, Upload};
+use ifmatch_blob::store::{
+    AppendBlock, Appended, BlobStore, HeaderChange, Put, Reading, SetHeaders, StoreErrorKind, Upload,
+};
 use ifmatch_register::{Driver, MemoryRegister};
 
 use super::EmbeddedStore;
@@ -40,6 +44,8 @@ struct State {
     draws: u64,
     /// Durable bytes of files.
     bytes: HashMap<u64, Vec<u8>>,
+    /// Files whose sync has failed.
+    torn: HashSet<u64>,
     /// Durable names in folders.
     names: HashMap<PathBuf, BTreeMap<OsString, u64>>,
     /// Names lost by a failed sync: no later sync writes them.
@@ -142,12 +148,18 @@ impl Disk for Platter {
         state.pinned.push(file.try_clone().unwrap());
         let mut bytes = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         if state.is_to_fail(Call::File) {
-            let torn = usize::try_from(state.draw(bytes.len() as u64)).unwrap();
+            // What was durable stays so.
+            let durable = state.bytes.get(&number).map_or(0, Vec::len).min(bytes.len());
+            let torn = durable + usize::try_from(state.draw((bytes.len() - durable) as u64)).unwrap();
             bytes[torn..].fill(0);
             state.bytes.insert(number, bytes);
+            state.torn.insert(number);
             return Err(io::Error::other("the disk did not answer"));
         }
-        state.bytes.entry(number).or_insert(bytes);
+        // A later sync doesn't write what a failed one has lost.
+        if !state.torn.contains(&number) {
+            state.bytes.insert(number, bytes);
+        }
         Ok(())
     }
 
@@ -215,7 +227,11 @@ async fn write(store: &Store) -> Vec<usize> {
 }
 
 async fn read(store: &Store, number: usize) -> Option<Bytes> {
-    let mut opened = store.open(&blob(number), Reading::WHOLE).await.expect("it can be read")?;
+    bytes_of(store, &blob(number)).await
+}
+
+async fn bytes_of(store: &Store, blob: &BlobPath) -> Option<Bytes> {
+    let mut opened = store.open(blob, Reading::WHOLE).await.expect("it can be read")?;
     Some(opened.source.read(None).await.expect("it can be read").collect().await.expect("whole").to_bytes())
 }
 
@@ -244,6 +260,85 @@ async fn one_failed_sync_costs_no_acknowledged_body() {
             }
         }
     }
+}
+
+fn log() -> BlobPath {
+    BlobPath::parse("/c/log").unwrap()
+}
+
+/// Appends blocks one after another, and in between all at once, while a call fails. Returns the acknowledged ones with their offsets.
+async fn append(store: &Store) -> Vec<(u64, u8)> {
+    let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
+    let put = Put { headers, ..Put::new(Upload::new(Full::<Bytes>::default())) };
+    store.put(&log(), put).await.expect("it is in the index alone");
+    let append = async |number: u8| (number, store.append(&log(), AppendBlock::new(vec![number; BLOCK].into())).await);
+    let mut appended = Vec::new();
+    for number in [1, 2, 3] {
+        appended.push(append(number).await);
+    }
+    appended.extend(join_all([4, 5, 6].map(append)).await);
+    appended.push(append(7).await);
+    let written = |(number, result): (u8, Result<Appended, _>)| Some((result.ok()?.offset, number));
+    appended.into_iter().filter_map(written).collect()
+}
+
+/// The sync of some appends fails, and a change of the fields waits with them.
+#[tokio::test]
+async fn a_failed_append_fails_no_other_change_of_its_group() {
+    let (root, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
+    let platter = Platter::new(1);
+    let store = open(root.path(), &register, platter.clone()).await.expect("it opens");
+    append(&store).await;
+    platter.fail(Call::File, 1);
+    let block = || AppendBlock::new(vec![8; BLOCK].into());
+    let log = log();
+    let before = bytes_of(&store, &log).await.expect("there it is").len();
+    let metadata = HeaderChange::Metadata([("owner".into(), FieldText::new("me").expect("valid"))].into());
+    let (first, second, set) = tokio::join!(
+        store.append(&log, block()),
+        store.append(&log, block()),
+        store.set_headers(&log, SetHeaders::new(metadata)),
+    );
+    set.expect("it needs no sync of the file");
+    let failed = [first, second].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    assert!(
+        !failed.is_empty() && failed.iter().all(|error| *error.kind() == StoreErrorKind::Unavailable),
+        "{failed:?}"
+    );
+    let next = store.append(&log, block()).await.expect("the body is copied");
+    assert_eq!(next.offset, (before + (2 - failed.len()) * BLOCK) as u64);
+    let opened = store.open(&log, Reading::HEAD).await.expect("readable").expect("there it is");
+    assert_eq!(opened.info.headers.metadata.len(), 1);
+}
+
+/// Length of a block in bytes: two don't fit into a record.
+const BLOCK: usize = 3_000;
+
+#[tokio::test]
+async fn one_failed_sync_costs_no_acknowledged_block() {
+    let mut failures = 0;
+    for (call, numbers) in [(Call::File, 1..5), (Call::Folder, 1..6), (Call::FolderOfAnother, 2..6)] {
+        for number in numbers {
+            let root = tempfile::tempdir().unwrap();
+            let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
+            let store = open(root.path(), &register, platter.clone()).await.expect("it opens");
+            platter.fail(call, number);
+            let acknowledged = append(&store).await;
+            failures += usize::from(acknowledged.len() < 7);
+            assert!(acknowledged.len() >= 4, "one failure costs one group: {acknowledged:?}");
+            drop(store);
+            let left = platter.after_power_loss(root.path());
+            let store = open(left.path(), &register, Platter::new(number)).await.expect("it opens");
+            let bytes = bytes_of(&store, &log()).await.expect("the log is there");
+            assert_eq!(bytes.len(), acknowledged.len() * BLOCK, "{call:?} {number}: {acknowledged:?}");
+            for (offset, number) in acknowledged {
+                let offset = usize::try_from(offset).unwrap();
+                let block = &bytes[offset..offset + BLOCK];
+                assert!(block.iter().all(|byte| *byte == number), "{call:?}: block {number} at {offset} is torn");
+            }
+        }
+    }
+    assert!(failures > 3, "most failures hit an append: {failures}");
 }
 
 /// Returns the files and folders below a folder that other users can access.

@@ -5,8 +5,8 @@
 //! swaps the record, which is the commit point. The previous body is deleted afterwards. So a crash leaves the old blob
 //! or the new one, and possibly an orphaned file, which the next start collects.
 //!
-//! A body's name is its hash, which makes it verifiable, and a random number. No two versions share a file, so there
-//! are no reference counts. A version that differs from the previous one only in its header fields keeps its file.
+//! A body's name is its hash, which makes it verifiable, and a random number. Only the versions of one blob share a file, so there
+//! are no reference counts: a version that differs from the previous one in its header fields keeps its file, and an append lengthens it.
 //!
 //! A container is a record as well. The keys of its blobs contain the generation that created it, so one swap deletes
 //! it with all its blobs. The unreachable records are collected afterwards.
@@ -24,8 +24,8 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_register;
 use ifmatch_blob::store::{
-    BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
-    Peek, Put, Reading, SetHeaders, StoreError, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
+    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
 };
 
 pub use body_files::create_folder;
@@ -33,6 +33,7 @@ use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
 use container::Gates;
 use decoded::DecodedRecords;
 use disk::{Disk, System};
+use draft::Drafts;
 pub use error::{OpenError, OpenErrorKind};
 use internal_counts::InternalCounts;
 use snapshot::Removals;
@@ -41,6 +42,7 @@ use source::{SmallBodies, UnsentBytes};
 use swap::Edit;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
+mod append;
 mod background;
 mod body_files;
 mod collect;
@@ -50,6 +52,7 @@ mod disk;
 #[cfg(unix)]
 #[cfg(test)]
 mod disk_tests;
+mod draft;
 mod error;
 mod internal_counts;
 mod key;
@@ -85,7 +88,7 @@ pub struct EmbeddedStore {
 /// State that all operations share.
 struct Inner {
     driver: Driver,
-    changes: Combiner<Edit>,
+    changes: Combiner<Edit, Drafts>,
     /// The index in the folder, unless it is a custom one.
     index: Option<Arc<RedbRegister>>,
     folder: Arc<Folder>,
@@ -156,11 +159,12 @@ impl EmbeddedStore {
         let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
+        let folder = Arc::new(folder);
         let inner = Inner {
-            changes: Combiner::new(driver.clone()),
+            changes: Combiner::with_staging(driver.clone(), Drafts(Arc::clone(&folder))),
             driver,
             index,
-            folder: Arc::new(folder),
+            folder,
             decoded: DecodedRecords::new(),
             small_bodies: SmallBodies::new(),
             unsent: UnsentBytes::new(),
@@ -236,6 +240,14 @@ impl BlobStore for EmbeddedStore {
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         write::put(&self.inner, blob, put).await
+    }
+
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+        append::append(&self.inner, blob, append).await
+    }
+
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+        append::update(&self.inner, blob, update).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {

@@ -12,8 +12,10 @@ use thiserror::Error;
 use super::body_files::BodyName;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 
-/// The encoding version that this build writes and reads.
-const VERSION: u8 = 3;
+/// The encoding version that this build writes.
+const VERSION: u8 = 4;
+/// The oldest encoding version that this build reads. Version 4 added [`Place::Appended`].
+const OLDEST: u8 = 3;
 /// Sufficient size for nearly all payloads, apart from an inline body, in bytes.
 const USUAL_SIZE: usize = 192;
 
@@ -35,6 +37,17 @@ pub(super) enum Place {
     Inline(Bytes),
     /// In the file with this number.
     File(u64),
+    /// At the beginning of a file, to whose end others may have been appended since.
+    Appended(AppendedBody),
+}
+
+/// A body in a file that was made by appends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AppendedBody {
+    /// The file. Its hash is the one of its first content.
+    pub(super) file: BodyName,
+    /// The state of the hasher after the body: see [`Hasher::resume`](ifmatch_core::digest::Hasher::resume).
+    pub(super) hasher: Box<[u8]>,
 }
 
 /// Error returned for bytes that aren't a payload of this build.
@@ -70,6 +83,7 @@ impl Payload {
     pub(super) fn file(&self) -> Option<BodyName> {
         match self.place {
             Place::File(nonce) => Some(BodyName { hash: self.hash, nonce }),
+            Place::Appended(AppendedBody { file, .. }) => Some(file),
             Place::Inline(_) => None,
         }
     }
@@ -79,6 +93,9 @@ impl Payload {
         let place = match &self.place {
             Place::Inline(bytes) => StoredPlace::Inline(bytes),
             Place::File(nonce) => StoredPlace::File(*nonce),
+            Place::Appended(AppendedBody { file: BodyName { hash, nonce }, hasher }) => {
+                StoredPlace::Appended { hash: *hash, nonce: *nonce, hasher }
+            }
         };
         let headers = StoredHeaders::from(&self.headers);
         let stored = Stored { hash: self.hash, length: self.length, place, created: self.created, headers };
@@ -95,6 +112,7 @@ impl Payload {
         Ok(match beginning.place {
             StoredPlace::Inline(_) => None,
             StoredPlace::File(nonce) => Some(BodyName { hash: beginning.hash, nonce }),
+            StoredPlace::Appended { hash, nonce, .. } => Some(BodyName { hash, nonce }),
         })
     }
 
@@ -105,10 +123,13 @@ impl Payload {
         let place = match stored.place {
             StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
             StoredPlace::File(nonce) => Place::File(nonce),
+            StoredPlace::Appended { hash, nonce, hasher } => {
+                Place::Appended(AppendedBody { file: BodyName { hash, nonce }, hasher: hasher.into() })
+            }
         };
         let whole = match &place {
             Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
-            Place::File(_) => true,
+            Place::File(_) | Place::Appended(_) => true,
         };
         if !rest.is_empty() || !whole {
             return Err(PayloadError::Damaged);
@@ -121,7 +142,7 @@ impl Payload {
 /// Returns an encoded payload after its version.
 fn after_version(bytes: &[u8]) -> Result<&[u8], PayloadError> {
     match bytes.split_first() {
-        Some((&VERSION, rest)) => Ok(rest),
+        Some((&(OLDEST..=VERSION), rest)) => Ok(rest),
         Some((version, _)) if *version > VERSION => Err(PayloadError::Newer(*version)),
         _ => Err(PayloadError::Damaged),
     }
@@ -153,6 +174,12 @@ struct Beginning<'a> {
 enum StoredPlace<'a> {
     Inline(#[serde(serialize_with = "all_at_once")] &'a [u8]),
     File(u64),
+    Appended {
+        hash: ContentHash,
+        nonce: u64,
+        #[serde(serialize_with = "all_at_once")]
+        hasher: &'a [u8],
+    },
 }
 
 /// Serializes bytes as one piece: the same encoding as one by one, but faster.
@@ -236,7 +263,11 @@ mod tests {
 
     #[test]
     fn a_payload_is_read_as_it_was_written() {
-        for place in [Place::Inline("hello".into()), Place::File(7)] {
+        let appended = AppendedBody {
+            file: BodyName { hash: ContentHash::of(b"hel"), nonce: 7 },
+            hasher: b"state".as_slice().into(),
+        };
+        for place in [Place::Inline("hello".into()), Place::File(7), Place::Appended(appended)] {
             let payload = Payload { place, ..payload() };
             let bytes = payload.encode().expect("plain data");
             assert_eq!(Payload::file_in(&bytes), Ok(payload.file()));

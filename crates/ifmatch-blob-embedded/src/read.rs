@@ -31,7 +31,7 @@ impl Inner {
         let blob = self.decoded.blob(&key, self.driver.revision_at_once(&key)?)?;
         let content = match &blob.body {
             Body::Inline(bytes) => Some(bytes.clone()),
-            Body::File(name) => self.small_bodies.get(name),
+            Body::File(name) => self.small_bodies.get(name, blob.info.length),
         };
         Some(Cached { info: Arc::clone(&blob.info), content })
     }
@@ -72,7 +72,7 @@ impl Inner {
             (_, Some(name)) => name,
             (_, None) => return Ok(None),
         };
-        if let Some(bytes) = self.small_bodies.get(&name) {
+        if let Some(bytes) = self.small_bodies.get(&name, payload.length) {
             return Ok(Some(Box::new(Memory::from(bytes))));
         }
         let small_bodies = self.small_bodies.clone();

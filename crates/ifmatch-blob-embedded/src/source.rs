@@ -1,6 +1,7 @@
 //! The bytes of a blob being read: from memory, or from an open file in chunks.
 //!
-//! Recently read bodies of files up to 128 KiB stay in memory. A body never changes under its name, so an entry is never stale.
+//! Recently read bodies of files up to 128 KiB stay in memory. The bytes up to a recorded length never change, so a name and a length
+//! stand for one body.
 //! A read from memory needs no blocking thread.
 //!
 //! A client that doesn't read its responses fills their buffers. So the chunks that are read for clients share a limited memory, and each
@@ -271,8 +272,9 @@ impl SmallBodies {
         Self(Arc::new(Cache::with_weighter(bodies, CAPACITY, BySize)))
     }
 
-    pub(super) fn get(&self, name: &BodyName) -> Option<Bytes> {
-        self.0.get(name)
+    /// Returns the body of this length. Others of another length may be at the beginning of the same file.
+    pub(super) fn get(&self, name: &BodyName, length: u64) -> Option<Bytes> {
+        self.0.get(name).filter(|body| body.len() as u64 == length)
     }
 
     pub(super) fn keep(&self, name: BodyName, body: Bytes) {

@@ -100,9 +100,20 @@ impl Staged {
 
 /// A file that is removed on drop.
 #[derive(Debug)]
-struct Removed(PathBuf);
+pub(super) struct Removed(PathBuf);
 
 impl Removed {
+    pub(super) fn on_drop(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Makes the file durable under the name of a body, and keeps it.
+    pub(super) fn place(mut self, folder: &Folder, file: &File, name: &BodyName) -> io::Result<()> {
+        folder.place(file, &mut self.0, name)?;
+        self.keep();
+        Ok(())
+    }
+
     /// Keeps the file.
     fn keep(mut self) {
         self.0 = PathBuf::new();

@@ -15,10 +15,12 @@ use ifmatch_register::{Applied, Change, Key};
 use tokio::task::spawn_blocking;
 
 use super::Inner;
+use super::append;
 use super::body_files::BodyName;
+use super::draft::{Draft, Need};
 use super::payload::Payload;
 use ifmatch_blob::records::{of_driver, refused};
-use ifmatch_blob::store::{HeaderChange, LeaseRequest, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{AppendBlock, HeaderChange, LeaseRequest, StoreError, StoreErrorKind, Update};
 use ifmatch_blob::tags::TagCondition;
 
 /// A write apart from its content.
@@ -51,6 +53,26 @@ impl WriteRequest {
         Write::new(&self.method, preconditions, content, self.nonce).with_lease(self.lease).with_request(self.request)
     }
 
+    /// Returns the write of this content over the version in a record. A condition that is false comes before a failure, and so does the
+    /// response to a retry.
+    pub(super) fn over(
+        &self,
+        before: &Record,
+        now: Timestamp,
+        content: Result<Content, StoreError>,
+    ) -> Result<Command<'_>, StoreError> {
+        let version = before.state(now).version();
+        let failure = match content {
+            Ok(content) => return self.write_over(version, content).map(Command::Write),
+            Err(failure) => failure,
+        };
+        let command = Command::Write(self.write_over(version, Content::Unknown)?);
+        match before.apply(&command, now).outcome {
+            Outcome::Refused(_) | Outcome::Replayed(_) => Ok(command),
+            _ => Err(failure),
+        }
+    }
+
     /// Returns the write of this content over a version, also on the condition on its tags.
     fn write_over(&self, version: Option<&Version>, content: Content) -> Result<Write<'_>, StoreError> {
         let Some(condition) = &self.if_tags else { return Ok(self.write(content)) };
@@ -66,25 +88,65 @@ type ContentOf = Box<dyn Fn(Option<&Version>) -> Result<Content, StoreError> + S
 pub(super) enum Edit {
     /// A write of the content that the function returns.
     Write(WriteRequest, ContentOf),
+    /// An append.
+    Append(WriteRequest, AppendBlock),
+    /// A change of the content by a function of it.
+    Update(WriteRequest, Update),
     /// A lease operation, with its random number.
     Lease(LeaseRequest, u64),
 }
 
+impl Edit {
+    /// Returns what must be read before the change is decided.
+    pub(super) fn need(&self) -> Option<Need> {
+        match self {
+            Self::Append(..) => Some(Need::End),
+            Self::Update(_, update) => Some(Need::Whole(update.limit)),
+            Self::Write(..) | Self::Lease(..) => None,
+        }
+    }
+}
+
 impl Change for Edit {
     type Error = StoreError;
+    type Context = Draft;
 
-    fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, StoreError> {
+    fn joins(&self, draft: &Draft) -> bool {
+        match self {
+            Self::Append(..) => draft.takes_appends(),
+            Self::Update(..) => draft.takes_updates(),
+            Self::Write(..) | Self::Lease(..) => true,
+        }
+    }
+
+    fn command(&self, before: &Record, now: Timestamp, draft: &mut Draft) -> Result<Command<'_>, StoreError> {
+        let version = before.state(now).version();
         Ok(match self {
-            Self::Write(request, content) => {
-                let version = before.state(now).version();
-                Command::Write(request.write_over(version, content(version)?)?)
-            }
+            Self::Write(request, content) => request.over(before, now, content(version))?,
+            Self::Append(request, append) => request.over(before, now, append::appended(append, version, draft))?,
+            Self::Update(request, update) => match append::updated(update, version, draft)? {
+                Some(content) => request.over(before, now, Ok(content))?,
+                // Refused, so nothing changes.
+                None => Command::Write(request.write_if(&FALSE, Content::Unknown)),
+            },
             Self::Lease(LeaseRequest { action, preconditions, request }, nonce) => Command::Lease(
                 LeaseOperation::new(*action, preconditions, *nonce)
                     .with_authority(Authority::Register)
                     .with_request(request.as_ref().map(|key| key.request(None))),
             ),
         })
+    }
+
+    fn applied(&self, applied: &Applied, draft: &mut Draft) {
+        let is_written = matches!(applied.outcome, Outcome::Written(_));
+        match self {
+            Self::Append(..) | Self::Update(..) if is_written => draft.accept(),
+            Self::Write(..) if is_written => {
+                let version = |record: &Record| record.settled(record.revision().timestamp()).cloned();
+                draft.follow(version(&applied.before).as_ref(), version(&applied.after).as_ref());
+            }
+            _ => {}
+        }
     }
 }
 
@@ -122,6 +184,7 @@ impl Inner {
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
+                fields.check(&payload.headers, payload.length)?;
                 let headers = fields.of(&payload.headers);
                 if fields.keeps_version() {
                     return Ok(Content::Kept { payload: bytes_of(&Payload { headers, ..payload })? });

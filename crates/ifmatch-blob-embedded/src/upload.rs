@@ -14,7 +14,7 @@ use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind, Upload};
 
 /// Maximum length of a body in the record itself, in bytes.
-const INLINE: usize = 4096;
+pub(super) const INLINE: usize = 4096;
 /// Number of bytes written to the disk at a time. An upload uses at most twice as much memory.
 const CHUNK: usize = 256 * 1024;
 

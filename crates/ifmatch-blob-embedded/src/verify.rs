@@ -393,8 +393,9 @@ impl Task {
     fn verify(self, progress: &Progress) -> Option<Finding> {
         let read = match (&self.place, &self.file) {
             (Place::Inline(bytes), _) => hash(&bytes[..], self.hash, progress),
-            (Place::File(_), Some(file)) => File::open(file).and_then(|file| hash(file, self.hash, progress)),
-            (Place::File(_), None) => Err(io::ErrorKind::NotFound.into()),
+            // Appends that have no record, and later versions, lengthen a file.
+            (_, Some(file)) => File::open(file).and_then(|file| hash(file.take(self.length), self.hash, progress)),
+            (_, None) => Err(io::ErrorKind::NotFound.into()),
         };
         let damage = match read {
             _ if progress.is_stopped() => return None,

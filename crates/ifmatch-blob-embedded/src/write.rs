@@ -148,10 +148,6 @@ impl Job {
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
-                if *error.kind() == StoreErrorKind::OtherType {
-                    // A false condition is reported first.
-                    inner.check(&self.blob, Some(incarnation), self.missing, &self.request, self.kind).await?;
-                }
                 Err(error)
             }
         }
@@ -201,7 +197,7 @@ fn check_kind(kind: Kind, version: Option<&Version>) -> Result<(), StoreError> {
     if is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
 }
 
-fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
+pub(super) fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
     let Settled { receipt, is_replay } = settled;
     Written {
         tag: receipt.tag,

@@ -58,8 +58,8 @@ use ifmatch_register::{Driver, Key, Register};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek,
-    Put, Reading, SetHeaders, StoreError, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
+    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Turns, Update, Updated, Written,
 };
 
 pub use attributes::{Naming, metadata_name};
@@ -220,6 +220,7 @@ impl ObjectBlobs {
             owner,
             member_cache,
             recent_records,
+            turns: Turns::default(),
             me: Weak::clone(me),
         };
         Self { shared: Arc::new_cyclic(shared) }
@@ -279,6 +280,16 @@ impl BlobStore for ObjectBlobs {
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         Shared::put(&self.shared, blob, put).await
+    }
+
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+        let Shared { turns, driver, .. } = &*self.shared;
+        Box::pin(turns.append(self, driver.clock(), blob, &append)).await
+    }
+
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+        let Shared { turns, driver, .. } = &*self.shared;
+        Box::pin(turns.update(self, driver.clock(), blob, &update)).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {

@@ -65,9 +65,9 @@ impl Guarded<'_> {
         cover: Cover::Permit,
     };
 
-    /// Returns the refusal by a version that another writer of this register has committed since revision `since`, while this one
-    /// waited. So nobody needs to look at the object. If a program without the register wrote it after that writer, before its
-    /// commit, the client gets a 412 that the object wouldn't have given, and reads again.
+    /// Returns the refusal by a version that another writer of this register has committed since revision `since`,
+    /// while this one waited. So no one needs to look at the object. If a program without the register wrote it after
+    /// that writer, before its commit, the client gets a 412 that the object wouldn't have given, and reads again.
     ///
     /// The date in a record isn't the store's, so only conditions on tags are evaluated.
     fn overtaken(&self, since: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {

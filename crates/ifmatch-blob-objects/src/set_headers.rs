@@ -38,6 +38,7 @@ impl Shared {
                 let (precondition, current) = (Precondition::IfMatch, info.tag);
                 return Err(StoreErrorKind::PreconditionFailed { precondition, current }.into());
             }
+            set.change.check(&info.headers, info.length)?;
             // A longer body takes too long for a permit.
             let is_short = self.backing.takes_uploads && info.length <= PART as u64;
             let kept = info.hash.filter(|_| is_short);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_driver;
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_blob::store::{StoreError, StoreErrorKind, Turns};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key};
@@ -24,14 +24,14 @@ use super::records::RecentRecords;
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The register's use.
+/// Data that the register keeps reliably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
-    /// It survives a restart.
+    /// Leases: the register survives a restart.
     Leases,
-    /// The only process has it.
+    /// Containers: the register belongs to the only process.
     Containers,
-    /// Several processes have it, and each knows only the store.
+    /// Nothing: leases are turned off, and the store's conditions alone decide.
     Nothing,
 }
 
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
     pub(super) recent_records: RecentRecords,
+    /// Appends and updates that wait.
+    pub(super) turns: Turns,
     /// Handle for background work.
     pub(super) me: Weak<Self>,
 }
@@ -70,7 +72,7 @@ impl Shared {
         self.backing.prefix.clone().join(container.as_str())
     }
 
-    /// Requests an object. Returns `None` if there is none.
+    /// Requests an object. Returns `None` if it doesn't exist.
     pub(super) async fn get(
         &self,
         location: &Path,
@@ -79,7 +81,7 @@ impl Shared {
         self.read_answer(self.backing.objects.get_opts(location, options).await)
     }
 
-    /// Reads a store's response. Returns `None` if there is no object.
+    /// Interprets the response to a request for an object. Returns `None` if the object doesn't exist.
     pub(super) fn read_answer(
         &self,
         answer: object_store::Result<GetResult>,
@@ -98,17 +100,17 @@ impl Shared {
         }
     }
 
-    /// Returns the current state of an object, or `None` if there is none or it isn't a member of its container.
+    /// Returns the current state of an object, or `None` if it doesn't exist or isn't a member of its container.
     pub(super) async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
     }
 
-    /// Returns the record from which a write of a blob starts: an earlier one of this process, or the current one. A lease that
-    /// forbids the write is one of the current record.
+    /// Returns the record that a write of a blob starts from: one that this process remembers, or the current one. Only
+    /// the current record's lease can refuse the write.
     pub(super) async fn start(&self, key: &Key, lease: LeaseUse, conditions_hold: bool) -> Result<Record, StoreError> {
         let check = |record: &Record| record.check_lease(lease, self.driver.now());
-        // A refusal by a lease comes before one by the conditions.
+        // The lease is checked before the conditions.
         if let Some(recent) = self.recent_records.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
             return Ok(recent);
         }
@@ -117,13 +119,13 @@ impl Shared {
         Ok(record)
     }
 
-    /// Returns the current state of a blob, or `None` if there is none.
+    /// Returns the current state of a blob, or `None` if it doesn't exist.
     pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
         let members = self.container_for_write(&blob.container).await?.members();
         self.look(location, members).await
     }
 
-    /// Returns an error if containers have no records.
+    /// Returns an error if containers don't have records.
     pub(super) fn must_keep_containers(&self) -> Result<(), StoreError> {
         if self.keeps != Keeps::Nothing {
             return Ok(());
@@ -132,7 +134,7 @@ impl Shared {
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
-    /// Deletes an object: this version of it, if the store can tell.
+    /// Deletes an object, and only this version of it if the store supports that.
     pub(super) async fn remove(&self, location: &Path, current: &Current) -> object_store::Result<()> {
         match &self.backing.deletion {
             Some(deletion) => deletion.delete_if(location, &current.version).await,

@@ -1,9 +1,10 @@
 //! The memory for documents: bodies that an operation holds in full, such as a list of blocks, the keys to delete, or a batch. The pages of
 //! listings, and other responses that are built in memory, are documents, too, until they are sent.
 //!
-//! Each is short, but many that don't end would fill the memory. So all documents share [`Documents`], and a client leaves some of it to
-//! others. A document takes as much as has arrived of it, not what it announces, which costs its sender nothing. Beyond that, it is
-//! refused rather than made to wait: the documents that it would wait for may never end, or wait themselves.
+//! Each is short, but many that never end would fill the memory. So all documents share [`Documents`], and a client
+//! leaves some of it to others. A document takes only the bytes that have arrived, not the announced length, which
+//! costs its sender nothing to claim. When the memory is used up, a document is refused rather than made to wait: the
+//! documents that it would wait for may never end, or may be waiting themselves.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use crate::dialect::Client;
 use crate::error::{BoxError, StoreError, StoreErrorKind};
 use crate::shares::{Share, Shares};
 
-/// Number of bytes after which a page of a listing ends, although more would follow. The last item may exceed it.
+/// Maximum number of bytes in a page of a listing. The last item may exceed it.
 pub const PAGE: usize = 1 << 20;
 
-/// Number of bytes that a response takes in advance.
+/// Number of bytes reserved for a response before it is built.
 const RESERVE: usize = 64 << 10;
 
 /// The memory for the documents of all requests. Cheap to clone: clones share the memory.
@@ -49,22 +50,22 @@ const RESERVE: usize = 64 << 10;
 pub struct Documents(Arc<Shares<Client>>);
 
 impl Documents {
-    /// Number of bytes unless set otherwise: 128 MiB, of which one client takes at most half.
+    /// Default number of bytes: 128 MiB, of which one client can take at most half.
     pub const DEFAULT_MAX: u32 = 128 << 20;
 
-    /// Provides this number of bytes. A client gets more as long as more is free than it has; requests without a [`Client`] share all
-    /// of it.
+    /// Provides this many bytes. A client is granted more only while more is free than it already holds. Requests
+    /// without a [`Client`] can use all of it.
     pub fn new(bytes: u32) -> Self {
         Self(Shares::new(SlotLimit { total: bytes, per_client: None }))
     }
 
-    /// Begins to account for a document, which is empty so far.
+    /// Begins to account for a document that is still empty.
     pub fn begin(&self, client: Option<Client>) -> DocumentMemory {
         DocumentMemory { share: self.0.begin(client), reserved: 0 }
     }
 
-    /// Begins to account for a response, with some memory in advance: a client whose responses occupy too much is
-    /// refused before any work is done for it.
+    /// Begins to account for a response, and reserves some memory for it, so that a client with too much memory in use
+    /// is refused before any work is done.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -74,8 +75,8 @@ impl Documents {
         Ok(DocumentMemory { reserved: RESERVE, ..memory })
     }
 
-    /// Reads a body of at most `limit` bytes. It occupies its memory until the bytes, and all that were split off them, are dropped: keep
-    /// them for as long as what was parsed from them.
+    /// Reads a body of at most `limit` bytes. It occupies its memory until the returned bytes, and all slices of them,
+    /// are dropped. Keep the bytes for as long as you keep what you parsed from them.
     ///
     /// # Errors
     /// The body is too long, ends with an error, or there is no memory for it.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
+use ifmatch_core::append::AppendFailure;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
@@ -81,9 +82,12 @@ pub enum StoreErrorKind {
     /// The body doesn't have the declared digest (400).
     #[error("the body doesn't match the declared digest. Send it again")]
     DigestMismatch,
-    /// The blob is an append blob and the write is for another type, or the reverse (409).
+    /// The blob is an append blob and the write is for another type, or vice versa (409).
     #[error("the existing blob is of another type (append or block). Delete it first")]
     OtherType,
+    /// The append isn't possible (412, or 409 if the blob is sealed or has too many blocks).
+    #[error("{0}")]
+    AppendFailed(AppendFailure),
     /// The store can't keep the blob (400). The source states the reason.
     #[error("the store can't keep this blob")]
     Unsupported,
@@ -93,7 +97,8 @@ pub enum StoreErrorKind {
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
     Unavailable,
-    /// There is no memory for the response: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
+    /// Other responses, to this client or to all clients, occupy the memory that this one needs (503). A retry may
+    /// succeed.
     #[error("there is no memory for the response. Retry later")]
     Crowded,
     /// The outcome of the write is unknown (503).
@@ -105,8 +110,8 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// Returns `true` if a write that required one version found another, or none. A writer that derived its content from that
-    /// version can start over with the current one.
+    /// Returns `true` if a write that required a version found another one, or none. A writer that derived its content
+    /// from that version can start over with the current one.
     pub fn is_overtaken(&self) -> bool {
         matches!(self, Self::PreconditionFailed { .. } | Self::NotFound)
     }
@@ -153,7 +158,8 @@ impl StoreError {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
     }
 
-    /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store hasn't failed.
+    /// Logs and counts an error that a dialect reports with 5xx. A client may try again after contention; the store
+    /// hasn't failed.
     ///
     /// A full disk fails each request, and most logs are on the disk. So the same error is logged once a minute, with the number of
     /// times that it wasn't.

@@ -1,4 +1,4 @@
-//! For stores that keep records in a register: pages of records, their retention, and outcomes as results of the store.
+//! For stores that keep records in a register: pages of records, their retention, and outcomes as the store's results.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::{Leased, StoreError, StoreErrorKind};
 /// Maximum number of records per page.
 const PAGE: usize = 1_000;
 
-/// Minimum retention of a record after its last change, so late retries of the change get their response.
+/// Minimum time that a record is kept after its last change, so late retries of the change get its response.
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// Returns the next records with keys that begin with `prefix`, or `None` after the last one.
@@ -78,13 +78,13 @@ pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
     }
 }
 
-/// Converts the outcome of a lease operation on a record that knows the version.
+/// Converts the outcome of a lease operation on a record with a known version.
 ///
 /// # Errors
 /// Same as [`refused`].
 pub fn leased(applied: Applied, now: Timestamp) -> Result<Leased, StoreError> {
     let Outcome::Leased(receipt) = applied.outcome else { return Err(refused(applied.outcome, now)) };
-    // The retry of a release gets its response even if there is no version any more.
+    // A retried release gets its first response even if the blob has been deleted since.
     let version = applied.after.state(now).version();
     Ok(Leased {
         receipt,

@@ -12,13 +12,18 @@ use tokio::sync::Notify;
 
 use crate::BlobStore;
 use crate::name::{BlobName, BlobPath, ContainerName};
-use crate::store::{BlobEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, Wrapper, Written};
+use crate::store::{
+    AppendBlock, Appended, BlobEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, Update, Updated,
+    Wrapper, Written,
+};
 
 pub use ifmatch_runtime::ManualClock;
 
 /// Number of attempts, and the pause after each.
 const ATTEMPTS: usize = 6_000;
 const PAUSE: Duration = Duration::from_millis(10);
+/// Time for a request to reach a step.
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Opens a store once the tasks of the previous one, which was dropped, have released it.
 ///
@@ -41,7 +46,7 @@ pub async fn reopen<S, E: Debug>(open: impl AsyncFn() -> Result<S, E>) -> S {
 pub enum Step {
     /// [`BlobStore::open`]
     Open,
-    /// [`BlobStore::put`]
+    /// [`BlobStore::put`], [`BlobStore::append`] and [`BlobStore::update`]
     Put,
     /// [`BlobStore::delete`]
     Delete,
@@ -84,6 +89,16 @@ impl<H: Hook> Wrapper for Hooked<H> {
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         self.hook.before(Step::Put, &blob.container).await;
         self.inner.put(blob, put).await
+    }
+
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+        self.hook.before(Step::Put, &blob.container).await;
+        self.inner.append(blob, append).await
+    }
+
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+        self.hook.before(Step::Put, &blob.container).await;
+        self.inner.update(blob, update).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
@@ -165,8 +180,12 @@ impl Stop {
     }
 
     /// Waits until a step is stopped.
+    ///
+    /// # Panics
+    /// No step is stopped within a minute.
     pub async fn reached(&self) {
-        self.reached.notified().await;
+        let reached = tokio::time::timeout(LIMIT, self.reached.notified()).await;
+        assert!(reached.is_ok(), "a request reaches the step to stop at within a minute");
     }
 
     /// Lets the stopped step go on.

@@ -46,7 +46,7 @@ impl Waits {
     pub const DEFAULT_MAX: usize = 256;
     /// Maximum duration of a wait unless set otherwise.
     const LONGEST: Duration = Duration::from_mins(1);
-    /// Time between two reads of a store that answers from memory.
+    /// Time between two reads of a store that responds from memory.
     const SHORT: Duration = Duration::from_millis(100);
     /// Time between two reads of another store.
     const LONG: Duration = Duration::from_secs(1);
@@ -63,7 +63,8 @@ impl Waits {
         Self { longest, ..self }
     }
 
-    /// Sets the time between two reads. By default it is 100 ms if the store answers from memory, and a second otherwise.
+    /// Sets the time between two reads. By default, it is 100 ms if the store responds from memory, and a second
+    /// otherwise.
     #[must_use]
     pub fn interval(self, interval: Duration) -> Self {
         Self { interval: Some(interval), ..self }
@@ -74,7 +75,7 @@ impl Waits {
         self.current.taken()
     }
 
-    /// Ends all waits, which answer 304, and allows no more: the server is about to stop.
+    /// Ends all waits with 304, and allows no more: the server is about to stop.
     pub fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }

@@ -214,9 +214,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long after its lifetime a response may be used while the inner service answers 500, 502, 503 or 504 (RFC 5861
-    /// §4). Defaults to zero. It applies to `s-maxage` as well, but not to responses that state `stale-if-error`, forbid stale use
-    /// (`must-revalidate`, `proxy-revalidate`, `no-cache`), or have no lifetime.
+    /// Sets how long after its lifetime a response may be used while the inner service returns 500, 502, 503 or 504
+    /// (RFC 5861 §4). Defaults to zero. It applies to `s-maxage` as well, but not to responses that state
+    /// `stale-if-error`, forbid stale use (`must-revalidate`, `proxy-revalidate`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.config.stale_if_error = window;

@@ -196,7 +196,7 @@ pub struct LookedUp {
 pub struct StoredVariant {
     /// Its status.
     pub status: StatusCode,
-    /// `true` if it answers requests without asking the origin.
+    /// `true` if it serves requests without asking the origin.
     pub is_fresh: bool,
     /// Time since the origin made or confirmed it.
     pub age: Duration,

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | 304 | its conditions show that it has the stored response. Never without a condition |
 //! | 504 | it sent `only-if-cached`, and no stored response matches |
-//! | 502 | the inner service answers 304 to a request without a condition, or panics |
+//! | 502 | the inner service returns 304 to a request without a condition, or panics |
 //! | a stale response | it sent `max-stale`; the response allows `stale-while-revalidate` or `stale-if-error`; [the builder](Builder::stale_while_revalidate) does; or the inner service failed, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate` or `no-cache` |
 //!
 //! **Concurrent requests for the same response** collapse into one request to the inner service. It runs in a task of
@@ -53,11 +53,12 @@
 //!
 //! # Requirements on the inner service
 //!
-//! The inner service receives the client's request, with the host in lower case and without the default port, and requests
-//! of the cache itself. If it changes request fields before they reach the origin, [declare them](Builder::overwritten).
-//! The cache neither stores nor uses hop-by-hop fields, but leaves it to the [proxy](ifmatch_core::fields::hop_by_hop) to
-//! remove them. An error of the inner service counts as an unreachable origin, so convert errors to 502 outside of the
-//! cache. A truncated body must end with an error, or have a `Content-Length`.
+//! The inner service receives the client's request, with the host in lower case and without the default port, and
+//! requests of the cache itself. If it changes request fields before they reach the origin, [declare
+//! them](Builder::overwritten). The cache neither stores nor uses hop-by-hop fields, but leaves it to the
+//! [proxy](ifmatch_core::fields::hop_by_hop) to remove them. An error of the inner service counts as an unreachable
+//! origin, so convert errors to 502 outside the cache. A truncated body must end with an error, or have a
+//! `Content-Length`.
 //!
 //! # Memory
 //!

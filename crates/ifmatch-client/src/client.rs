@@ -67,8 +67,9 @@ impl Client {
         Http::new(url).map(Self::new)
     }
 
-    /// Sets the time limit for an operation with all its attempts. Defaults to 30 seconds. Beyond it, contention is
-    /// [`Contended`](crate::ErrorKind::Contended), and silence [`Unknown`](crate::ErrorKind::Unknown).
+    /// Sets the time limit for an operation with all its attempts. Defaults to 30 seconds. After that, the operation
+    /// fails with [`Contended`](crate::ErrorKind::Contended) if other writers were always first, and with
+    /// [`Unknown`](crate::ErrorKind::Unknown) if the server didn't respond.
     #[must_use]
     pub fn with_patience(mut self, limit: Duration) -> Self {
         self.patience = limit;
@@ -170,7 +171,8 @@ impl Client {
         deleted.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
     }
 
-    /// Makes sure, once, that the server honours conditions, by a document that exists. Tries again until there is a response.
+    /// Makes sure, once, that the server honours conditions, using a document that exists. Tries again until there is a
+    /// response.
     pub(crate) async fn prove(
         &self,
         key: &str,

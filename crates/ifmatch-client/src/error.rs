@@ -36,7 +36,7 @@ pub enum ErrorKind {
     },
     /// Every attempt within the time limit lost to another writer. Nothing was written.
     Contended,
-    /// No response settles whether the request took effect.
+    /// It is unknown whether the request took effect.
     Unknown,
     /// The server or this client rejects the request; a retry won't help. Nothing was written.
     Refused,

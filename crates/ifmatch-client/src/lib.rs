@@ -1,5 +1,5 @@
-//! Client for conditional requests: documents that lose no update, locks that report their loss, elections, queues and
-//! counters. Works with the ifmatch gateway, and any HTTP API or store with strong entity tags.
+//! Client for conditional requests: documents that never lose an update, locks that report their loss, elections,
+//! queues and counters. Works with the ifmatch gateway, and any HTTP API or store with strong entity tags.
 //!
 //! ```
 //! use ifmatch_client::{Client, Memory};
@@ -23,8 +23,8 @@
 //!
 //! # Guarantees
 //!
-//! - A write names the version that it replaces. Without a strong tag there is no write; `*` and weak tags never stand in
-//!   for one.
+//! - A write names the version that it replaces. Without a strong tag, nothing is written; `*` and weak tags never
+//!   stand in for one.
 //! - A lost response counts as neither failure nor success. The client resends the request with the same condition, and
 //!   settles a conflict by reading: each write leaves a random number in the document.
 //! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or

@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 const READ_AHEAD: usize = 16;
 /// Interval between looks for a job.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time after which a server tells the date of a version, at the latest: ifmatch dates it to the next whole second, and tells no date
-/// that is still to come.
+/// Maximum time until a server sends the date of a version: ifmatch dates it to the next whole second, and sends no
+/// date that is still to come.
 const DATE_DELAY: Duration = Duration::from_millis(1_100);
 
 /// A job queue.
@@ -112,7 +112,7 @@ impl Queue {
     /// the creators' clocks.
     ///
     /// # Errors
-    /// `Unknown` if it is unknown whether the job was added.
+    /// `Unknown` if the server doesn't respond, and the job may or may not have been added.
     pub async fn push(&self, payload: &impl Serialize) -> Result<String, Error> {
         let invalid = |error: serde_json::Error| Error::refused(format!("the job cannot be JSON: {error}"));
         let payload = serde_json::to_value(payload).map_err(invalid)?;
@@ -131,12 +131,12 @@ impl Queue {
     /// Takes the first job that no other worker has, and hides it from the others for `visibility`, at least 3 seconds.
     /// Returns `None` if there is none.
     ///
-    /// A job of a worker that has crashed is taken once its time is over: by the dates of the server (`Last-Modified`), else after this
-    /// queue object, or a clone, has seen the job for that time. To read the clock of these dates, it writes a document beside the
-    /// folder, once, and deletes it.
+    /// A crashed worker's job is available once its time has passed by the server's dates (`Last-Modified`). If the
+    /// server sends none, this queue object, or a clone, must have seen the job for that time. To read the clock behind
+    /// these dates, the queue once writes a document next to the folder, and deletes it.
     ///
     /// # Errors
-    /// `Unknown` if the server doesn't respond; a job that was taken nevertheless is available again after `visibility`.
+    /// `Unknown` if the server doesn't respond; if a job was taken anyway, it is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
@@ -280,7 +280,7 @@ impl Job {
         &self.raw.key
     }
 
-    /// Returns how often the job was taken, this time included.
+    /// Returns how often the job was taken, including this time.
     pub fn attempts(&self) -> u32 {
         self.record.attempts
     }
@@ -295,11 +295,11 @@ impl Job {
         self.raw.client.clock().now().until(self.deadline)
     }
 
-    /// Hides the job from other workers for this time, at least 3 seconds, from now on.
+    /// Hides the job from other workers for this long from now, at least 3 seconds.
     ///
     /// # Errors
-    /// `Lost` if another worker has taken it since. `Unknown` if there is no response: the job may then be hidden for the old
-    /// time only, or for the new one, as after a dropped future. It can still be extended or finished.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond. The job is then
+    /// hidden for either the old or the new time, as after a dropped future, and can still be extended or finished.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -326,7 +326,8 @@ impl Job {
     /// Removes the job from the queue.
     ///
     /// # Errors
-    /// `Lost` if another worker has taken it since. `Unknown` if it is unknown whether the job was removed.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond, and the job may or
+    /// may not have been removed.
     pub async fn done(mut self) -> Result<(), Error> {
         match self.write(&Record { done: true, ..self.record.clone() }).await {
             // Only jobs that are done are deleted, so this one is.
@@ -340,7 +341,7 @@ impl Job {
         Ok(())
     }
 
-    /// Returns the job to the queue, where another worker can take it at once.
+    /// Returns the job to the queue, where another worker can take it immediately.
     ///
     /// # Errors
     /// Same as [`done`](Self::done).
@@ -378,8 +379,8 @@ impl Job {
         }
     }
 
-    /// Returns `true` if a document is this job, still taken by this worker, maybe for another time. Each taking raises
-    /// the fence, also within one process.
+    /// Returns `true` if a document is this job, still taken by this worker, perhaps for a different time. Each taking
+    /// raises the fence, also within one process.
     fn is_extended_in(&self, found: &Snapshot) -> bool {
         record(found).is_ok_and(|found| {
             let Record { attempts, done, lock, .. } = &self.record;

@@ -1,4 +1,4 @@
-//! Conditions on the position at which bytes are appended.
+//! Appends: conditions on the position, and where a block may be written.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub struct AppendConditions {
     pub max_size: Option<u64>,
 }
 
-/// A condition of an append that is false.
+/// The reason why an append isn't possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AppendFailure {
     /// The content has another length.
@@ -23,6 +23,12 @@ pub enum AppendFailure {
     /// The content would become too long.
     #[error("the blob would be longer than the request allows")]
     MaxSize,
+    /// The blob is sealed.
+    #[error("the blob is sealed: nothing can be appended")]
+    Sealed,
+    /// The blob has as many blocks as the service allows.
+    #[error("the append blob already has the maximum number of blocks")]
+    BlockCount,
 }
 
 impl AppendConditions {
@@ -45,5 +51,32 @@ impl AppendConditions {
         }
         let is_longer = |max: u64| length.checked_add(added).is_none_or(|sum| sum > max);
         if self.max_size.is_some_and(is_longer) { Err(AppendFailure::MaxSize) } else { Ok(()) }
+    }
+}
+
+/// The end of a file that begins with the content of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileEnd {
+    /// Length of the file, in bytes.
+    pub length: u64,
+    /// `false` if another version, perhaps of another blob, may be in the file under a second name.
+    pub has_one_name: bool,
+}
+
+impl FileEnd {
+    /// Returns `true` if a block may be written behind the recorded length.
+    ///
+    /// Bytes that are there already may be recorded by a swap that is still on its way, or may not be on the disk after a failed
+    /// sync. A second name may have a version that is also about to grow.
+    ///
+    /// ```
+    /// use ifmatch_core::append::FileEnd;
+    ///
+    /// assert!(FileEnd { length: 7, has_one_name: true }.takes_append_at(7));
+    /// assert!(!FileEnd { length: 8, has_one_name: true }.takes_append_at(7));
+    /// assert!(!FileEnd { length: 7, has_one_name: false }.takes_append_at(7));
+    /// ```
+    pub const fn takes_append_at(&self, recorded: u64) -> bool {
+        self.length == recorded && self.has_one_name
     }
 }

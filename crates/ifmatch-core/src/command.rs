@@ -60,7 +60,8 @@ pub struct Begin<'a> {
 }
 
 impl<'a> Begin<'a> {
-    /// Creates a request for a permit that lasts for `ttl`, without a lease or a probe, on the authority of the resource.
+    /// Creates a request for a permit that lasts for `ttl`, without a lease or a probe, with the resource as the
+    /// authority.
     pub fn new(method: &'a Method, preconditions: &'a Preconditions, nonce: u64, ttl: Duration) -> Self {
         let (lease, authority) = (LeaseUse::default(), Authority::default());
         Self { method, preconditions, lease, observed: None, authority, nonce, ttl }
@@ -98,7 +99,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Creates the end of a successful write.
+    /// Creates the command that ends a successful write.
     pub fn new(token: Token, content: Content) -> Self {
         Self { token, content, unless_disturbed: false }
     }
@@ -175,7 +176,7 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// Creates the end of a write with an unknown effect.
+    /// Creates the command that ends a write with an unknown effect.
     pub fn new(token: Token, grace: Duration) -> Self {
         Self { token, grace }
     }
@@ -293,7 +294,7 @@ pub struct LeaseOperation<'a> {
 }
 
 impl<'a> LeaseOperation<'a> {
-    /// Creates an operation without a probe or a request identity, on the authority of the resource.
+    /// Creates an operation without a probe or a request identity, with the resource as the authority.
     pub fn new(action: LeaseAction, preconditions: &'a Preconditions, nonce: u64) -> Self {
         Self { action, preconditions, observed: None, authority: Authority::default(), request: None, nonce }
     }
@@ -334,8 +335,8 @@ pub enum Content {
         /// Application data stored with the version.
         payload: Bytes,
     },
-    /// The version as it is, with other application data: its tags, generation and date stay. [`Refusal::NotFound`] if there is no
-    /// version.
+    /// The version as it is, with other application data. Its tags, generation and date stay the same.
+    /// [`Refusal::NotFound`] if there is no version.
     Kept {
         /// Application data stored with the version.
         payload: Bytes,

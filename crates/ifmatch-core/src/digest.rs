@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
+use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest, Sha256};
 
 use crate::tag::EntityTag;
@@ -182,6 +183,33 @@ impl Hasher {
                 state.update(bytes);
             }
         }
+    }
+
+    /// Returns the state after the bytes so far, from which [`Hasher::resume`] continues. `None` for BLAKE3.
+    ///
+    /// ```
+    /// use ifmatch_core::digest::{ContentHash, Hasher};
+    ///
+    /// let mut hasher = Hasher::default();
+    /// hasher.update(b"hel");
+    /// let mut resumed = Hasher::resume(&hasher.state().unwrap()).unwrap();
+    /// resumed.update(b"lo");
+    /// assert_eq!(resumed.finish(), ContentHash::of(b"hello"));
+    /// ```
+    pub fn state(&self) -> Option<Box<[u8]>> {
+        match &self.state {
+            State::Sha256(state) => Some(state.serialize().to_vec().into()),
+            #[cfg(feature = "blake3")]
+            State::Blake3(_) => None,
+        }
+    }
+
+    /// Continues from the [state](Hasher::state) of a SHA-256 hasher, or returns `None` if it isn't one. States of another
+    /// release may have another meaning: compare the hash so far before the first update.
+    pub fn resume(state: &[u8]) -> Option<Self> {
+        let state = SerializedState::<Sha256>::try_from(state).ok()?;
+        let state = State::Sha256(Sha256::deserialize(&state).ok()?);
+        Some(Self { format: TagFormat::Sha256, state })
     }
 
     /// Returns the hash of all bytes.

@@ -6,41 +6,58 @@
 //!                └──────────── all are answered once version 3 is stored ┘
 //! ```
 //!
-//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap takes back.
-//! Version 2 is never stored, so nobody reads it.
+//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap
+//! undoes. Version 2 is never stored, so no one reads it.
+//!
+//! A record may only name its content, for example a file. So changes that compute content, such as appends, share a
+//! [context](Change::Context): the content that the previous change left.
 
 use crate::command::{Applied, Command, Outcome, Transition};
 use crate::date::{HttpDate, Timestamp};
 use crate::record::{Answer, Receipt, Record, Revision, State};
 
-/// A change of a record, stated as a command once the record that it meets is known. Its content may depend on the version
-/// that it replaces.
+/// A change to a record, stated as a command once the record that it applies to is known. Its content may depend on the
+/// version that it replaces.
 pub trait Change {
     /// The reason why there is no command for a record.
     type Error;
+    /// What the changes of a group pass on besides the record, or `()`.
+    type Context;
 
     /// Returns the command that makes this change to a record. Called again if another process was faster.
     ///
     /// # Errors
     /// Fails if the change doesn't fit the record. The record stays as it is.
-    fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, Self::Error>;
+    fn command(&self, before: &Record, now: Timestamp, context: &mut Self::Context)
+    -> Result<Command<'_>, Self::Error>;
+
+    /// Returns `false` if the change can't be decided in the context that the one before has left: the group ends before it. The first
+    /// change of a group is always decided. Defaults to `true`.
+    fn joins(&self, _context: &Self::Context) -> bool {
+        true
+    }
+
+    /// Called once the outcome of the command is known, before the next change of the group. Without an effect by default.
+    fn applied(&self, _applied: &Applied, _context: &mut Self::Context) {}
 }
 
 /// The effect of a group.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Group<E> {
-    /// The effect of each change, in the same order. Only the last record is stored.
+pub struct Group<E, X = ()> {
+    /// The effect of each change, in the same order, up to the first that doesn't [join](Change::joins). Only the last record is stored.
     pub applied: Vec<Result<Applied, E>>,
     /// The record to swap in, or `None` if nothing changes.
     pub next: Option<Record>,
+    /// The context after the last change.
+    pub context: X,
 }
 
 impl Record {
     /// Applies changes in order, each to the record that the one before it left.
     ///
-    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision, and
-    /// no response counts before.
+    /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision,
+    /// and no response may be sent before then.
     ///
     /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own responses.
     ///
@@ -51,16 +68,21 @@ impl Record {
         &self,
         changes: impl IntoIterator<Item = &'c C>,
         now: Timestamp,
-    ) -> Group<C::Error> {
+        mut context: C::Context,
+    ) -> Group<C::Error, C::Context> {
         let (mut record, mut applied) = (self.clone(), Vec::new());
         let (mut latest, mut versions) = (self.latest, 0_usize);
         for change in changes {
-            let result = change.command(&record, now).map(|command| {
+            if !applied.is_empty() && !change.joins(&context) {
+                break;
+            }
+            let result = change.command(&record, now, &mut context).map(|command| {
                 let Transition { next, outcome } = record.apply(&command, now);
                 let after = next.unwrap_or_else(|| record.clone());
                 Applied { before: record.clone(), after, outcome }
             });
-            if let Ok(Applied { after, .. }) = &result {
+            if let Ok(done @ Applied { after, .. }) = &result {
+                change.applied(done, &mut context);
                 let is_new = after.revision != record.revision;
                 versions += usize::from(is_new && after.generation() == Some(after.revision));
                 latest = latest.max(after.latest);
@@ -78,7 +100,7 @@ impl Record {
                 receipt.redate(newest, latest);
             }
         }
-        Group { applied, next: Some(record).filter(|record| record.revision != self.revision) }
+        Group { applied, next: Some(record).filter(|record| record.revision != self.revision), context }
     }
 
     fn generation(&self) -> Option<Revision> {

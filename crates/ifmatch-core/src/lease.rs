@@ -81,9 +81,9 @@ pub enum LeaseAction {
     Release(LeaseId),
     /// Ends the lease without its id.
     Break {
-        /// The time for which it continues to lock, if it is named.
+        /// The time for which it continues to lock, if one was given.
         period: Option<BreakPeriod>,
-        /// The token of the lease, if no later one may be broken.
+        /// The token of the lease to break, if a later lease must not be broken instead.
         token: Option<Revision>,
     },
 }
@@ -379,7 +379,7 @@ pub(crate) fn apply(
     }
 }
 
-/// Returns the token of a lease to acquire: the one of the lease that the client holds already, or a `new` one.
+/// Returns the token of a lease to acquire: that lease's own if the client already holds it, or a `new` one.
 fn acquired_token(
     lease: Option<&Lease>,
     id: LeaseId,

@@ -1,7 +1,7 @@
 //! The decisions of a lock kept in one resource with a strong entity tag, and changed by compare-and-swap.
 //!
-//! The holder renews the lock by writing the record again, so the resource gets a new version. A challenger takes
-//! over after it has seen one version for the whole time to live on its own clock. The clocks of holder and challenger
+//! The holder renews the lock by writing the record again, so the resource gets a new version. A challenger takes over
+//! after it has seen the same version for its full time to live on its own clock. The clocks of holder and challenger
 //! needn't agree on the time of day, only on the length of a second, to within a tenth.
 //!
 //! ```text
@@ -136,8 +136,8 @@ impl<V: PartialEq> Observation<V> {
     }
 }
 
-/// Returns the time by which a holder ends its work before a version's time to live is over: a tenth of it, and at least
-/// a second.
+/// Returns how long before the end of a version's time to live its holder must stop working: a tenth of that time, and
+/// at least a second.
 ///
 /// ```
 /// # use std::time::Duration;

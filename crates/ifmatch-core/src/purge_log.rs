@@ -1,4 +1,5 @@
-//! The log of purges that several caches share: the responses that a node may serve, and when a purge holds on all nodes.
+//! The log of purges that several caches share: which responses a node may serve, and when a purge applies to all
+//! nodes.
 //!
 //! The log is a chain of segments, which never change, and a [`Head`] that names the last one. A purge is acknowledged once
 //! no node can serve a response that it concerns:
@@ -7,8 +8,8 @@
 //! 2. Each node reads the head again and again. It removes the responses that new segments concern, and then serves stored
 //!    responses without validation until `bound` after the moment *before* it began to read ([`Follower::caught_up`]). A node
 //!    that can't read the head validates each response.
-//! 3. The purge is acknowledged a [`wait`] after the head was advanced. A node that serves from its store then has begun to
-//!    read the head after that, and knows the purge.
+//! 3. The purge is acknowledged a [`wait`] after the head was advanced. Any node that still serves from its store has
+//!    begun to read the head since, and knows the purge.
 //!
 //! Nodes needn't know each other, so they come and go freely. Their clocks needn't agree, but their rates do, within
 //! one percent. `ifmatch-sim` explores the protocol in every order of its steps.
@@ -83,12 +84,13 @@ pub enum Missing {
         /// Number of the last segment that was carried out.
         after: u64,
     },
-    /// They aren't in the log any more: every response counts as purged.
+    /// They are no longer in the log: every response counts as purged.
     Everything,
 }
 
 impl Follower {
-    /// Begins with a node that has no responses from before it read this head, in this epoch of the register.
+    /// Creates a follower for a node that holds no responses from before it read this head, in this epoch of the
+    /// register.
     pub fn start(head: Head, epoch: u64) -> Self {
         Self { log: head.log, epoch, position: head.newest }
     }
@@ -107,8 +109,8 @@ impl Follower {
         if head.newest == self.position { Missing::Nothing } else { Missing::Segments { after: self.position } }
     }
 
-    /// Records that all purges up to a head were carried out, whose load began at `began`. Returns the time until which stored
-    /// responses may be served without validation, by the same clock.
+    /// Records that all purges up to this head were carried out. The load of the head began at `began`. Returns the
+    /// time until which stored responses may be served without validation, by the same clock.
     #[must_use]
     pub fn caught_up(&mut self, head: Head, epoch: u64, began: Timestamp, bound: Duration) -> Timestamp {
         *self = Self::start(head, epoch);
@@ -116,8 +118,8 @@ impl Follower {
     }
 }
 
-/// Returns the time from an append to its acknowledgement: the bound, and a thirty-second of it, since clocks may run one
-/// percent too slow or too fast.
+/// Returns the time from an append to its acknowledgement: the bound plus 1/32 of it, since clocks may run one percent
+/// too slow or too fast.
 pub fn wait(bound: Duration) -> Duration {
     bound.saturating_add(bound / 32)
 }

@@ -224,7 +224,7 @@ pub fn unsatisfied_content_range(total: u64) -> HeaderValue {
     header_value(format!("bytes */{total}"))
 }
 
-/// A range as requested, which the length of the representation makes a [`ByteRange`] (RFC 9110 §14.1.1).
+/// A range as requested, which the length of the representation turns into a [`ByteRange`] (RFC 9110 §14.1.1).
 ///
 /// ```
 /// use ifmatch_core::range::{ByteRange, Limits, RangeSpec};

@@ -278,9 +278,9 @@ pub struct Record {
 pub struct Snapshot(pub(crate) Revision);
 
 impl Record {
-    /// Number of answers that are remembered for retries whatever their age. The oldest is dropped first.
+    /// Number of responses that are remembered for retries, whatever their age. The oldest is dropped first.
     pub const MIN_REPLIES: usize = 4;
-    /// Maximum number of answers remembered for retries, some 130 bytes each.
+    /// Maximum number of responses remembered for retries, about 130 bytes each.
     pub const MAX_REPLIES: usize = 128;
     /// Time during which a response is remembered, unless [`MAX_REPLIES`](Self::MAX_REPLIES) later ones replace it.
     pub const REPLY_TIME: Duration = Duration::from_secs(10);
@@ -304,9 +304,9 @@ impl Record {
         Self { revision, ..Self::unknown() }
     }
 
-    /// Returns the record as it counts if later ones may have been lost, up to revision `lost`: the version is unknown, and
-    /// whatever was derived from the record's revision no longer applies. A write in flight keeps its permit, and a lease
-    /// remains.
+    /// Returns the record as it must be read if later ones may have been lost, up to revision `lost`: the version is
+    /// unknown, and whatever was derived from the record's revision no longer applies. A write in flight keeps its
+    /// permit, and a lease remains.
     ///
     /// ```
     /// use ifmatch_core::record::{Record, Revision, State};
@@ -393,8 +393,8 @@ impl Record {
         self.lease.as_ref()
     }
 
-    /// Returns the lease with the time `now`, at which this record was read, by the clock that ends the lease. Like
-    /// [`Record::lease`], it may have ended.
+    /// Returns the lease along with `now`, the time at which this record was read, by the clock that ends the lease.
+    /// Like [`Record::lease`], it may have ended.
     pub fn seen_lease(&self, now: Timestamp) -> Option<SeenLease> {
         self.lease.map(|lease| SeenLease { lease, at: now })
     }

@@ -1,4 +1,4 @@
-//! Shares of a server's slots: a client leaves some of them to the others.
+//! Shares of a server's slots: each client leaves some of them for the others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Prefix length of an IPv6 network. All addresses of a network count as one client.
 const NETWORK_BITS: u32 = 64;
 
-/// Returns the address by which a client counts: an IPv4 address, or the start of an IPv6 network (/64).
+/// Returns the address that stands for a client: its IPv4 address, or the start of its IPv6 network (/64).
 ///
 /// ```
 /// use ifmatch_core::share::network;
@@ -23,10 +23,10 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A number of slots, and the part of them that one client may take.
+/// A number of slots, and how many of them one client may take.
 ///
-/// By default, a client gets another slot as long as more slots are free than it holds. A single client takes at most
-/// half of them, two clients a third each, and a newcomer always finds some.
+/// By default, a client gets another slot only while more slots are free than it already holds. A lone client can take
+/// half of them, two competing clients a third each, and a new client gets a slot as long as any is free.
 ///
 /// ```
 /// use ifmatch_core::share::SlotLimit;
@@ -52,7 +52,7 @@ impl SlotLimit {
     }
 }
 
-/// A number of slots, and the owners that hold some, such as clients.
+/// Slots, and the owners that hold them, such as clients.
 ///
 /// ```
 /// use ifmatch_core::share::{Holders, SlotLimit};

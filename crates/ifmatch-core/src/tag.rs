@@ -59,7 +59,7 @@ impl EntityTag {
         Ok(Self(value))
     }
 
-    /// Creates a strong tag, which changes with every change of the representation's bytes.
+    /// Creates a strong tag, which changes whenever the representation's bytes change.
     ///
     /// # Errors
     ///

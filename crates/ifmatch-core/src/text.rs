@@ -8,8 +8,8 @@ pub(crate) fn header_value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("the text is visible ASCII")
 }
 
-/// Returns bytes in lower-case hexadecimal. Takes a third of the instructions of `hex::encode`, which pushes each digit onto a
-/// string by itself.
+/// Returns bytes in lower-case hexadecimal. Takes a third of the instructions of `hex::encode`, which pushes the digits
+/// onto a string one at a time.
 #[cfg(feature = "protocol")]
 #[expect(clippy::expect_used, reason = "the buffer has two bytes for each byte, and digits are ASCII")]
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {

@@ -120,7 +120,8 @@ impl Connection {
         Ok(swaps.collect())
     }
 
-    /// Finds out which swaps took place although the database is full. The response has come, so none will any more.
+    /// Finds out which swaps took place although the database is full. The response has arrived, so no other swap will
+    /// take place.
     async fn after_full(
         &self,
         open: &Open,
@@ -217,7 +218,7 @@ impl Connect for Place {
     type Connection = Open;
     type Error = ConnectError;
 
-    /// Connects to a member that answers.
+    /// Connects to a member that responds.
     async fn connect(&self) -> Result<Open, ConnectError> {
         let members = &self.address.members;
         let first = self.member.load(Ordering::Relaxed);
@@ -399,7 +400,7 @@ mod tests {
 pub(crate) struct Watch(Weak<()>);
 
 impl Watch {
-    /// Returns `true` after the end of the stream. Nothing is sent on it any more.
+    /// Returns `true` after the end of the stream. Nothing more is sent on it.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -407,8 +408,8 @@ impl Watch {
 
 /// Returns a connector that connects once, without delay of small packets, and a watch of its stream.
 ///
-/// When a stream ends, tonic reconnects on its own. Another cluster could answer there unnoticed, so each stream belongs
-/// to one [`Open`](crate::connection::Open) connection, which has seen the cluster's identity.
+/// When a stream ends, tonic reconnects on its own. Another cluster could respond there unnoticed, so each stream
+/// belongs to one [`Open`](crate::connection::Open) connection, which has seen the cluster's identity.
 pub(crate) fn once() -> (
     impl Service<Uri, Response = impl Read + Write + Send + Unpin, Error = Error, Future = impl Future + Send> + Send,
     Watch,

@@ -64,8 +64,8 @@ impl EtcdRegister {
     /// Connects to a cluster. Starts tasks on the current tokio runtime, which end with this value.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Unreachable`] if no member answers; [`ConnectErrorKind::Denied`] if they reject the user or the
-    /// password.
+    /// [`ConnectErrorKind::Unreachable`] if no member responds; [`ConnectErrorKind::Denied`] if they reject the user or
+    /// the password.
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
         let lists = Connection::open(address).await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);

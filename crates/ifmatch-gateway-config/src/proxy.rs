@@ -137,7 +137,8 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     Ok(Some(Guard { register }))
 }
 
-/// The guard gives up a write after `--answer-timeout`. A route that waits for longer would let another write begin meanwhile.
+/// The guard gives up a write after `--answer-timeout`. A route that waits longer would let another write begin in the
+/// meantime.
 pub fn guarded_timeout() -> Error {
     Error::setting(
         "--guard-writes",

@@ -220,7 +220,7 @@ pub struct ProxySettings {
     #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub guard_ignore_case: bool,
 
-    /// For --guard-writes: a path with a slash at its end and the one without are one resource.
+    /// For --guard-writes: a path with a trailing slash and the same path without it are one resource.
     #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub guard_ignore_trailing_slash: bool,
 }

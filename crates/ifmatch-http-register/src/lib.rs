@@ -22,7 +22,7 @@
 //! | load | GET |
 //! | swap | PUT with `If-Match`, or with `If-None-Match: *` for the first record; DELETE with `If-Match` |
 //! | swap of a record that this process hasn't just seen | a GET before it, for the tag |
-//! | swap if the answer's tag doesn't begin with the hash of what was sent | a GET after its PUT |
+//! | swap if the response's tag doesn't begin with the hash of what was sent | a GET after its PUT |
 //! | scan | pages of names in the gateway's plain dialect, then a GET for each record |
 //!
 //! Each record is an object in the folder of the [`Address`]: see [`object`].
@@ -33,9 +33,10 @@
 //!   times of files don't. [`HttpRegister::open`] tests the rest.
 //! - **Current responses**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
 //! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
-//! - **Clear success**: another server, such as that of a login page, may answer a PUT with 200 and a strong tag of its own. So the
-//!   answer counts if its tag begins with the SHA-256 of what was sent, as a gateway's does; otherwise, the register sends a GET to
-//!   check. The response to a DELETE is 204; any other success is ambiguous. Use TLS where another server might answer.
+//! - **Clear success**: another server, such as one with a login page, may respond to a PUT with 200 and a strong tag
+//!   of its own. So the response counts if its tag begins with the SHA-256 of what was sent, as a gateway's does;
+//!   otherwise, the register sends a GET to check. The response to a DELETE is 204; any other success is ambiguous. Use
+//!   TLS where another server might respond.
 //! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
 //!
 //! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
@@ -195,7 +196,7 @@ enum Outcome {
     Refused,
 }
 
-/// Returns what a response to a write means. S3 answers 404 if the object is gone, and 409 during another write.
+/// Returns what a response to a write means. S3 returns 404 if the object is gone, and 409 during another write.
 fn outcome(answer: &Answer, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
     let error = |kind| Err(answer.error(kind, "a conditional write"));
     match (answer.status, when) {

@@ -117,7 +117,7 @@ pub(crate) async fn connect_to_latest(url: &str, settings: &Settings) -> Result<
 }
 
 impl Connection {
-    /// Finds the epoch, and raises it if the server continues another timeline than the one on which it began.
+    /// Finds the epoch, and raises it if the server is on a different timeline from the one on which it began.
     ///
     /// # Errors
     /// Same as [`Known::become_found`]; also fails if the server fails.

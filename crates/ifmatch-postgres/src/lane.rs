@@ -220,7 +220,7 @@ impl Prepared {
         results
     }
 
-    /// Carries out swaps of one kind. If other transactions hold locks, tries each swap by itself.
+    /// Carries out swaps of one kind. If other transactions hold locks, tries each swap on its own.
     async fn part(&self, swaps: &[&QueuedSwap]) -> Results {
         match self.execute(swaps).await {
             Ok(results) => results,

@@ -42,9 +42,9 @@ use crate::upstream::slots::RequestSlot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// If no connection to a server can be made, so nothing was sent, the next server is tried. A safe request without content
-/// is sent again if the connection closes before a response, and goes to up to two other servers if that repeats, or if a server
-/// answers 502, 503 or 504. Any other request is sent once.
+/// If no connection to a server can be made, so nothing was sent, the next server is tried. A safe request without
+/// content is sent again if the connection closes before a response, and goes to up to two other servers if that
+/// repeats, or if a server returns 502, 503 or 504. Any other request is sent once.
 #[derive(Clone)]
 pub struct Proxy {
     /// Requests keep the state with which they began.

@@ -6,7 +6,7 @@ use crate::driver::{DriverError, Effect};
 use crate::metrics;
 use crate::register::RegisterError;
 
-/// The knowledge about an ambiguous swap in the end.
+/// How an ambiguous swap turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
     /// Its record was found.

@@ -1,4 +1,4 @@
-//! Clocks of others: bounds of an engine's time, and processes whose clocks are ahead.
+//! Other clocks: bounds of an engine's time, and processes with clocks that are ahead.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 /// Bounds of an engine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineTime {
-    /// Never after the engine's time. Goes back only if that does.
+    /// Never after the engine's time. Goes back only if the engine's time does.
     pub earliest: Timestamp,
     /// Never before the engine's time.
     pub latest: Timestamp,
 }
 
 impl EngineTime {
-    /// Returns the difference of the bounds.
+    /// Returns the difference between the bounds.
     pub fn error(self) -> Duration {
         self.earliest.until(self.latest)
     }
@@ -118,7 +118,7 @@ const NOTABLE: Duration = Duration::from_secs(3);
 /// Maximum number of records that are remembered. If there are more, they count again.
 const CAPACITY: usize = 1_024;
 
-/// The clocks of other processes, as far as they are ahead of this one's.
+/// Tracks how far other processes' clocks are ahead of this one's.
 ///
 /// ```
 /// use ifmatch_core::date::Timestamp;
@@ -156,8 +156,8 @@ struct Seen {
 pub struct ClockAhead(Duration);
 
 impl PeerClocks {
-    /// Takes note of a record in the register, at a moment of this process's interval clock. Returns a warning to be logged, if
-    /// it is the first one for a minute.
+    /// Takes note of a record in the register, at a moment of this process's interval clock. Returns a warning to be
+    /// logged, if it is the first one in a minute.
     #[must_use]
     pub fn saw(&self, key: &Key, record: &Record, now: Timestamp) -> Option<ClockAhead> {
         let revision = record.revision();
@@ -201,8 +201,8 @@ mod tests {
     /// The engine's clock is ahead of this process's by this much.
     const AHEAD: u64 = 30_000_000;
 
-    /// All orders in which the responses of four requests arrive, with the engine's clock at all rates that are permitted:
-    /// the engine's time is never outside of the bounds.
+    /// All orders in which the responses of four requests arrive, with the engine's clock at all rates that are
+    /// permitted: the engine's time is never outside the bounds.
     #[test]
     fn the_bounds_hold_in_every_order_of_the_answers() {
         let requests = [(0, 400_u64, 2_000), (500, 500, 900), (700, 2_500, 2_600), (3_000, 3_001, 9_000)];

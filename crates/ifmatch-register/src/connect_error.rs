@@ -11,13 +11,13 @@ pub struct ConnectError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The reason of a [`ConnectError`].
+/// The reason for a [`ConnectError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
     /// The URL, or a file that it names, isn't valid.
     Url,
-    /// No server answers.
+    /// No server responds.
     Unreachable,
     /// A certificate isn't valid or not trusted, or the server has no TLS.
     Certificate,
@@ -37,7 +37,7 @@ impl ConnectError {
         Self { kind, text: text.into(), source: None }
     }
 
-    /// Adds the cause, which ends the message.
+    /// Adds the cause, which is appended to the message.
     #[must_use]
     pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(source.into()), ..self }

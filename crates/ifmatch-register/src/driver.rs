@@ -1,5 +1,6 @@
 //! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use ifmatch_runtime::task::{self, Elapsed};
 use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, jittered};
 
 use crate::ambiguous::Ambiguous;
+use crate::combiner::Staging;
 use crate::deadlines::Deadlines;
 use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
@@ -22,7 +24,7 @@ use crate::metrics;
 use crate::recent::Recent;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
-/// Time after which a command that keeps meeting other writers isn't tried again: clients wait no longer.
+/// Maximum time for which a command that keeps conflicting with other writers is retried: clients wait no longer.
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
@@ -44,7 +46,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 pub struct Driver {
     shared: Arc<Shared>,
     initial: Record,
-    /// Returns `true` for the keys of resources on which nothing but the record is an authority.
+    /// Returns `true` for the keys of resources on which only the record is an authority.
     is_index: fn(&Key) -> bool,
     patience: Duration,
     /// `None` if each command begins with a load.
@@ -113,9 +115,10 @@ impl Driver {
         }
     }
 
-    /// Lets commands begin from the record that this process has seen last, in place of a load. If another process has replaced it, the
-    /// swap fails, and shows the record to begin from. For small records. Without effect on registers that can be asked without waiting
-    /// (see [`Driver::revision_at_once`]), and on engines that fail over (see [`Engine::fails_over`](crate::Engine::fails_over)).
+    /// Lets commands begin from the record that this process has seen last, instead of a load. If another process has
+    /// replaced it, the swap fails, and returns the record to begin from. Use this for small records. It has no effect
+    /// on registers that can be asked without waiting (see [`Driver::revision_at_once`]), or on engines that fail over
+    /// (see [`Engine::fails_over`](crate::Engine::fails_over)).
     ///
     /// ```text
     ///   A begins from r7                register           B
@@ -125,7 +128,7 @@ impl Driver {
     ///   swap r8 → r10 ────────────────▶ r10
     /// ```
     ///
-    /// An outcome without a swap is computed from a load, so nothing is refused for what was true before.
+    /// An outcome without a swap is computed from a load, so nothing is refused because of an outdated record.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.recent = Some(Arc::default());
@@ -170,7 +173,7 @@ impl Driver {
         self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
 
-    /// Runs a future until a deadline of a record, then drops it. See [`task::until`].
+    /// Runs a future until a record's deadline, then drops it. See [`task::until`].
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
@@ -223,7 +226,7 @@ impl Driver {
         self.recent.as_ref()?.get(key).filter(|_| !self.shared.register.engine().fails_over)
     }
 
-    /// Returns a stored record as it counts at `now`.
+    /// Returns a stored record as it must be read at `now`.
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
         let lost = self.shared.register.engine().epoch.lost;
@@ -294,7 +297,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// Same as [`Driver::apply`], of the first attempt.
+    /// Same as [`Driver::apply`], for the first attempt.
     pub async fn give_back(
         &self,
         key: &Key,
@@ -434,7 +437,7 @@ impl Driver {
         is_overtaken: &(impl Fn(&Record) -> bool + ?Sized),
     ) -> Result<Applied, DriverError> {
         let mut ambiguous = Ambiguous::default();
-        let propose = |before: Record, now| {
+        let mut decide = |before: Record, now| {
             if is_overtaken(&before) {
                 return Ok(Applied { after: before.clone(), before, outcome: Outcome::Refused(Refusal::Stale) });
             }
@@ -448,6 +451,7 @@ impl Driver {
             let after = transition.next.unwrap_or_else(|| before.clone());
             Ok(Applied { before, after, outcome: transition.outcome })
         };
+        let propose = |before, now| ready(decide(before, now));
         let applied = self.swap_until_done(&mut ambiguous, key, seen, propose).await;
         ambiguous.resolve(applied.is_ok());
         if applied.is_err() {
@@ -496,17 +500,30 @@ impl Driver {
         ))
     }
 
-    /// Applies changes in order, and stores them by one swap.
+    /// Applies changes in order, and stores them by one swap, after what they refer to.
     ///
     /// # Errors
     /// Same as [`Driver::apply`], for all changes alike.
-    pub(crate) async fn apply_group<C: Change>(
+    pub(crate) async fn apply_group<C: Change, S: Staging<C>>(
         &self,
         key: &Key,
         changes: &[&C],
-    ) -> Result<Group<C::Error>, DriverError> {
+        staging: &S,
+    ) -> Result<Group<C::Error, C::Context>, DriverError> {
         let mut ambiguous = Ambiguous::default();
-        let propose = |before: Record, now| Ok(before.apply_group(changes.iter().copied(), now));
+        let propose = |before: Record, now| async move {
+            let mut context = staging.prepare(&before, changes, now).await;
+            loop {
+                let mut group = before.apply_group(changes.iter().copied(), now, context);
+                if group.next.is_none() {
+                    return Ok(group);
+                }
+                match staging.stage(&mut group.context).await {
+                    Ok(()) => return Ok(group),
+                    Err(failed) => context = failed,
+                }
+            }
+        };
         let group = self.swap_until_done(&mut ambiguous, key, None, propose).await;
         ambiguous.resolve(group.is_ok());
         group
@@ -515,12 +532,12 @@ impl Driver {
     /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the unacknowledged swaps.
     ///
     /// `propose` returns the effect on a record. If it fails, it is called again with a new load, which samples the time again.
-    async fn swap_until_done<E: Effect>(
+    async fn swap_until_done<E: Effect, P: Future<Output = Result<E, RegisterError>>>(
         &self,
         ambiguous: &mut Ambiguous<E>,
         key: &Key,
         seen: Option<Record>,
-        mut propose: impl FnMut(Record, Timestamp) -> Result<E, RegisterError>,
+        mut propose: impl FnMut(Record, Timestamp) -> P,
     ) -> Result<E, DriverError> {
         let remembered = if seen.is_none() { self.seen(key) } else { None };
         // A conflict with what is remembered is no contention yet.
@@ -542,7 +559,7 @@ impl Driver {
                 return Err(ambiguous.or(DriverError::Contention));
             }
             let now = self.now();
-            let proposed = propose(self.view(key, stored.take(), now), now);
+            let proposed = propose(self.view(key, stored.take(), now), now).await;
             if !is_loaded && proposed.as_ref().map_or(true, |effect| effect.next().is_none()) {
                 is_loaded = true;
                 stored = self.stored(key).await?;
@@ -596,7 +613,7 @@ impl Effect for Applied {
     }
 }
 
-impl<E> Effect for Group<E> {
+impl<E, X> Effect for Group<E, X> {
     fn next(&self) -> Option<&Record> {
         self.next.as_ref()
     }
@@ -626,7 +643,7 @@ impl<'t> Proposed<'t> {
     }
 }
 
-/// Returns the record that a swap has shown, unless its answer was lost.
+/// Returns the record that a swap has shown, unless its response was lost.
 fn seen_by<'a>(swapped: &'a Result<Swap, RegisterError>, next: &'a Record) -> Option<&'a Record> {
     match swapped {
         Ok(Swap::Done) => Some(next),

@@ -14,10 +14,10 @@ use crate::memory::MemoryRegister;
 use crate::register::{Engine, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use crate::wrapper::Wrapper;
 
-/// A fault of one swap.
+/// A fault in one swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No fault: the swap is answered.
+    /// No fault: the response arrives.
     None,
     /// The swap fails, and changes nothing.
     Failed(RegisterErrorKind),
@@ -76,7 +76,7 @@ impl FaultyRegister {
         Self(Arc::new(State { records, engine, cut, blind, faults, action }))
     }
 
-    /// Makes the register one whose records outlast the processes of a test.
+    /// Makes the records survive the processes of a test.
     #[must_use]
     pub fn durable(self) -> Self {
         self.set_engine(Engine::default());
@@ -93,7 +93,7 @@ impl FaultyRegister {
         &self.0.records
     }
 
-    /// Adds faults of the next swaps, in order.
+    /// Adds faults for the next swaps, in order.
     pub fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
         locked(&self.0.faults).extend(faults);
     }
@@ -128,7 +128,7 @@ impl FaultyRegister {
     }
 }
 
-/// Locks a mutex. A test that panicked meanwhile has failed already.
+/// Locks a mutex. A test that has panicked in the meantime has failed already.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

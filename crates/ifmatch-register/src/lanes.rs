@@ -128,8 +128,8 @@ struct Job<Q, A> {
 }
 
 impl Lanes {
-    /// Starts a lane for each of the given connections, as tasks of the current runtime that end with this value. One or
-    /// two for swaps, and one or two for loads, are best. `limit` is the time limit of each call.
+    /// Starts a lane for each of the given connections, as tasks of the current runtime that end when this value is
+    /// dropped. One or two for swaps, and one or two for loads, are best. `limit` is the time limit of each call.
     pub fn start<B: Batches>(
         swaps: impl IntoIterator<Item = B>,
         loads: impl IntoIterator<Item = B>,

@@ -46,7 +46,7 @@ mod wrapper;
 pub use async_trait::async_trait;
 pub use clocks::{ClockAhead, PeerClocks};
 pub use clocks::{EngineClock, EngineTime};
-pub use combiner::Combiner;
+pub use combiner::{Combiner, Staging};
 pub use connect_error::{ConnectError, ConnectErrorKind};
 pub use driver::{Driver, DriverError};
 pub use ifmatch_core::command::Applied;

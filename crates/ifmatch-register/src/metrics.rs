@@ -9,8 +9,8 @@ use crate::ambiguous::Resolution;
 /// Histogram of the calls in a batch that went to a server, by `operation`: `load` or `swap`.
 pub const BATCH_SIZE: &str = "ifmatch_register_batch_size";
 
-/// Counter of unacknowledged swaps, by the `outcome` that the driver found: `done`, `not-done`, or `unknown`, which the
-/// caller was told.
+/// Counter of unacknowledged swaps, by the `outcome` that the driver found: `done`, `not-done`, or `unknown`, as
+/// reported to the caller.
 pub const AMBIGUOUS: &str = "ifmatch_register_ambiguous_total";
 
 /// Counter of commands that gave up because other writers kept changing the same record, or had a write in flight for too long.

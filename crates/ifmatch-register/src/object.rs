@@ -44,7 +44,7 @@ pub fn name(key: &Key) -> String {
     name
 }
 
-/// Returns the key of a name, or `None` if the name doesn't contain it all: the object's content does.
+/// Returns the key of a name, or `None` if the name doesn't contain all of it: the object's content does.
 pub fn key(name: &str) -> Option<Key> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.strip_prefix('r')?.bytes();
@@ -62,8 +62,8 @@ pub fn key(name: &str) -> Option<Key> {
     Key::new(String::from_utf8(bytes).ok()?).ok()
 }
 
-/// Encodes a record: its revision, the length of its key, its key, and itself. A removed record has the revision zero and a
-/// random number, since a store may derive its tags from the content.
+/// Encodes a record: its revision, the length of its key, its key, and the record itself. A removed record has the
+/// revision zero and a random number, since a store may derive its tags from the content.
 ///
 /// # Errors
 /// Fails if the system provides no random number for a removed record.
@@ -81,7 +81,7 @@ pub fn encode(key: &Key, record: Option<&Record>) -> Result<Vec<u8>, RegisterErr
 /// Decodes an object's content. A removed record is `None`.
 ///
 /// # Errors
-/// [`RegisterErrorKind::Unreadable`] if it's no record of this release.
+/// [`RegisterErrorKind::Unreadable`] if it isn't a record that this release can read.
 pub fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
     let parts = || {
         let (revision, rest) = bytes.split_first_chunk::<8>()?;
@@ -97,8 +97,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
 /// Number of records that [`page`] reads at the same time.
 const PARALLEL: usize = 16;
 
-/// Returns the page of a scan: the records of those keys that it asks for, in the order of the keys. Records that were removed
-/// since are left out. Names have another order than keys, so `keys` are all that there are, in any order.
+/// Returns the page that a scan asks for, in the order of the keys. Records that have been removed since are left out.
+/// Names sort differently from keys, so pass all `keys` that exist, in any order.
 ///
 /// # Errors
 /// A load failed.

@@ -18,22 +18,23 @@ const PROBE_INTERVAL: u64 = 250;
 pub trait Connect: Send + Sync + 'static {
     /// A connection.
     type Connection: Send + 'static;
-    /// The reason why there is no connection.
+    /// The reason why connecting failed.
     type Error: Into<RegisterError>;
 
     /// Connects, or fails within a time limit.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
-    /// Returns `true` after the end of a connection. Connections often end while they are idle: the server, or a firewall on
-    /// the way, closes them. Returns `false` if that can't be known.
+    /// Returns `true` if a connection has ended. Connections often end while they are idle: the server, or a firewall
+    /// on the way, closes them. Returns `false` if that can't be known.
     fn has_ended(&self, connection: &Self::Connection) -> bool;
 }
 
 /// A connection that opens when needed. After three failures in a row, calls fail at once, and a task tries to connect
 /// every 250 ms until it succeeds.
 ///
-/// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after a response. A call that fails, or
-/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, which doesn't count as a failure.
+/// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after a response. A call that fails,
+/// or is dropped halfway, doesn't keep it, and the next call gets a new one. A kept connection that has ended since is
+/// replaced, which doesn't count as a failure.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The server answers again, and ends the probe's connection before there is a call.
+    /// The server responds again, and ends the probe's connection before there is a call.
     #[tokio::test(start_paused = true)]
     async fn a_probes_connection_that_has_ended_is_replaced() {
         let mut connection = start(5);

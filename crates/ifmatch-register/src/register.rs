@@ -130,8 +130,8 @@ impl fmt::Debug for dyn Register {
 pub struct Engine {
     /// The lifetime of acknowledged swaps.
     pub guarantee: Guarantee,
-    /// The epoch, for engines of which another server may take over without the last swaps. It is stored with the records.
-    /// After a call that the new server has answered, this is the new epoch.
+    /// The epoch, for engines in which another server may take over without the last swaps. It is stored with the
+    /// records. Once the new server has responded to a call, this is the new epoch.
     pub epoch: Epoch,
     /// `true` if another server may take over without the last swaps, in a new epoch. A record that was seen before may then be older
     /// than one that was lost, although a swap that expects it succeeds. So each command begins with a load.
@@ -241,7 +241,7 @@ impl RegisterError {
         Self { source, ..*self }
     }
 
-    /// Returns the error as one of a load or a scan, which changes nothing: an ambiguous one is then
+    /// Returns the error as it applies to a load or a scan, which changes nothing: an ambiguous error becomes
     /// [`RegisterErrorKind::Unavailable`].
     #[must_use]
     pub fn of_read(self) -> Self {
@@ -256,7 +256,7 @@ impl RegisterError {
         self.kind
     }
 
-    /// Returns the message for an operator: of a failed connection, what is wrong with the server.
+    /// Returns the message for an operator. For a failed connection, it says what is wrong with the server.
     ///
     /// ```
     /// use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError};

@@ -17,8 +17,8 @@ pub trait Pages: Send + 'static {
     fn page(&mut self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 
-/// Carries out the scans of many tasks, one after another. A caller that goes away ends its scan between two pages, and
-/// leaves the connection in order.
+/// Carries out the scans of many tasks, one after another. If a caller goes away, its scan ends between two pages, and
+/// the connection stays usable.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct Scans<P> {
 }
 
 impl<P: Pages> Scans<P> {
-    /// Creates scans in pages of at most `page` records. `limit` is the time limit of a scan.
+    /// Creates a queue of scans, in pages of at most `page` records. `limit` is the time limit of a scan.
     pub fn new(pages: P, page: usize, limit: Duration) -> Self {
         Self { pages: Arc::new(Mutex::new(pages)), page, limit }
     }
@@ -77,7 +77,7 @@ impl<P: Pages> Scans<P> {
     }
 }
 
-/// Lists pages until one is short, or until nobody waits for them.
+/// Lists pages until one is short, or until no one waits for them.
 async fn all<P: Pages>(
     pages: &mut P,
     scan: &Scan<'_>,

@@ -1,4 +1,4 @@
-//! Registers that change some calls of another one.
+//! Registers that change some of another register's calls.
 
 use async_trait::async_trait;
 use ifmatch_core::record::{Record, Revision};
@@ -57,7 +57,7 @@ pub trait Wrapper: Send + Sync + 'static {
         self.inner().engine()
     }
 
-    /// See [`Register::revision_at_once`]. Defaults to `None`, so no response passes by a [`load`](Self::load) that is
+    /// See [`Register::revision_at_once`]. Defaults to `None`, so no response bypasses a [`load`](Self::load) that is
     /// overridden.
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
         None

@@ -1,6 +1,6 @@
-//! Folders whose entries are made durable.
+//! Folders whose entries are made durable, and files with several names.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
@@ -12,6 +12,11 @@ use std::path::Path;
 /// Fails if the folder doesn't exist or can't be opened.
 pub fn open(path: &Path) -> io::Result<File> {
     imp::open(path)
+}
+
+/// Returns `true` if a file is known to have one name only. On Windows it never is.
+pub fn has_one_name(file: &Metadata) -> bool {
+    names::has_one_name(file)
 }
 
 /// Folders that are opened like files.
@@ -44,6 +49,27 @@ mod imp {
 
     pub(super) fn open(path: &Path) -> io::Result<File> {
         OpenOptions::new().access_mode(ACCESS).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+    }
+}
+
+/// Files that know how many names they have.
+#[cfg(unix)]
+mod names {
+    use std::fs::Metadata;
+    use std::os::unix::fs::MetadataExt;
+
+    pub(super) fn has_one_name(file: &Metadata) -> bool {
+        file.nlink() == 1
+    }
+}
+
+/// The standard library doesn't tell the number of names elsewhere.
+#[cfg(not(unix))]
+mod names {
+    use std::fs::Metadata;
+
+    pub(super) fn has_one_name(_: &Metadata) -> bool {
+        false
     }
 }
 

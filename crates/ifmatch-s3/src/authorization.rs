@@ -147,7 +147,8 @@ pub(crate) fn refuse_form(head: &Parts) -> S3Result<()> {
     Ok(())
 }
 
-/// Refuses an OPTIONS request that is no preflight of a browser. No origin is allowed here, so `s3s` answers a preflight as unsigned (403).
+/// Refuses an OPTIONS request that isn't a browser's preflight. No origin is allowed here, so `s3s` answers a preflight
+/// as unsigned (403).
 pub(crate) fn refuse_options(head: &Parts) -> S3Result<()> {
     let is_preflight = [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD].iter().all(|name| head.headers.contains_key(name));
     if head.method == Method::OPTIONS && !is_preflight {

@@ -222,7 +222,7 @@ pub(crate) fn of_body(error: &BoxError) -> BodyRefusal {
     })
 }
 
-/// Returns the error for a body with another hash than its request's.
+/// Returns the error for a body with a different hash from its request's.
 pub(crate) fn other_hash() -> S3Error {
     let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
     S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)

@@ -78,7 +78,8 @@ pub(crate) async fn copy(
     }))
 }
 
-/// Computes a checksum of the bytes on their way, in place of the source's. So the store can't share them with the source.
+/// Computes a checksum of the bytes as they pass, instead of the source's. So the store can't share them with the
+/// source.
 fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, BodyOutcome)> {
     let algorithm = DigestAlgorithm::named(&name.as_str().to_ascii_lowercase())
         .ok_or_else(|| s3_error!(InvalidRequest, "the checksum {} is unknown", name.as_str()))?;
@@ -104,7 +105,8 @@ fn replaced_tags(input: &CopyObjectInput) -> S3Result<Option<Tags>> {
 pub(crate) struct SourceObject {
     /// The object with the name that was sent.
     named: BlobPath,
-    /// The object with spaces in place of each plus that isn't encoded, as programs send a space that encode names as forms do.
+    /// The object with a space in place of each plus that isn't encoded: programs that encode names as forms do send a
+    /// space as a plus.
     spaced: Option<BlobPath>,
 }
 

@@ -147,7 +147,7 @@ pub(crate) async fn encryption(
     Ok(S3Response::new(GetBucketEncryptionOutput { server_side_encryption_configuration: Some(configuration) }))
 }
 
-/// `GetBucketAcl`: the account may do everything, and nobody else anything.
+/// `GetBucketAcl`: the account may do everything, and no one else anything.
 pub(crate) async fn bucket_acl(
     backend: &Backend,
     request: S3Request<GetBucketAclInput>,

@@ -1,9 +1,10 @@
 //! A model of groups: the processes of one register combine the changes that wait into one swap. It runs the real
 //! `Record::apply_group`.
 //!
-//! Clients send a change each to their process. A process takes all that wait, loads the record, swaps, and answers. Answers to
-//! swaps get lost, swaps arrive late, processes crash and start again, and clients without a response send their change
-//! again. [`GroupSabotage`] disables one check: the model checker must then find an interleaving that the check prevents.
+//! Clients send a change each to their process. A process takes all that wait, loads the record, swaps, and responds.
+//! Responses to swaps get lost, swaps arrive late, processes crash and start again, and clients without a response send
+//! their change again. [`GroupSabotage`] disables one check: the model checker must then find an interleaving that the
+//! check prevents.
 
 use http::Method;
 use ifmatch_core::EntityTag;
@@ -29,7 +30,7 @@ pub enum GroupSabotage {
     RefuseFirst,
     /// A group isn't applied in order of arrival.
     Reorder,
-    /// A group forgets its first answers.
+    /// A group forgets its first responses.
     ForgetAnswers,
     /// An unacknowledged swap counts as not done.
     AssumeNotDone,
@@ -171,8 +172,9 @@ const NOBODY: usize = 99;
 
 impl Change for Edit {
     type Error = std::convert::Infallible;
+    type Context = ();
 
-    fn command(&self, _: &Record, _: Timestamp) -> Result<Command<'_>, Self::Error> {
+    fn command(&self, _: &Record, _: Timestamp, (): &mut ()) -> Result<Command<'_>, Self::Error> {
         let content = Content::Hashed { hash: ContentHash::of(&self.client.to_le_bytes()), payload: Vec::new().into() };
         let write = Write::new(&Method::PUT, &self.preconditions, content, self.client as u64);
         Ok(Command::Write(write.with_request(self.request)))
@@ -183,7 +185,7 @@ impl GroupModel {
     fn first(&self) -> Record {
         let write = Edit { preconditions: Preconditions::NONE, client: NOBODY, request: None };
         let earlier = Timestamp::from_micros(1_000_000);
-        let first = Record::absent().apply_group([&write], earlier).next;
+        let first = Record::absent().apply_group([&write], earlier, ()).next;
         if self.exists { first.unwrap_or_else(Record::absent) } else { Record::absent() }
     }
 
@@ -212,14 +214,14 @@ impl GroupModel {
             let (mut record, mut effects, mut now) = (loaded.clone(), Vec::new(), NOW);
             for edit in &edits {
                 now = now.saturating_add(Record::REPLY_TIME);
-                let Ok(command) = edit.command(&record, now);
+                let Ok(command) = edit.command(&record, now, &mut ());
                 let transition = record.apply(&command, now);
                 effects.push(effect(edit.client, &transition.outcome));
                 record = transition.next.unwrap_or(record);
             }
             return (effects, Some(record).filter(|record| record.revision() != loaded.revision()));
         }
-        let group = loaded.apply_group(&edits, NOW);
+        let group = loaded.apply_group(&edits, NOW, ());
         let outcomes = group.applied.iter().flatten().map(|applied| &applied.outcome);
         (clients.iter().zip(outcomes).map(|(client, outcome)| effect(*client, outcome)).collect(), group.next)
     }
@@ -239,7 +241,7 @@ impl GroupModel {
         done
     }
 
-    /// A process answers the clients of its group.
+    /// A process responds to the clients of its group.
     fn answer(world: &mut World, effects: &[Effect]) {
         for effect in effects {
             let client = match effect {

@@ -1,8 +1,8 @@
 //! A model of the lock by compare-and-swap. It runs the real decisions of `ifmatch_core::lock`.
 //!
-//! Clients look at the record, acquire, renew, work and release. Requests and responses take any time, answers get lost, a
-//! client that makes no more steps has crashed, and one that makes steps late was stopped. [`LockSabotage`] disables one
-//! check: the model checker must then find an interleaving that the check prevents.
+//! Clients look at the record, acquire, renew, work and release. Requests and responses take any time, responses get
+//! lost, a client that makes no more steps has crashed, and one that makes steps late was stopped. [`LockSabotage`]
+//! disables one check: the model checker must then find an interleaving that the check prevents.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ struct Write {
 pub enum LockEvent {
     /// A client's next step.
     Step(usize),
-    /// A client's answer is lost.
+    /// A response to a client is lost.
     Lose(usize),
     /// A holder sends a renewal.
     Renew(usize),

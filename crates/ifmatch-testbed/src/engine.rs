@@ -57,7 +57,7 @@ macro_rules! engine_tests {
     };
 }
 
-/// Connects a register once the server answers: a cluster may still be without a leader.
+/// Connects a register once the server responds: a cluster may still be without a leader.
 pub async fn connect<E: Engine>(url: &str) -> Arc<dyn Register> {
     let connected = async {
         loop {

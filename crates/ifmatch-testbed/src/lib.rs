@@ -1,4 +1,4 @@
-//! Servers that tests start, a network that fails, and clients that write meanwhile.
+//! Servers that tests start, a network that fails, and clients that write at the same time.
 
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "test code reports failures by panicking")]
 

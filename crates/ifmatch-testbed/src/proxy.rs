@@ -21,7 +21,7 @@ pub enum Network {
     CutBeforeSending,
     /// The next request arrives, and its connection ends at once. Then the network is whole again.
     CutAfterSending,
-    /// Connections are accepted, requests arrive, and answers are never delivered.
+    /// Connections are accepted, requests arrive, and responses are never delivered.
     Silent,
     /// Connections are accepted, and nothing arrives in either direction.
     BlackHole,

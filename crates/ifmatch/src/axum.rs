@@ -44,15 +44,15 @@ const ALL_PATHS: &str = "/{*__private__axum_nest_tail_param}";
 pub trait RouterExt<S> {
     /// Wraps all routes and the fallback in a layer. Call it before or after `with_state`.
     ///
-    /// The result answers every path. Merged with a router that has plain routes, it takes the paths and methods that
-    /// those leave. axum panics if you merge two guarded routers, or a guarded router with one that has a route such as
-    /// `/{id}`: merge the routers first, or nest them under two prefixes. Set `fallback` and
+    /// The result handles every path. Merged with a router that has plain routes, it takes the paths and methods that
+    /// those routes leave. axum panics if you merge two guarded routers, or a guarded router with one that has a route
+    /// such as `/{id}`: merge the routers first, or nest them under two prefixes. Set `fallback` and
     /// `method_not_allowed_fallback` before you call this, because an outer router's don't apply. Middleware outside
     /// sees neither the `MatchedPath` nor the parameters of the routes inside.
     ///
     /// Apps built from one guarded router with different states share its layer, records and memory included. If their
-    /// resources differ, give each app its own layer. Nested under `/notes`, it serves `/notes` and `/notes/a`, while
-    /// `/notes/` is 404, as for every nested router. The `MatchedPath` of `/notes` is `/notes/`.
+    /// resources differ, give each app its own layer. Nested under `/notes`, the router serves `/notes` and `/notes/a`,
+    /// while `/notes/` gets 404, as in every nested router. The `MatchedPath` of `/notes` is `/notes/`.
     ///
     /// If you call the router as a service (with `oneshot`, for example), end with `with_state(())`, as axum advises
     /// for its own handlers. `axum::serve` does it once per connection.
@@ -75,16 +75,16 @@ pub trait RouterExt<S> {
 impl<S: Clone + Send + Sync + 'static> RouterExt<S> for Router<S> {
     /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
     ///
-    /// The layer needs a complete router, since it also sends it the GET before a conditional PUT. axum gives the state to
-    /// handlers, so the router becomes one, which answers with itself and its state; axum lays the layer around it once it
-    /// has the state.
+    /// The layer needs a complete router, since it also sends it the GET before a conditional PUT. axum gives the state
+    /// to handlers, so the router becomes one, which responds with itself and its state. axum wraps it in the layer
+    /// once it has the state.
     fn guarded_by(self, layer: ConditionalLayer) -> Self {
         let guarded = any(Stateless(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
         Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
 }
 
-/// A router without its state, as a handler that answers with the router that has it.
+/// A router without its state, as a handler that responds with the router that has it.
 #[derive(Clone)]
 struct Stateless<S>(Router<S>);
 

@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// Sets an observer for every 304, 409, 412, 428 and 503 that the layer answers itself. None by default; see
+    /// Sets an observer for every 304, 409, 412, 428 and 503 that the layer itself sends. None by default; see
     /// [`Observer`].
     ///
     /// ```
@@ -106,8 +106,8 @@ impl Builder {
     }
 
     /// Sets the media type and body of the layer's own errors, and of
-    /// [`PreconditionFailed`](crate::PreconditionFailed), so they look like the service's other errors. Status and
-    /// other header fields stay. Defaults to `application/problem+json` (RFC 9457).
+    /// [`PreconditionFailed`](crate::PreconditionFailed), so they look like the service's other errors. The status and
+    /// the other header fields stay the same. Defaults to `application/problem+json` (RFC 9457).
     ///
     /// ```
     /// use bytes::Bytes;
@@ -182,17 +182,18 @@ impl Builder {
 
     /// Sets how many bytes of a request body to receive before the write takes its turn. Defaults to 256 KiB.
     ///
-    /// So a slow client keeps no other write waiting. A longer body arrives while its write holds the permit, which is
-    /// renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). Each write takes at most
-    /// this much memory for its body.
+    /// This way, a slow client doesn't keep other writes waiting. A longer body arrives while its write holds the
+    /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). Each write
+    /// takes at most this much memory for its body.
     #[must_use]
     pub fn request_buffer_limit(mut self, bytes: u64) -> Self {
         self.config.request_buffer_limit = bytes;
         self
     }
 
-    /// Answers 400 to a write whose body breaks off before it takes its turn, and doesn't run the handler. For handlers that may take what
-    /// has arrived for the whole. By default, they get the error, since they may answer better.
+    /// Rejects a write with 400, without running the handler, if its body breaks off before its turn. Use this if
+    /// handlers might mistake a partial body for a whole one. By default, the handler gets the error, since it may have
+    /// a better response.
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -208,7 +209,7 @@ impl Builder {
     /// After a successful write, fetches the new `ETag` for its response with a GET to the inner service. On by
     /// default.
     ///
-    /// The GET runs before another write of the resource may begin. It's skipped if the handler states the new version:
+    /// The GET runs before another write to the resource may begin. It's skipped if the handler states the new version:
     /// with `ETag`, with the representation and a `Content-Location`, or with [`NewVersion`](crate::NewVersion). If you
     /// turn it off, other responses have no tag.
     #[must_use]
@@ -221,11 +222,11 @@ impl Builder {
     /// default.
     ///
     /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler
-    /// gets the [`ExpectedVersion`](crate::ExpectedVersion), and answers
-    /// [`PreconditionFailed`](crate::PreconditionFailed) if the store has another one. The layer still compares all
-    /// other conditions, and all of POST's. GET must return the store's version as `ETag`, and a version must never
-    /// recur for a URL: don't reuse ids of deleted rows. Responses to writes have a tag only if the handler states it,
-    /// since a GET after the write might find another writer's version.
+    /// gets the [`ExpectedVersion`](crate::ExpectedVersion), and returns
+    /// [`PreconditionFailed`](crate::PreconditionFailed) if the store has another one. The layer still evaluates all
+    /// other conditions, and every condition of a POST. GET must return the store's version as `ETag`, and a version
+    /// must never recur for a URL: don't reuse ids of deleted rows. Responses to writes have a tag only if the handler
+    /// states it, since a GET after the write might find another writer's version.
     ///
     /// No update is lost, even if jobs or other services write to the store directly.
     ///
@@ -261,7 +262,7 @@ impl Builder {
 
     /// Guards every unsafe method, POST without a condition included, for resources that POST changes in place.
     ///
-    /// By default, such a POST is taken to create another resource, and runs beside other writes.
+    /// By default, such a POST is assumed to create another resource, and runs concurrently with other writes.
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -273,8 +274,8 @@ impl Builder {
         self.guard_where(|_| true)
     }
 
-    /// Enables leases as in Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks `x-ms-lease-id` on
-    /// reads and guarded writes. Off by default. See [leases](crate#leases).
+    /// Enables leases as in Azure Blob Storage: the layer itself handles `PUT …?comp=lease`, and checks `x-ms-lease-id`
+    /// on reads and guarded writes. Off by default. See [leases](crate#leases).
     ///
     /// Any client that can send a PUT can also lease a resource, even indefinitely, and break others' leases. Put the
     /// layer behind authentication, or select the requests that may use leases with [`lease_where`](Self::lease_where).
@@ -319,9 +320,9 @@ impl Builder {
 
     /// Sets how long a write may take. Defaults to 30 seconds.
     ///
-    /// The handler is cancelled a tenth of the timeout earlier, but at most three seconds; clocks of processes that
-    /// share a register may differ by that much. If a process crashes mid-write, the next write waits for up to this
-    /// long.
+    /// The handler is cancelled earlier, by a tenth of the timeout but at most three seconds: the clocks of processes
+    /// that share a register may differ by that much. If a process crashes mid-write, the next write waits for up to
+    /// this long.
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.config.write_timeout = timeout;
@@ -335,15 +336,15 @@ impl Builder {
         self
     }
 
-    /// Sets how long other writes wait after a handler has failed, panicked or been cancelled, since it may still take
-    /// effect. Defaults to 1 second.
+    /// Sets how long other writes wait after a handler has failed, panicked or been cancelled, since its write may
+    /// still take effect. Defaults to 1 second.
     #[must_use]
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.config.grace_period = period;
         self
     }
 
-    /// Sets how long a 304 from memory may rely on the register's last answer. Defaults to zero: the layer asks the
+    /// Sets how long a 304 from memory may rely on the register's last response. Defaults to zero: the layer asks the
     /// register before each 304.
     #[must_use]
     pub fn max_staleness(mut self, bound: Duration) -> Self {
@@ -372,8 +373,8 @@ impl Builder {
     /// Declares that an outer layer compresses responses and keeps their tags, as tower-http's `CompressionLayer` does.
     /// Each set of accepted codings then gets its own tags. Off by default.
     ///
-    /// For handlers that state versions. Without them, put compression inside this layer: each coding then has the tag of its
-    /// own bytes.
+    /// Use this if handlers state versions. If they don't, put compression inside this layer: each coding then has the
+    /// tag of its own bytes.
     #[must_use]
     pub fn behind_compression(mut self) -> Self {
         self.config.behind_compression = true;

@@ -51,7 +51,7 @@ impl Decision {
     }
 }
 
-/// A decision, and the request that it answers.
+/// A decision, and the request that it concerns.
 ///
 /// `uri` is the one that the client sent, even in a nested axum router.
 ///

@@ -12,8 +12,8 @@ use crate::mount;
 
 /// A service that [`ConditionalLayer`](crate::ConditionalLayer) can wrap, for requests with bodies of type `B`.
 ///
-/// Implemented for every [`Service`] that takes `Request<RequestBody<B>>`, answers with `Response<T>`, and is cheap to
-/// clone. axum's `Router` is one for all bodies.
+/// Implemented for every [`Service`] that takes `Request<RequestBody<B>>`, returns `Response<T>`, and is cheap to
+/// clone. axum's `Router` is one, for bodies of any type.
 ///
 /// ```
 /// use ifmatch::InnerService;
@@ -39,7 +39,7 @@ pub trait InnerService<B: Body>: Clone + Send + 'static {
     /// Polls the service until it is ready, as in [`Service::poll_ready`].
     ///
     /// # Errors
-    /// Returns the error of the service if it can't take requests any more.
+    /// Returns the service's error if it can no longer take requests.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Calls the service, as in [`Service::call`].

@@ -65,11 +65,12 @@ where
 
 /// Uses the path as the key. This is the default extractor.
 ///
-/// Spellings of a path that most services take for the same have one key: percent-encoded characters are decoded, also slashes, except
-/// for percent signs, `?`, `#`, control characters and non-ASCII bytes. Case, a trailing slash, empty segments and dot segments make
-/// a difference: see [`ignoring_case`](Self::ignoring_case) and [`ignoring_trailing_slash`](Self::ignoring_trailing_slash). The query isn't part of the key, unless you add it with [`with_query`](Self::with_query) or
-/// [`with_parameters`](Self::with_parameters). A path that's too long for a key is replaced by its hash. With the
-/// feature `axum`, the path is the one that the client sent, even in a nested router.
+/// Spellings of a path that most services treat as the same have one key. Percent-encoded characters, including
+/// slashes, are decoded, except for percent signs, `?`, `#`, control characters and non-ASCII bytes. Case, a trailing
+/// slash, empty segments and dot segments make a difference: see [`ignoring_case`](Self::ignoring_case) and
+/// [`ignoring_trailing_slash`](Self::ignoring_trailing_slash). The query isn't part of the key, unless you add it with
+/// [`with_query`](Self::with_query) or [`with_parameters`](Self::with_parameters). A path that's too long for a key is
+/// replaced by its hash. With the feature `axum`, the path is the one that the client sent, even in a nested router.
 ///
 /// ```
 /// use http::Request;
@@ -103,8 +104,8 @@ impl PathKey {
         Self::default()
     }
 
-    /// Takes paths that differ only in case for the same, for services that do, such as those on a file system that ignores case.
-    /// Otherwise two writers of one resource can both succeed.
+    /// Treats paths that differ only in case as the same. Use this if the service does, for example on a file system
+    /// that ignores case; otherwise, two writers of one resource can both succeed.
     ///
     /// ```
     /// # use ifmatch::key::PathKey;
@@ -116,7 +117,7 @@ impl PathKey {
         self
     }
 
-    /// Takes a path with a slash at its end and the one without for the same, for services that do.
+    /// Treats a path with a trailing slash and the same path without it as one. Use this if the service does.
     ///
     /// ```
     /// # use ifmatch::key::PathKey;
@@ -138,8 +139,8 @@ impl PathKey {
         normal
     }
 
-    /// Returns `true` if the normal form of a path begins with that of a prefix. With [`ignoring_trailing_slash`](Self::ignoring_trailing_slash),
-    /// `/notes` is below `/notes/`.
+    /// Returns `true` if the normal form of a path begins with the normal form of a prefix. With
+    /// [`ignoring_trailing_slash`](Self::ignoring_trailing_slash), `/notes` is below `/notes/`.
     ///
     /// ```
     /// # use ifmatch::key::PathKey;
@@ -153,7 +154,7 @@ impl PathKey {
         path.starts_with(&self.with_trailing_slash(prefix))
     }
 
-    /// Returns the normal form of a path, with a slash at its end if it has one.
+    /// Returns the normal form of a path, with a trailing slash if it has one.
     fn with_trailing_slash(&self, path: &str) -> String {
         if !self.ignores_case && is_canonical(path) {
             return path.to_owned();

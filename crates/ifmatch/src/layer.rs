@@ -16,8 +16,8 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// Layer that adds strong entity tags, conditional requests and race-free conditional writes, with
 /// [`ConditionalService`].
 ///
-/// It must wrap the service that answers **all** methods of a resource: before a conditional write, the layer sends that
-/// service a GET for the current tag. All clones share one register and one memory.
+/// It must wrap the service that handles **all** methods of a resource: before a conditional write, the layer sends
+/// that service a GET for the current tag. All clones share one register and one memory.
 ///
 /// See the [crate documentation](crate) for an overview, and [`Builder`] for the settings.
 ///

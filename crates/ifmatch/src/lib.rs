@@ -7,9 +7,9 @@
 //! **GET and HEAD.** The inner service runs without the client's conditions and sends the whole representation. A
 //! response without an entity tag gets the hash of its body as its tag, or a tag from its revision if the body exceeds
 //! the [hash limit](Builder::hash_limit). The layer then evaluates conditions and ranges on this response, and records
-//! the tag in the register, unless a write came in between. If the client is certain to have the current version, it
-//! gets 304 from memory, without running the inner service: the register is [authoritative](Builder::authoritative), or
-//! the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
+//! the tag in the register, unless a write came in between. The client gets 304 from memory, without running the inner
+//! service, if it certainly has the current version: because the register is [authoritative](Builder::authoritative),
+//! or because the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
 //!
 //! **Every unsafe method** is a write, and needs a permit from the register: one write at a time per resource, across
 //! all processes that share the register. POST needs one only with a condition, unless [`Builder::guard_where`] says
@@ -24,13 +24,13 @@
 //! | responds with 3xx | may have taken effect | probes |
 //! | responds with 4xx, except for 408 | had no effect | is compared with the old tag |
 //! | responds with 5xx or 408, fails or panics | may have taken effect, or may still do so | waits for the [grace period](Builder::grace_period), and probes |
-//! | exceeds its time | is cancelled, and may have taken effect | the same |
+//! | exceeds its time limit | is cancelled, and may have taken effect | the same |
 //! | responds with 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and probes |
 //!
-//! The response to a successful write gets its tag while the permit lasts, from the first of these: the handler's
-//! `ETag`; its [`NewVersion`]; the hash of the response body if `Content-Location` names the resource; a GET to the
-//! inner service ([`Builder::get_after_writes`]). It has no tag if the resource is gone, or if an unguarded write may
-//! have come in between. It has no `Last-Modified`, which would be up to a second in the future.
+//! While the permit lasts, the response to a successful write gets its tag from the first of these that exists: the
+//! handler's `ETag`; its [`NewVersion`]; the hash of the response body if `Content-Location` names the resource; a GET
+//! to the inner service ([`Builder::get_after_writes`]). It has no tag if the resource is gone, or if an unguarded
+//! write may have come in between. It has no `Last-Modified`, which would be up to a second in the future.
 //!
 //! A write finishes even if its client disconnects. If the register fails, writes fail before they begin.
 //!
@@ -48,8 +48,8 @@
 //!
 //! # Leases
 //!
-//! With [`Builder::leases`], clients can reserve a resource for a while, with Azure Blob Storage's requests. The layer
-//! itself answers `PUT …?comp=lease` with `x-ms-lease-action` and without a body:
+//! With [`Builder::leases`], clients can reserve a resource for a while, using Azure Blob Storage's requests. The layer
+//! itself handles `PUT …?comp=lease` with `x-ms-lease-action` and without a body:
 //!
 //! | `x-ms-lease-action` | Other fields | Response |
 //! |---|---|---|
@@ -65,24 +65,25 @@
 //! a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
 //! and doesn't affect a lease acquired since. Different requests mustn't share an id.
 //!
-//! A resource has at most one lease holder, and writes never overlap a lease: a lease isn't granted while a write is
-//! in flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
-//! register remembers the leases; one that may lose them grants none unless [allowed to](Builder::ephemeral_leases). If
-//! the lease protects anything else, check its fencing token there ([`Permit::lease_token`]). A handler that deletes
-//! the resource leaves its lease in place until it's released or expires.
+//! A resource has at most one lease holder, and writes never overlap a lease: a lease isn't granted while a write is in
+//! flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
+//! register remembers the leases. A register that may lose them grants none, unless
+//! [allowed](Builder::ephemeral_leases) to. If the lease protects anything else, check its fencing token there
+//! ([`Permit::lease_token`]). A handler that deletes the resource leaves its lease in place until it's released or
+//! expires.
 //!
 //! # Placement
 //!
-//! Wrap the service that answers **all** methods of a resource, since the layer probes it. axum's `Router::layer`,
+//! Wrap the service that handles **all** methods of a resource, since the layer probes it. axum's `Router::layer`,
 //! `route_layer` and `MethodRouter::layer` wrap each method's handler separately, so the layer panics there: use
 //! `guarded_by` of `ifmatch::axum::RouterExt`. With the feature `axum`, a nested router's keys include its prefix.
 //!
 //! - Put it behind authentication, so a 412 reveals nothing to clients that may not read.
 //! - Compression goes inside the layer if tags come from the content, so each coding has the tag of its own bytes. If
-//!   handlers state versions, it goes outside, with [`Builder::behind_compression`], so tags stay the versions.
+//!   handlers state versions, it goes outside, with [`Builder::behind_compression`], so each tag still names a version.
 //!
-//! To save the GET after a write, return [`NewVersion`] or `ETag` from the handler. To save the GET before it, compare
-//! the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
+//! To avoid the GET after a write, return [`NewVersion`] or `ETag` from the handler. To avoid the GET before it,
+//! compare the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
 //!
 //! # A customised layer
 //!

@@ -12,8 +12,9 @@ use crate::config::LayerConfig;
 
 /// Adds the header fields and responses of the layer to the operations of a guarded router.
 ///
-/// GET and HEAD get `If-None-Match`, `ETag` and 304. Guarded writes get `If-Match`, `If-None-Match`, `ETag`, 409, 412 and 503, and
-/// 428 where a condition is [required](crate::Builder::require_preconditions). What the document has already stays as it is.
+/// GET and HEAD get `If-None-Match`, `ETag` and 304. Guarded writes get `If-Match`, `If-None-Match`, `ETag`, 409, 412
+/// and 503, and 428 where a condition is [required](crate::Builder::require_preconditions). Whatever the document
+/// already has stays as it is.
 ///
 /// The document must have the paths that clients send, since the layer's predicates see them: call this after nesting. If the document
 /// also has operations that aren't behind the layer, call it on the part that is, and merge both.

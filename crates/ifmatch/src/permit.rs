@@ -114,7 +114,7 @@ impl Permit {
 /// The version that a write may replace, for `UPDATE … WHERE version = $1`.
 ///
 /// Compare it in the statement that writes, not before. Then no update is lost, even if something else writes to the
-/// row without the layer. Answer [`PreconditionFailed`] if the row has another version.
+/// row without the layer. Return [`PreconditionFailed`] if the row has another version.
 ///
 /// With the feature `axum`, it is an extractor:
 ///
@@ -205,10 +205,11 @@ impl ExpectedVersion {
         }
     }
 
-    /// Compares with the version of the current row, or `None` if there is none.
+    /// Compares the expected version with the current row's, which is `None` if there is no row.
     ///
-    /// Only where nothing can write between this and the write: in a transaction that has locked the row or the table
-    /// (`BEGIN IMMEDIATE` in SQLite), or before a write to memory without an `await`. Otherwise, compare in the statement.
+    /// Use this only where nothing can write between the check and the write: in a transaction that has locked the row
+    /// or the table (`BEGIN IMMEDIATE` in SQLite), or before a write to memory without an `await`. Otherwise, compare
+    /// in the statement.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -235,7 +236,7 @@ impl ExpectedVersion {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the write must not be done.
+    /// Returns an error if the write must not happen.
     pub fn check(&self, current: Option<impl ToString>) -> Result<(), PreconditionFailed> {
         let holds = match self {
             Self::Any => true,

@@ -30,11 +30,11 @@ fn marked(problem: &Problem) -> Response<Bytes> {
     response
 }
 
-/// 412, for a handler whose store has another version than the [expected](crate::ExpectedVersion) one. Nothing was
-/// written.
+/// 412, for a handler that finds another version in its store than the [expected](crate::ExpectedVersion) one. Nothing
+/// was written.
 ///
-/// With the feature `axum` it is a response. Behind the layer, the client gets the current tag with it, and the reason: the
-/// layer asks the inner service by GET, unless [turned off](crate::Builder::get_after_writes).
+/// With the feature `axum`, it is a response. Behind the layer, it also carries the current tag and the reason, which
+/// the layer learns from a GET to the inner service, unless that is [turned off](crate::Builder::get_after_writes).
 ///
 /// ```
 /// use bytes::Bytes;

@@ -156,8 +156,9 @@ const POINTS: usize = 64;
 
 /// Checks that a resource loses no update, even if two instances of the service write to it.
 ///
-/// `service` returns an instance of the service as a process has it, on the same database: `|| app(pool.clone())`. If the
-/// service only ever runs as one process, and keeps its state there, it returns clones of one: `|| app.clone()`.
+/// `service` returns an instance of the service as one process would run it, on the same database:
+/// `|| app(pool.clone())`. If the service only ever runs as one process, and keeps its state there, it returns clones
+/// of one: `|| app.clone()`.
 ///
 /// `first` and `second` are two bodies that the service accepts by PUT, and that lead to different representations. The
 /// resource must exist. The check finds

@@ -8,7 +8,7 @@
 //! | `IFMATCH_REQUIRE_CONDITIONS` | `true`: PUT, PATCH and DELETE without a condition get 428 | `false` |
 //! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared in normal form; other requests pass untouched | all |
 //! | `IFMATCH_IGNORE_CASE` | `true`: paths that differ only in case are one resource | `false` |
-//! | `IFMATCH_IGNORE_TRAILING_SLASH` | `true`: a path with a slash at its end and the one without are one resource | `false` |
+//! | `IFMATCH_IGNORE_TRAILING_SLASH` | `true`: a path with a trailing slash and the same path without it are one resource | `false` |
 //! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag; longer ones have one only with a register's URL | 1048576 |
 //! | `IFMATCH_MAX_STALENESS` | seconds for which a 304 may rely on the last answer of the register | 0 |
 //! | `IFMATCH_WRITE_TIMEOUT` | seconds that a write may take | 30 |

@@ -1,5 +1,5 @@
-// Documents over HTTP that several people change: read, save what was read, create, remove, update, lock. Nothing that somebody
-// else has saved is overwritten, by conditions alone (RFC 9110 §13): any server that honours them will do.
+// Documents over HTTP that several people change: read, save what was read, create, remove, update, lock. It overwrites nothing that
+// someone else has saved, by conditions alone (RFC 9110 §13). Any server that honours them will do.
 import { ClientError, decode, encode, now, Pace, random, sleep, type Bytes, type Kind, type Sender } from "./http.js";
 import { gone, lock, type Held, type LockOptions } from "./lock.js";
 import { attach, detach, next } from "./stamp.js";
@@ -29,11 +29,11 @@ export type Saved<T> = { outcome: "saved"; version: Found<T> } | Unsaved<T>;
 /** The end of a removal. */
 export type Removed<T> = { outcome: "removed" } | Unsaved<T, undefined>;
 
-/** What a save needs that isn't the last: merge `mine` and `theirs`, as seen from `base`, and save the result over `theirs`. */
+/** A save that another one preceded or followed: merge `mine` and `theirs`, as seen from `base`, and save the result over `theirs`. */
 export interface Unsaved<T, Mine = T> {
   /**
-   * - `conflict`: somebody else was first. Nothing was written.
-   * - `superseded`: it was written, and somebody else has written since. `base` is what was written.
+   * - `conflict`: someone else was first. Nothing was written.
+   * - `superseded`: it was written, and someone else has written since. `base` is what was written.
    * - `unknown`: there was no response, and the document doesn't show whether the write took effect.
    */
   outcome: "conflict" | "superseded" | "unknown";
@@ -155,7 +155,7 @@ export class Client {
   }
 
   /**
-   * Reads the document, changes it, and saves it. If somebody else was first, does so again with what is there now: `change` must
+   * Reads the document, changes it, and saves it. If someone else was first, it tries again on the current value: `change` must
    * have no other effect. `change` gets a copy of the value, or `undefined` if there is no document, and returns the new value, or
    * `undefined` to leave the document as it is. Returns the document afterwards.
    */

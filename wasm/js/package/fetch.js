@@ -16,7 +16,7 @@ export function conditional(handler, options = {}) {
 }
 
 export function replaces(request) {
-  // A copy has the conditions of the request, and nobody has decided them.
+  // A copy has the conditions of the request, and no one has evaluated them.
   if (!replaced.has(request)) throw new TypeError("replaces() needs the request that the handler was called with, not a copy of it");
   return replaced.get(request);
 }

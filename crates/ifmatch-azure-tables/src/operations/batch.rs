@@ -18,7 +18,7 @@ use crate::request::resource::Resource;
 use crate::response::{self, ResponseFormat};
 use crate::route::{Verb, permissions};
 use crate::service::Access;
-use crate::storage::entities::{BatchChange, BatchOperation, Entities, Stored};
+use crate::storage::entities::{Entities, EntityChange, EntityOperation, Stored};
 use crate::storage::tables::TableName;
 
 /// Maximum number of operations.
@@ -30,7 +30,7 @@ pub(crate) type Failed = (usize, TableError);
 /// The operations of a batch.
 pub(crate) struct Batch {
     pub(crate) table: TableName,
-    changes: Vec<BatchChange>,
+    changes: Vec<EntityChange>,
     /// The headers of each operation.
     headers: Vec<HeaderMap>,
 }
@@ -82,7 +82,7 @@ impl Batch {
     }
 }
 
-fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, BatchChange), TableError> {
+fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, EntityChange), TableError> {
     let path = part.head.uri.path();
     if path.split('/').nth(1) != Some(account) {
         return Err(TableError::new(Code::InvalidUri).detail("all operations must be on the account of the batch"));
@@ -93,20 +93,20 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Bat
         (Resource::Entities(table), Verb::Post) => {
             write::no_conditions(headers)?;
             let body = write::object(part.body.as_bytes())?;
-            (table, key_in(&body)?, BatchOperation::Insert(Entity::parse(&body)?), IfMatch::None)
+            (table, key_in(&body)?, EntityOperation::Insert(Entity::parse(&body)?), IfMatch::None)
         }
         (Resource::Entity(table, key), Verb::Put | Verb::Merge) => {
             let guard = write::guard(headers)?;
             let entity = Entity::parse(&write::object(part.body.as_bytes())?)?;
             let operation = match verb {
-                Verb::Put => BatchOperation::Replace(guard.clone(), entity),
-                _ => BatchOperation::Merge(guard.clone(), entity),
+                Verb::Put => EntityOperation::Replace(guard.clone(), entity),
+                _ => EntityOperation::Merge(guard.clone(), entity),
             };
             (table, key, operation, guard)
         }
         (Resource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
             IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
-            guard => (table, key, BatchOperation::Delete(guard.clone()), guard),
+            guard => (table, key, EntityOperation::Delete(guard.clone()), guard),
         },
         _ => return Err(TableError::new(Code::NotImplemented).detail("a batch consists of changes to entities")),
     };
@@ -114,19 +114,19 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Bat
         access.to_entities(needed)?;
     }
     access.to_entity(&table, &key)?;
-    Ok((table, BatchChange { key, operation }))
+    Ok((table, EntityChange { key, operation }))
 }
 
 fn respond(
     entities: &Entities<'_>,
     format: &ResponseFormat,
-    change: &BatchChange,
+    change: &EntityChange,
     headers: &HeaderMap,
     generation: Option<Revision>,
 ) -> Response<BlobBody> {
     let name = &entities.table.name;
     let mut response = match (&change.operation, generation) {
-        (BatchOperation::Insert(entity), Some(generation)) => {
+        (EntityOperation::Insert(entity), Some(generation)) => {
             let mut response = write::created(headers, || {
                 let stored = Stored { entity: entity.clone(), generation };
                 format.element(name.as_str(), format.entity(name, &change.key, &stored, None))

@@ -12,7 +12,7 @@ use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{Code, TableError};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{Change, Entities, Stored};
+use crate::storage::entities::{Entities, EntityChange, EntityOperation, Stored, numbered};
 use crate::storage::tables::{AccountContainers, TableName};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -58,7 +58,8 @@ pub(crate) async fn insert(
     entity: Entity,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let generation = entities.insert(key, &entity).await?;
+    let operation = EntityOperation::Insert(entity.clone());
+    let generation = numbered(entities.change(EntityChange { key: key.clone(), operation }).await?)?;
     let name = &entities.table.name;
     let mut response = created(headers, || {
         format.element(name.as_str(), format.entity(name, key, &Stored { entity, generation }, None))
@@ -69,13 +70,8 @@ pub(crate) async fn insert(
 }
 
 /// Replaces, merges or deletes an entity.
-pub(crate) async fn change(
-    entities: &Entities<'_>,
-    key: &EntityKey,
-    guard: &IfMatch,
-    change: Change<'_>,
-) -> Result<Response<BlobBody>, TableError> {
-    let generation = entities.change(key, guard, change).await?;
+pub(crate) async fn change(entities: &Entities<'_>, change: EntityChange) -> Result<Response<BlobBody>, TableError> {
+    let generation = entities.change(change).await?;
     let mut response = response::empty();
     if let Some(generation) = generation {
         response::tag(response.headers_mut(), generation);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{Clock, KeyedQueue};
 
 use ifmatch_core::precondition::Preconditions;
 
@@ -15,15 +15,17 @@ use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
 use crate::storage::partition::{Batches, Content, Intent, State};
 use crate::storage::tables::{AccountContainers, Table};
-use crate::storage::{bytes, is_refused, put};
+use crate::storage::{bytes, put, update};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobStore, ContentChange, Current, Delete, Reading, StoreError, StoreErrorKind, Updated};
 
 /// A table's entities.
 pub(crate) struct Entities<'a> {
     pub(crate) store: &'a dyn BlobStore,
     pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) containers: &'a AccountContainers,
+    /// The batches of each partition that wait in this process, by its record.
+    pub(crate) turns: &'a KeyedQueue<BlobPath>,
     pub(crate) table: &'a Table,
 }
 
@@ -45,20 +47,25 @@ struct Before {
     undecided: Option<String>,
 }
 
-/// A change to an entity.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Change<'a> {
-    Replace(&'a Entity),
-    Merge(&'a Entity),
-    Delete,
-}
-
-/// Maximum number of attempts if other writers are faster.
+/// Maximum number of attempts if batches are in the way, or other writers of a batch's entities.
 const ATTEMPTS: u32 = 100;
 /// Number of attempts after which an undecided batch is rejected.
 const PATIENCE: u32 = 10;
 /// The first and the longest pause between attempts; pauses double.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// What a change has found.
+enum Found {
+    /// The change was decided.
+    Decided(Result<(), TableError>),
+    /// The intent of this batch.
+    Intent(String),
+    /// The content can't be read.
+    Damaged(StoreError),
+}
+
+/// The state of a batch, by its id.
+type KnownBatch = (String, State);
 
 impl Entities<'_> {
     /// Returns the entity with this key.
@@ -66,69 +73,36 @@ impl Entities<'_> {
         Ok(self.load(key).await?.and_then(|before| before.stored))
     }
 
-    /// Inserts an entity and returns its generation. Of several concurrent inserts one succeeds.
-    pub(crate) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
-        entity.check(key)?;
-        let blob = self.blob(key)?;
-        for attempt in 0..ATTEMPTS {
-            self.pause(attempt).await?;
-            // Usually there is no blob. One without an entity is left by a batch.
-            let preconditions = match attempt {
-                0 => Preconditions::absent(),
-                _ => match self.load(key).await? {
-                    None => Preconditions::absent(),
-                    Some(before) if before.stored.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
-                    Some(Before { undecided: Some(batch), .. }) => {
-                        self.wait_for(key, &batch, attempt).await?;
-                        continue;
-                    }
-                    Some(before) => Preconditions::unchanged(Some(&before.tag)),
-                },
-            };
-            match self.store.put(&blob, put(entity.encode(), preconditions)).await {
-                Ok(written) => return numbered(written.generation),
-                Err(error) if is_refused(&error) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(busy())
-    }
-
-    /// Changes an entity and returns its new generation.
+    /// Changes an entity and returns its new generation, or `None` if it is deleted.
     ///
-    /// Every change is bound to the version that it replaces, since that may be part of a batch: if another writer is faster, the
-    /// store rejects the write, and the change is applied to the new version.
-    pub(crate) async fn change(
-        &self,
-        key: &EntityKey,
-        guard: &IfMatch,
-        change: Change<'_>,
-    ) -> Result<Option<Revision>, TableError> {
-        let blob = self.blob(key)?;
+    /// The change is a function of the version that it replaces, so changes of one entity take turns in the store. If that version is
+    /// the intent of a batch, the record of the partition tells what counts.
+    pub(crate) async fn change(&self, change: EntityChange) -> Result<Option<Revision>, TableError> {
+        let (blob, change) = (self.blob(&change.key)?, Arc::new(change));
+        let (mut known, mut undecided): (Option<KnownBatch>, Option<String>) = (None, None);
         for attempt in 0..ATTEMPTS {
-            self.pause(attempt).await?;
-            let before = self.load(key).await?;
-            let stored = before.as_ref().and_then(|before| before.stored.as_ref());
-            guard.check(stored.map(|stored| stored.generation))?;
-            if let Some(batch) = before.as_ref().and_then(|before| before.undecided.as_ref()) {
-                self.wait_for(key, batch, attempt).await?;
-                continue;
-            }
-            let preconditions = before
-                .as_ref()
-                .map_or_else(Preconditions::absent, |before| Preconditions::unchanged(Some(&before.tag)));
-            let written = match change.of(key, stored)? {
-                Some(entity) => {
-                    let written = self.store.put(&blob, put(entity.encode(), preconditions)).await;
-                    written.map(|written| written.generation)
+            let (decider, batch) = (Arc::clone(&change), known.take());
+            let decide = move |current: Option<&Current>| decider.decide(current, batch.as_ref());
+            let (updated, found) = update(self.store, &blob, decide).await?;
+            let met = match found {
+                Found::Decided(Err(error)) => return Err(error),
+                Found::Damaged(error) => return Err(error.into()),
+                Found::Intent(batch) => batch,
+                Found::Decided(Ok(())) => {
+                    return match updated {
+                        Updated::Replaced(written) => numbered(written.generation).map(Some),
+                        Updated::Deleted | Updated::Kept => Ok(None),
+                    };
                 }
-                None => self.store.delete(&blob, Delete { preconditions, ..Delete::default() }).await.map(|()| None),
             };
-            match written {
-                Ok(None) if matches!(change, Change::Delete) => return Ok(None),
-                Ok(generation) => return Ok(Some(numbered(generation)?)),
-                Err(error) if error.kind().is_overtaken() => {}
-                Err(error) => return Err(error.into()),
+            match Batches::load(self.store, &self.record(&change.key)?).await?.state(&met) {
+                // The batch may have been committed and finished after the intent was read: read it again.
+                State::Unknown if undecided.as_ref() == Some(&met) => {
+                    self.wait_for(&change.key, &met, attempt).await?;
+                    self.pause(attempt).await?;
+                }
+                State::Unknown => undecided = Some(met),
+                state => known = Some((met, state)),
             }
         }
         Err(busy())
@@ -140,10 +114,12 @@ impl Entities<'_> {
     /// The index of the change that can't be made, and the reason.
     pub(crate) async fn change_all(
         &self,
-        changes: &[BatchChange],
+        changes: &[EntityChange],
     ) -> Result<Vec<Option<Revision>>, (usize, TableError)> {
         let Some(first) = changes.first() else { return Ok(Vec::new()) };
         let record = self.record(&first.key).map_err(|error| (0, error))?;
+        let mut turn = self.turns.join(&record);
+        turn.front().await;
         // Batches place their intents in one order, so they don't reject each other in turn.
         let mut order: Vec<usize> = (0..changes.len()).collect();
         order.sort_by(|one, other| changes[*one].key.cmp(&changes[*other].key));
@@ -303,50 +279,77 @@ impl Entities<'_> {
     }
 }
 
-/// A change of a batch.
+/// A change of an entity.
 #[derive(Clone, Debug)]
-pub(crate) struct BatchChange {
+pub(crate) struct EntityChange {
     pub(crate) key: EntityKey,
-    pub(crate) operation: BatchOperation,
+    pub(crate) operation: EntityOperation,
 }
 
 /// The operation of a change.
 #[derive(Clone, Debug)]
-pub(crate) enum BatchOperation {
+pub(crate) enum EntityOperation {
     Insert(Entity),
     Replace(IfMatch, Entity),
     Merge(IfMatch, Entity),
     Delete(IfMatch),
 }
 
-impl BatchChange {
+impl EntityChange {
+    /// Decides the change on a blob. An intent counts as this batch's state says.
+    fn decide(&self, current: Option<&Current>, batch: Option<&KnownBatch>) -> (ContentChange, Found) {
+        let before = match current.map(|current| Stored::of(current, batch)).transpose() {
+            Ok(before) => before.flatten(),
+            Err(found) => return (ContentChange::Keep, found),
+        };
+        match self.after(before.as_ref()) {
+            Ok(Some(entity)) => (ContentChange::Replace(entity.encode().into()), Found::Decided(Ok(()))),
+            Ok(None) => (ContentChange::Delete, Found::Decided(Ok(()))),
+            Err(error) => (ContentChange::Keep, Found::Decided(Err(error))),
+        }
+    }
+
     /// Returns the entity after the change, or `None` if it is deleted.
     ///
     /// # Errors
     /// The change isn't possible on the entity before.
     fn after(&self, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
-        let (guard, change) = match &self.operation {
-            BatchOperation::Insert(_) if before.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
-            BatchOperation::Insert(entity) => (&IfMatch::None, Change::Replace(entity)),
-            BatchOperation::Replace(guard, entity) => (guard, Change::Replace(entity)),
-            BatchOperation::Merge(guard, entity) => (guard, Change::Merge(entity)),
-            BatchOperation::Delete(guard) => (guard, Change::Delete),
+        let guard = match &self.operation {
+            EntityOperation::Insert(_) if before.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
+            EntityOperation::Insert(_) => &IfMatch::None,
+            EntityOperation::Replace(guard, _) | EntityOperation::Merge(guard, _) | EntityOperation::Delete(guard) => {
+                guard
+            }
         };
         guard.check(before.map(|before| before.generation))?;
-        change.of(&self.key, before)
+        let entity = match &self.operation {
+            EntityOperation::Insert(entity) | EntityOperation::Replace(_, entity) => entity.clone(),
+            EntityOperation::Merge(_, entity) => {
+                before.map_or_else(Entity::default, |before| before.entity.clone()).merged(entity)
+            }
+            EntityOperation::Delete(_) => return Ok(None),
+        };
+        entity.check(&self.key)?;
+        Ok(Some(entity))
     }
 }
 
-impl Change<'_> {
-    /// Returns the entity after the change, or `None` if it is deleted.
-    fn of(&self, key: &EntityKey, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
-        let entity = match self {
-            Self::Replace(entity) => (*entity).clone(),
-            Self::Merge(entity) => before.map_or_else(Entity::default, |before| before.entity.clone()).merged(entity),
-            Self::Delete => return Ok(None),
+impl Stored {
+    /// Returns the entity in a blob, or `None` if there is a blob without one.
+    ///
+    /// # Errors
+    /// It is the intent of another batch than this one, or can't be read.
+    fn of(current: &Current, batch: Option<&KnownBatch>) -> Result<Option<Self>, Found> {
+        let generation = numbered(current.generation).map_err(|error| Found::Decided(Err(error)))?;
+        let intent = match Content::decode(&current.bytes).map_err(Found::Damaged)? {
+            Content::Plain(entity, own) => return Ok(Some(Self { entity, generation: own.unwrap_or(generation) })),
+            Content::Intent(intent) => intent,
         };
-        entity.check(key)?;
-        Ok(Some(entity))
+        match batch.filter(|(id, _)| *id == intent.batch) {
+            Some((_, State::Committed)) => Ok(intent.after.map(|entity| Self { entity, generation })),
+            Some((_, State::Rejected)) => Ok(intent.before.map(|(entity, generation)| Self { entity, generation })),
+            _ => Err(Found::Intent(intent.batch)),
+        }
     }
 }
 
@@ -368,7 +371,7 @@ fn random() -> Result<u64, TableError> {
     Ok(random.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?)
 }
 
-fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {
+pub(crate) fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {
     let unsupported = || StoreError::new(StoreErrorKind::Unsupported, "the store does not number its writes");
     Ok(generation.ok_or_else(unsupported)?)
 }

@@ -1,8 +1,12 @@
 //! Tables and entities in the blob store.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use ifmatch_blob::store::{Opened, Put, StoreError, StoreErrorKind, Upload};
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{ContentChange, Current, Opened, Put, StoreError, StoreErrorKind, Update, Updated, Upload};
 use ifmatch_core::precondition::Preconditions;
 
 pub(crate) mod entities;
@@ -16,6 +20,24 @@ pub(crate) fn put(content: String, preconditions: Preconditions) -> Put {
     let length = u64::try_from(content.len()).ok();
     let body = Upload::new(Full::new(Bytes::from(content)));
     Put { preconditions, length, ..Put::new(body) }
+}
+
+/// Changes a blob by a function of its content, and returns what the function has found in its last call.
+pub(crate) async fn update<T: Send + 'static>(
+    store: &dyn BlobStore,
+    blob: &BlobPath,
+    change: impl Fn(Option<&Current>) -> (ContentChange, T) + Send + Sync + 'static,
+) -> Result<(Updated, T), StoreError> {
+    let found = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&found);
+    let update = Update::new(move |current| {
+        let (change, result) = change(current);
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        change
+    });
+    let updated = store.update(blob, update).await?;
+    let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+    found.map(|found| (updated, found)).ok_or_else(|| StoreErrorKind::Unavailable.into())
 }
 
 /// Returns `true` if the preconditions of a write are false.

@@ -15,17 +15,13 @@
 
 use serde_json::{Value as Json, json};
 
-use ifmatch_core::precondition::Preconditions;
-
 use crate::entity::properties::Entity;
-use crate::error::{Code, TableError};
-use crate::storage::{bytes, is_refused, put};
+use crate::error::TableError;
+use crate::storage::{bytes, update};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Reading, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobStore, ContentChange, Reading, StoreError, StoreErrorKind};
 use ifmatch_core::record::Revision;
 
-/// Maximum number of attempts if other batches of the partition are faster.
-const ATTEMPTS: usize = 100;
 /// Version of the stored format.
 const VERSION: u64 = 1;
 
@@ -103,7 +99,10 @@ pub(crate) enum State {
 impl Batches {
     /// Loads the record of a partition.
     pub(crate) async fn load(store: &dyn BlobStore, record: &BlobPath) -> Result<Self, StoreError> {
-        Ok(Self::read(store, record).await?.0)
+        let Some(opened) = store.open(record, Reading::WHOLE.without_lease()).await? else {
+            return Ok(Self::default());
+        };
+        Self::decode(&bytes(opened).await?).ok_or_else(damaged)
     }
 
     pub(crate) fn state(&self, batch: &str) -> State {
@@ -125,12 +124,13 @@ impl Batches {
         batch: &str,
         commits: bool,
     ) -> Result<bool, TableError> {
-        Self::change(store, record, |batches| match batches.state(batch) {
+        let batch = batch.to_owned();
+        Self::change(store, record, move |batches| match batches.state(&batch) {
             State::Committed => Ok(true),
             State::Rejected => Ok(false),
             State::Unknown => {
                 let list = if commits { &mut batches.committed } else { &mut batches.rejected };
-                list.push(batch.to_owned());
+                list.push(batch.clone());
                 batches.count += u64::from(commits);
                 Err(commits)
             }
@@ -140,50 +140,34 @@ impl Batches {
 
     /// Removes a batch without intents.
     pub(crate) async fn forget(store: &dyn BlobStore, record: &BlobPath, batch: &str) -> Result<(), TableError> {
-        Self::change(store, record, |batches| {
-            if batches.state(batch) == State::Unknown {
+        let batch = batch.to_owned();
+        Self::change(store, record, move |batches| {
+            if batches.state(&batch) == State::Unknown {
                 return Ok(());
             }
-            batches.committed.retain(|one| one != batch);
-            batches.rejected.retain(|one| one != batch);
+            batches.committed.retain(|one| *one != batch);
+            batches.rejected.retain(|one| *one != batch);
             Err(())
         })
         .await
     }
 
-    /// Changes the record in one swap. `change` returns `Ok` to leave it as it is.
-    async fn change<T>(
+    /// Changes the record in turn. `change` returns `Ok` to leave it as it is.
+    async fn change<T: Send + 'static>(
         store: &dyn BlobStore,
         record: &BlobPath,
-        change: impl Fn(&mut Self) -> Result<T, T>,
+        change: impl Fn(&mut Self) -> Result<T, T> + Send + Sync + 'static,
     ) -> Result<T, TableError> {
-        for _ in 0..ATTEMPTS {
-            let (mut batches, tag) = Self::read(store, record).await?;
-            let outcome = match change(&mut batches) {
-                Ok(outcome) => return Ok(outcome),
-                Err(outcome) => outcome,
-            };
-            let preconditions =
-                tag.as_ref().map_or_else(Preconditions::absent, |tag| Preconditions::unchanged(Some(tag)));
-            match store.put(record, put(batches.encode(), preconditions)).await {
-                Ok(_) => return Ok(outcome),
-                Err(error) if is_refused(&error) => {}
-                Err(error) => return Err(error.into()),
+        let (_, outcome) = update(store, record, move |current| {
+            let batches = current.map_or_else(|| Some(Self::default()), |current| Self::decode(&current.bytes));
+            let Some(mut batches) = batches else { return (ContentChange::Keep, Err(damaged())) };
+            match change(&mut batches) {
+                Ok(outcome) => (ContentChange::Keep, Ok(outcome)),
+                Err(outcome) => (ContentChange::Replace(batches.encode().into()), Ok(outcome)),
             }
-        }
-        Err(TableError::new(Code::ServerBusy).detail("other batches of the partition were faster each time"))
-    }
-
-    async fn read(
-        store: &dyn BlobStore,
-        record: &BlobPath,
-    ) -> Result<(Self, Option<ifmatch_core::EntityTag>), StoreError> {
-        let Some(opened) = store.open(record, Reading::WHOLE.without_lease()).await? else {
-            return Ok((Self::default(), None));
-        };
-        let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
-        let tag = tag.ok_or_else(|| StoreError::from(StoreErrorKind::Unsupported))?;
-        Ok((Self::decode(&bytes(opened).await?).ok_or_else(damaged)?, Some(tag)))
+        })
+        .await?;
+        Ok(outcome?)
     }
 
     fn encode(&self) -> String {

@@ -27,7 +27,7 @@ use crate::request::copy::{CopiedFields, CopiedPart, CopyParameters, CopySource}
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
 use crate::snapshots;
 
-/// Maximum number of attempts if the source changes meanwhile.
+/// Maximum number of attempts if the source changes in the meantime.
 const TRIES: usize = 5;
 
 pub(crate) async fn copy_blob(

@@ -47,7 +47,7 @@ pub(crate) struct ListParameters {
     pub(crate) with_copies: bool,
     pub(crate) with_tags: bool,
     pub(crate) with_snapshots: bool,
-    /// Continues with this blob, after this snapshot of it, in place of the marker.
+    /// Continues with this blob, after this snapshot of it, instead of the marker.
     pub(crate) resume: Option<(String, Option<SnapshotTime>)>,
     /// `maxresults` as sent.
     pub(crate) max_results: Option<String>,

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+mod appends;
 mod collected;
 mod copies;
 mod interleavings;

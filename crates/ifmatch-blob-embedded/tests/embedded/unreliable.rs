@@ -32,14 +32,14 @@ const OPERATIONS: u64 = 60;
 const BLOBS: u64 = 3;
 
 /// Pseudo-random numbers from a seed (`SplitMix64`).
-struct Dice(AtomicU64);
+pub(crate) struct Dice(AtomicU64);
 
 impl Dice {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    fn roll(&self, sides: u64) -> u64 {
+    pub(crate) fn roll(&self, sides: u64) -> u64 {
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -54,11 +54,11 @@ impl Dice {
 }
 
 #[derive(Clone)]
-struct Unreliable {
-    records: Arc<MemoryRegister>,
-    dice: Arc<Dice>,
+pub(crate) struct Unreliable {
+    pub(crate) records: Arc<MemoryRegister>,
+    pub(crate) dice: Arc<Dice>,
     /// Swaps still in flight.
-    late: Arc<Mutex<JoinSet<()>>>,
+    pub(crate) late: Arc<Mutex<JoinSet<()>>>,
 }
 
 #[async_trait]

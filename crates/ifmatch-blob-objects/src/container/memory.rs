@@ -10,10 +10,10 @@ use ifmatch_core::date::Timestamp;
 
 use super::state::{Home, Members, Registered};
 
-/// Time for which a write may rely on a response about its container, from before the question.
+/// Time for which a write may rely on a response about its container, counted from before the request.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
-/// Time after which no process relies on a response from before this time, whose clock falls behind by less than half a second
-/// meanwhile. `ifmatch_sim::container` checks it.
+/// Age at which no process relies on a response any more, provided that its clock has lost less than half a second
+/// since. `ifmatch_sim::container` checks this.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_millis(1_500);
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
@@ -27,7 +27,7 @@ pub(crate) struct MemberCache {
 #[derive(Default)]
 struct Said {
     containers: HashMap<ContainerName, Answer>,
-    /// Number of the latest question.
+    /// Number of the latest request.
     questions: u64,
 }
 
@@ -38,23 +38,23 @@ struct Answer {
     question: Question,
     /// The container, if it existed.
     home: Option<Home>,
-    /// Time until which the register isn't asked again, since it didn't respond.
+    /// The register isn't asked again before this time, because it didn't respond.
     paused: Option<Timestamp>,
 }
 
-/// A question to the register.
+/// A request to the register.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Question {
     number: u64,
     at: Timestamp,
 }
 
-/// The knowledge of a read about a container.
+/// The responses about a container that a read can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recall {
     /// A recent response.
     Recent(Members),
-    /// The register failed to answer a moment ago. The latest response, if any, may be outdated.
+    /// The register failed to respond a moment ago. The latest response, if any, may be outdated.
     Paused(Option<Members>),
     /// The register has to be asked. The latest response, if any, may be outdated.
     Old(Option<Members>),

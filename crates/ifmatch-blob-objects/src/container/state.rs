@@ -286,7 +286,8 @@ impl Payload {
     /// Reads a version's payload.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unreadable`]. Without it, nobody knows if the container is being deleted, so it takes no writes.
+    /// [`StoreErrorKind::Unreadable`]. Without it, there is no telling if the container is being deleted, so it takes
+    /// no writes.
     pub(crate) fn of(version: &Version) -> Result<Self, StoreError> {
         serde_json::from_slice(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
     }

@@ -76,9 +76,9 @@ fn retries(max_retries: usize) -> RetryConfig {
 ///                                    the first request arrives: b = 2, unless a condition refuses it
 /// ```
 ///
-/// The crate [`object_store`] takes some failures after sending for failures before, and repeats even deletions. Without a
-/// repetition, the outcome is unknown, and the writer keeps its permit (see `Shared::grace`). Requests that were answered
-/// with an error of the server are over, and may be repeated.
+/// The crate [`object_store`] takes some failures after sending for failures before, and repeats even deletions.
+/// Without a repetition, the outcome is unknown, and the writer keeps its permit (see `Shared::grace`). Requests that
+/// were answered with an error from the server are complete, and may be repeated.
 #[derive(Debug)]
 struct ChangesOnce;
 

@@ -574,8 +574,9 @@ async fn a_lease_is_shown_by_the_clock_that_ends_it() {
     }
 }
 
-/// A process whose record of a blob is outdated creates the blob. Another process has written it since, and then deleted it, with a
-/// lost response. There is no blob as long as the creation waits for the end of the deletion, so it is never told that there is one.
+/// A process creates a blob of which it has an outdated record. Another process has since replaced and deleted the
+/// blob, but got no response to the deletion. The blob is gone while the creation waits for the deletion to end, so the
+/// creation must not be refused because the blob exists.
 #[tokio::test(start_paused = true)]
 async fn an_outdated_record_refuses_no_creation() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());

@@ -18,6 +18,7 @@ use crate::name::{BlobName, BlobPath, ContainerName};
 use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 
 mod bodies;
+mod changes;
 mod conditions;
 mod containers;
 pub mod headers;
@@ -60,6 +61,7 @@ pub async fn check(subject: &Subject) {
     bodies::check(subject).await;
     listing::check(subject).await;
     headers::check(subject).await;
+    changes::check(subject).await;
     tags::check(subject).await;
     containers::check(subject).await;
     leases::check(subject).await;

@@ -82,7 +82,7 @@ fn options(allow: HeaderValue) -> Response<BlobBody> {
     response
 }
 
-/// Says what is possible in place of a method.
+/// Says what is possible instead of a method.
 fn method_not_allowed(target: &Target, allow: HeaderValue) -> Problem {
     let detail = match target {
         Target::Root => "GET / lists containers. PUT /CONTAINER/NAME stores a blob".to_owned(),

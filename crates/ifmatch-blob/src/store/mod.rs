@@ -7,18 +7,24 @@ use crate::name::{BlobPath, ContainerName};
 
 pub use crate::body::Upload;
 pub use crate::error::{BoxError, StoreError, StoreErrorKind};
+pub use append::{AppendBlock, Appended};
 pub use list::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, Listing, Page, behind};
 pub use md5::{Md5Use, Md5Watch};
 pub use read::{BlobInfo, Cached, Extent, Opened, Peek, Reading, Reply, Source};
+pub use turns::Turns;
+pub use update::{ChangeOf, ContentChange, Current, Update, Updated};
 pub use wrapper::Wrapper;
 pub use write::{
     ContainerInfo, Delete, HeaderChange, LateChecksum, LeaseRequest, Leased, MissingContainer, Put, RequestKey,
     SetHeaders, Written,
 };
 
+mod append;
 mod list;
 mod md5;
 mod read;
+mod turns;
+mod update;
 mod wrapper;
 mod write;
 
@@ -74,6 +80,16 @@ pub trait BlobStore: Send + Sync + 'static {
 
     /// Writes a blob, and creates its container if necessary.
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError>;
+
+    /// Appends a block to an append blob. [`StoreErrorKind::NotFound`] if there is no such blob, [`StoreErrorKind::OtherType`] if it is
+    /// another blob, and [`StoreErrorKind::AppendFailed`] if it is sealed, or doesn't end where the request expects.
+    ///
+    /// Appends that wait at one blob are made in order of arrival: none is refused because others were faster.
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError>;
+
+    /// Changes a small blob by a function of its content. See [`Update`]. [`StoreErrorKind::NotFound`] if the function deletes a blob that
+    /// doesn't exist.
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError>;
 
     /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, regardless of the conditions.
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError>;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek,
-    Put, Reading, SetHeaders, StoreError, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
+    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
 };
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
@@ -77,6 +77,8 @@ wrapper! {
     /// ```
     fn open(blob: &BlobPath, reading: Reading) -> Option<Opened>;
     fn put(blob: &BlobPath, put: Put) -> Written;
+    fn append(blob: &BlobPath, append: AppendBlock) -> Appended;
+    fn update(blob: &BlobPath, update: Update) -> Updated;
     fn delete(blob: &BlobPath, delete: Delete) -> ();
     fn list(container: &ContainerName, query: &ListQuery) -> Option<Page<BlobEntry>>;
     fn set_headers(blob: &BlobPath, set: SetHeaders) -> Written;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ifmatch_core::EntityTag;
+use ifmatch_core::append::AppendConditions;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseUse, SeenLease};
@@ -14,7 +15,7 @@ use super::BlobStore;
 use super::md5::Md5Use;
 use super::read::{BlobInfo, Opened, Reading};
 use crate::body::Upload;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText};
 use crate::name::BlobPath;
 use crate::tags::{TagCondition, Tags};
@@ -260,8 +261,8 @@ pub enum HeaderChange {
     Metadata(BTreeMap<Box<str>, FieldText>),
     /// Replaces all fields except the user's own, and keeps the checksum, the tags and the tier.
     Fields(Box<BlobHeaders>),
-    /// Replaces the state of an append blob, and keeps all fields.
-    Append(Append),
+    /// Seals an append blob on these conditions, and keeps all fields.
+    Seal(AppendConditions),
     /// Replaces the tags, and keeps all fields.
     Tags(Tags),
     /// Replaces the access tier, and keeps all fields.
@@ -277,6 +278,19 @@ impl HeaderChange {
         matches!(self, Self::Tags(_) | Self::Tier(_))
     }
 
+    /// Checks that the change is possible for a blob with these fields and this length.
+    ///
+    /// # Errors
+    /// Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType) if it isn't an append blob, and
+    /// [`StoreErrorKind::AppendFailed`](crate::store::StoreErrorKind::AppendFailed) if a condition is false.
+    pub fn check(&self, kept: &BlobHeaders, length: u64) -> Result<(), StoreError> {
+        let Self::Seal(conditions) = self else { return Ok(()) };
+        if kept.append.is_none() {
+            return Err(StoreErrorKind::OtherType.into());
+        }
+        conditions.evaluate(length, 0).map_err(|failure| StoreErrorKind::AppendFailed(failure).into())
+    }
+
     /// Returns the fields after the change.
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
@@ -285,7 +299,10 @@ impl HeaderChange {
                 let BlobHeaders { metadata, append, block_list, checksum, tags, tier, .. } = kept.clone();
                 BlobHeaders { metadata, append, block_list, checksum, tags, tier, ..BlobHeaders::clone(fields) }
             }
-            Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
+            Self::Seal(_) => {
+                let append = kept.append.map(|append| Append { sealed: true, ..append });
+                BlobHeaders { append, ..kept.clone() }
+            }
             Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
             Self::Tier(tier) => BlobHeaders { tier: Some(tier.clone()), ..kept.clone() },
             Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },

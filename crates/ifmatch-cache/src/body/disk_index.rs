@@ -54,7 +54,7 @@ pub(crate) struct DiskRow {
     pub(crate) head: Vec<u8>,
 }
 
-/// A database that can't be read or written any more isn't used again.
+/// A database that can no longer be read or written isn't used again.
 #[derive(Debug)]
 pub(crate) struct DiskIndex {
     database: Database,

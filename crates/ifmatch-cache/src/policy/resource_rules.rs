@@ -26,15 +26,17 @@ use super::credential::is_credential;
 pub struct ResourceRules {
     /// `true` to look nothing up and to store nothing. Writes still invalidate.
     pub is_off: bool,
-    /// Lifetimes of responses that state none, in place of guesses. They also permit to store a status that isn't cacheable by
-    /// itself, such as 302. They don't apply to requests with [credentials](super::credential), since the response may be private.
+    /// Lifetimes of responses that state none, instead of guesses. They also permit storing a status that isn't
+    /// cacheable by itself, such as 302. They don't apply to requests with [credentials](super::credential), since the
+    /// response may be private.
     pub ttl: Lifetimes,
     /// Lifetimes in place of those that responses state. A response that states none has them, too, and may be stored whatever its
     /// status, unless its request has [credentials](super::credential).
     pub override_ttl: Lifetimes,
     /// How long after its lifetime a response may be used while it is revalidated, unless it states or forbids that.
     pub while_revalidate: Option<Duration>,
-    /// How long after its lifetime a response may be used in place of an error of the origin, unless it states or forbids that.
+    /// How long after its lifetime a response may be used in place of the origin's error, unless it states or forbids
+    /// that.
     pub if_error: Option<Duration>,
     /// Request fields that the origin doesn't get as clients send them, so no response depends on them.
     pub unsent: Vec<HeaderName>,

@@ -177,8 +177,8 @@ impl Http {
         self
     }
 
-    /// Sets a function that gets each request's head last, for example to sign it or to add a changing token. If it
-    /// fails, the request isn't sent, and fails with the same error.
+    /// Sets a function that gets each request's head last, for example to sign it or to add a rotating token. If the
+    /// function fails, the request isn't sent, and the call returns the same error.
     ///
     /// ```
     /// # use ifmatch_client::Http;
@@ -251,7 +251,8 @@ impl Http {
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 
-    /// Sends a write that must be rejected, since its condition is false. Returns the current version, if the server tells it.
+    /// Sends a write that must be rejected, since its condition is false. Returns the current version, if the server
+    /// sends it.
     async fn send_false(
         &self,
         condition: &str,
@@ -269,8 +270,8 @@ impl Http {
         if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
     }
 
-    /// Makes sure that the server honours `If-None-Match: *`, beside an `If-Match` that is true: alone, it could bring back a
-    /// document that another client has deleted.
+    /// Makes sure that the server honours `If-None-Match: *`, along with an `If-Match` that is true: alone, it could
+    /// bring back a document that another client has deleted.
     async fn probe_both(&self, key: &str, mut body: Bytes, mut version: Version) -> Result<(), Error> {
         for _ in 0..PROBES {
             let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];

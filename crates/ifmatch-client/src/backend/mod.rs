@@ -36,8 +36,8 @@ use crate::error::Error;
 pub trait Backend: Send + Sync + 'static {
     /// Reads a key. Returns [`Read::Unchanged`] if `known` is the current version.
     ///
-    /// With `wait`, a backend that can wait for a change does so before it returns [`Read::Unchanged`], for at most this
-    /// time.
+    /// With `wait`, a backend that can wait for a change does so before it returns [`Read::Unchanged`], for at most
+    /// this long.
     fn get<'a>(
         &'a self,
         key: &'a str,
@@ -45,17 +45,17 @@ pub trait Backend: Send + Sync + 'static {
         wait: Option<Duration>,
     ) -> BoxFuture<'a, Result<Read, Error>>;
 
-    /// Writes a key atomically if the condition holds. Returns the new version, or `None` if the server doesn't name
+    /// Writes a key atomically if the condition holds. Returns the new version, or `None` if the server doesn't send
     /// it.
     fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>>;
 
     /// Deletes this version of a key.
     ///
-    /// A store without conditional deletion compares the version right before, so callers delete only keys that no
-    /// client writes any more.
+    /// A store without conditional deletion compares the version right before it deletes, so callers delete only keys
+    /// that no client writes any more.
     fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Checks that the server honours conditions on writes, by writing the key's current bytes on false conditions.
+    /// Checks that the server honours conditions on writes, by writing the key's current bytes under false conditions.
     /// Returns `Refused` if the server accepts such a write, and `Conflict` if the key has been deleted since.
     ///
     /// A client calls this once, before it relies on conditions. By default, the backend is trusted.
@@ -65,7 +65,7 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Deletes a key, whatever its version. A client calls this only after a creation that it can't rely on, because
-    /// the server names no version or ignores conditions. By default, the key stays.
+    /// the server sends no version or ignores conditions. By default, the key stays.
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Err(Error::refused(format!("{key} cannot be deleted without a version")))).boxed()
     }
@@ -112,7 +112,7 @@ pub struct Put {
     pub body: Bytes,
     /// The condition.
     pub when: When,
-    /// A random id, the same in each attempt. A server that remembers it answers a retry like the first request.
+    /// A random id, the same in each attempt. A server that remembers it gives a retry the first response.
     pub id: String,
     /// The fencing token of the lock that the writer holds, for servers that check it.
     pub fence: Option<u64>,

@@ -23,8 +23,8 @@ use crate::lock::Grant;
 
 /// A JSON document of type `T`.
 ///
-/// A JSON object gets an extra member, `$ifmatch`, with random numbers of the last writes and the largest fencing
-/// token; any other value is wrapped in an object. Other readers should ignore the member.
+/// A JSON object gets an extra member, `$ifmatch`, with random numbers that identify the last writes, and the largest
+/// fencing token; any other value is wrapped in an object. Other readers should ignore the member.
 ///
 /// Clones share the last version read, so reading an unchanged document transfers no content. Their updates wait for
 /// each other instead of conflicting.
@@ -107,8 +107,8 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// Returns the current value, or `None` if there is no document.
     ///
     /// # Errors
-    /// `Unknown` if there is no response. `Refused` if the server rejects the request, names no strong tag, or if the content
-    /// isn't a `T`.
+    /// `Unknown` if the server doesn't respond. `Refused` if the server rejects the request or sends no strong tag, or
+    /// if the content isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }
@@ -164,7 +164,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     ///
     /// # Errors
     /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document doesn't
-    /// tell whether the update took effect.
+    /// show whether the update took effect.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

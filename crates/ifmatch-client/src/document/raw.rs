@@ -18,7 +18,7 @@ use crate::pause::Backoff;
 /// second or two after a write, since a file's date can't tell two writes of one second apart.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOKS: u32 = 12;
-/// Number of attempts without a pause, as long as the server answers reads.
+/// Number of attempts without a pause, as long as the server responds to reads.
 const RESENDS: u32 = 3;
 
 /// A key with a stamped document.
@@ -34,9 +34,9 @@ pub(crate) struct Snapshot {
     pub(crate) value: Value,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) body: Bytes,
-    /// When this version was written, by the server's clock, if it tells.
+    /// When this version was written, by the server's clock, if it sends dates.
     pub(crate) modified: Option<SystemTime>,
-    /// `None` if the server names no strong tag.
+    /// `None` if the server sends no strong tag.
     pub(crate) version: Option<Version>,
 }
 
@@ -108,7 +108,7 @@ impl Raw {
         }
     }
 
-    /// Reads, until there is a response or the time is over.
+    /// Reads until there is a response or the time limit has passed.
     pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<Loaded, Error> {
         let mut backoff = Backoff::default();
         loop {
@@ -125,8 +125,8 @@ impl Raw {
     /// has created one.
     ///
     /// # Errors
-    /// `Unknown` if the time is over or the document doesn't tell, `Refused` if nothing was written, or what was created has
-    /// been deleted again.
+    /// `Unknown` if the time limit has passed or the document doesn't show the outcome, `Refused` if nothing was
+    /// written, or what was created has been deleted again.
     pub(crate) async fn write(
         &self,
         base: Option<&Snapshot>,
@@ -249,7 +249,7 @@ impl Attempt<'_> {
         found.version.as_ref() == Some(version)
     }
 
-    /// Pauses after a conflict. Returns `false` if the time is over; the write is then settled all the same.
+    /// Pauses after a conflict. Returns `false` if the time limit has passed; the write is then settled all the same.
     async fn pause(&mut self) -> bool {
         let pause = self.pace.backoff.next();
         self.raw.client.pause(pause, self.pace.until).await
@@ -274,7 +274,7 @@ impl Attempt<'_> {
         self.stamp.fate(current, self.put.when == When::Absent)
     }
 
-    /// Returns the end of the write, given a read after it, or the attempt if the read doesn't tell.
+    /// Returns the end of the write, given a read after it, or the attempt if the read doesn't show it.
     fn settle(self: Box<Self>, read: Option<Loaded>) -> Result<Written, Box<Self>> {
         match (self.fate(read.as_ref()), read) {
             // With the value that was read: a program without stamps, which has kept this one, may have changed the document.

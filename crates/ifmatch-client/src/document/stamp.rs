@@ -18,7 +18,8 @@ const RECENT: usize = 32;
 /// The stamp of a document's latest write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
-    /// Random number of the first write. It tells this count of writes from another one after a write without a stamp.
+    /// Random number of the first write. It distinguishes this count of writes from the one that begins after a write
+    /// without a stamp.
     chain: String,
     /// Number of writes.
     writes: u64,
@@ -39,9 +40,9 @@ pub(crate) enum Fate {
     Current,
     /// The write took effect, and others have followed.
     Superseded,
-    /// The write didn't take effect, and can't any more.
+    /// The write didn't take effect, and no longer can.
     NotDone,
-    /// The stamp doesn't tell.
+    /// The stamp doesn't show it.
     Untold,
 }
 

@@ -27,7 +27,7 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 /// A lock at one key. The server needs nothing but strong entity tags.
 ///
 /// The holder renews it every third of its time to live. Another client takes over after it has seen the same version
-/// for a whole time to live on its own clock. Clocks needn't show the same time, but their rates must agree within a
+/// for a full time to live on its own clock. Clocks needn't show the same time, but their rates must agree within a
 /// tenth. When a suspended machine wakes up, its holder finds the lock lost.
 ///
 /// A lock alone can't stop a request that's already in flight. Use [`Grant::fence`] wherever the work writes, for
@@ -140,7 +140,7 @@ impl Lock {
 
     /// Acquires the lock. Waits indefinitely while others hold it, or the server doesn't respond.
     ///
-    /// If the future is dropped, a lock that was acquired nevertheless is released.
+    /// If the future is dropped but the lock is acquired anyway, the lock is released.
     ///
     /// # Errors
     /// `Refused` if the server rejects the requests, or if the time to live is too short.
@@ -148,11 +148,11 @@ impl Lock {
         self.acquire_until(Limit::Never).await?.ok_or_else(|| Error::unknown("the wait has no end"))
     }
 
-    /// Acquires the lock, or gives up after this time.
+    /// Acquires the lock, or gives up after this long.
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't respond within the time and the client's patience. A
-    /// lock that is acquired after that is released.
+    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't respond within `limit` plus the client's
+    /// [patience](Client::with_patience). A lock that is acquired after that is released.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -167,8 +167,8 @@ impl Lock {
         self.acquire_until(Limit::At(self.raw.client.clock().now().saturating_add(limit))).await
     }
 
-    /// Acquires the lock if it is free. A lock with a crashed holder becomes free for a lock object that has seen it for
-    /// its whole time to live.
+    /// Acquires the lock if it is free. A crashed holder's lock counts as free once this object has seen it unchanged
+    /// for its full time to live.
     ///
     /// # Errors
     /// Same as [`acquire_within`](Self::acquire_within).
@@ -188,9 +188,9 @@ impl Lock {
 
     /// Acquires the lock if it is free or its holder has crashed, for work that one of several machines should do once.
     ///
-    /// Returns `None` as soon as a holder renews or releases the lock, which takes at most a third of the holder's time to
-    /// live. A holder that does neither for its whole time to live has crashed. Hold the lock until all machines have started
-    /// the work: one that starts after the release acquires it, too.
+    /// Returns `None` as soon as a holder renews or releases the lock, which takes at most a third of the holder's time
+    /// to live. A holder that does neither for its full time to live has crashed. Hold the lock until all machines have
+    /// started the work: one that starts after the release acquires it, too.
     ///
     /// # Errors
     /// `Unknown` if the server doesn't respond, or the errors of [`acquire`](Self::acquire).
@@ -224,7 +224,7 @@ impl Lock {
         let lock = self.clone();
         self.raw.client.detach(async move {
             let acquired = lock.wait(limit, &mut tell).await;
-            // If the caller has gone, the lock is dropped here, which releases it.
+            // If the caller is gone, the lock is dropped here, which releases it.
             drop(tell.send(acquired));
         });
         let ended = |_| Error::unknown("the runtime has ended");
@@ -236,7 +236,7 @@ impl Lock {
         }
     }
 
-    /// Looks at the lock until it can be taken, the limit is reached, or the caller has gone.
+    /// Looks at the lock until it can be taken, the limit is reached, or the caller is gone.
     async fn wait<T: Send>(&self, limit: Limit, caller: &mut oneshot::Sender<T>) -> Result<Option<Held>, Error> {
         let clock = self.raw.client.clock();
         let until = limit.time();
@@ -255,7 +255,7 @@ impl Lock {
                     return Ok(None);
                 }
             }
-            // A write isn't abandoned, even if the caller has gone.
+            // A write isn't abandoned, even if the caller is gone.
             let result = match next {
                 Ok(Next::Take(base)) => self.take(base).await,
                 Ok(Next::Wait(_, end, waited)) => {
@@ -305,7 +305,7 @@ impl Lock {
         })
     }
 
-    /// Replaces the record. Otherwise returns the time of the next look, and the error if it was none of a rival's success.
+    /// Replaces the record. Otherwise returns the time of the next look, and the error, unless a rival was first.
     async fn take(&self, base: Option<Snapshot>) -> Result<Held, (Timestamp, Option<Error>)> {
         let clock = self.raw.client.clock();
         let failed = |error: Error| (clock.now(), Some(error));

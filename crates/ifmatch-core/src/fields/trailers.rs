@@ -44,9 +44,9 @@ const NAMES: [HeaderName; 30] = [
     WWW_AUTHENTICATE,
 ];
 
-/// Removes the fields that aren't allowed in a trailer section: [one connection's](hop_by_hop), those that
-/// [describe a client](forwarded), preconditions, and all fields that frame, route, authenticate, modify or describe a
-/// message. Keeps checksums, tags and application fields.
+/// Removes the fields that aren't allowed in a trailer section: [hop-by-hop](hop_by_hop) fields, those that [describe a
+/// client](forwarded), preconditions, and all fields that frame, route, authenticate, modify or describe a message.
+/// Keeps checksums, tags and application fields.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};

@@ -249,7 +249,7 @@ impl Problem {
         self.member("code", code).header(ERROR_CODE, HeaderValue::from_static(code))
     }
 
-    /// 412: the lease doesn't permit the request. Unlike after a stale tag, a retry with a new tag doesn't help: the
+    /// 412: the lease doesn't permit the request. Unlike with a stale tag, a retry with a new tag doesn't help. The
     /// member `code` and the header field `x-ms-error-code` tell the two apart.
     ///
     /// ```

@@ -6,7 +6,7 @@ use super::azure::{HeaderError, single};
 use super::{Holder, Lease, LeaseId, LeaseUse};
 use crate::record::Revision;
 
-/// The fencing token: in the response to a lease operation, and in a write that must not be late.
+/// The fencing token, in the response to a lease operation, and in a write that must be rejected if it's late.
 pub const TOKEN: HeaderName = HeaderName::from_static("lease-token");
 /// The label of a lease's holder.
 pub const HOLDER: HeaderName = HeaderName::from_static("lease-holder");
@@ -23,7 +23,7 @@ pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
     text.parse().map(Some).map_err(|_| HeaderError::Invalid(HOLDER, "1 to 64 visible ASCII characters"))
 }
 
-/// Returns the use that a write with this lease id makes of the lease. It names a fencing token if the request does.
+/// Returns the lease use of a write with this lease id, including the fencing token if the request names one.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};

@@ -33,8 +33,9 @@ enum Action {
 
 impl Change for Edit {
     type Error = Infallible;
+    type Context = ();
 
-    fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, Infallible> {
+    fn command(&self, before: &Record, now: Timestamp, (): &mut ()) -> Result<Command<'_>, Infallible> {
         let content = match self.action {
             Action::Append(byte) => {
                 let version = before.state(now).version();
@@ -77,7 +78,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn group(record: &Record, edits: &[Edit], now: Timestamp) -> (Vec<Applied>, Record) {
-    let group = record.apply_group(edits, now);
+    let group = record.apply_group(edits, now, ());
     let applied = group.applied.into_iter().map(|Ok(applied)| applied).collect();
     (applied, group.next.unwrap_or_else(|| record.clone()))
 }
@@ -108,7 +109,7 @@ fn each_change_meets_the_record_that_the_one_before_it_left() {
 fn a_group_that_changes_nothing_has_no_record() {
     let (_, stored) = group(&Record::absent(), &[append(b'a')], at(0));
     let create = Edit { preconditions: Preconditions::absent(), ..append(b'b') };
-    let group = stored.apply_group(&[create.clone(), create], at(1));
+    let group = stored.apply_group(&[create.clone(), create], at(1), ());
     assert_eq!((group.applied.len(), group.next), (2, None));
 }
 
@@ -220,7 +221,7 @@ proptest! {
             let (applied, next) = group(&grouped, edits, now);
             prop_assert!(applied.windows(2).all(|pair| pair[0].after.revision() == pair[1].before.revision()));
             for (edit, applied) in edits.iter().zip(&applied) {
-                let Ok(command) = edit.command(&applied.before, now);
+                let Ok(command) = edit.command(&applied.before, now, &mut ());
                 let alone = applied.before.apply(&command, now);
                 prop_assert_eq!(kind(&alone.outcome), kind(&applied.outcome));
                 let after = alone.next.as_ref().unwrap_or(&applied.before);

@@ -12,7 +12,7 @@ use crate::platform::{ForwardedSignals, RunningCommand, code};
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
-    /// It ended by itself, or by a signal from elsewhere.
+    /// It ended on its own, or by a signal from elsewhere.
     Exited(u8),
     /// The lock was lost, and the command was ended.
     Lost,

@@ -17,8 +17,8 @@ use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlLogoff, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_logoff, ctrl_shutdown,
 };
 
-/// The console events that stop a process. They no longer end it by themselves, but after those of the session's end, the system
-/// does so within seconds.
+/// The console events that stop a process. They no longer end it on their own, but after those of the session's end,
+/// the system does so within seconds.
 pub struct StopSignals {
     interrupt: CtrlC,
     interrupt_too: CtrlBreak,

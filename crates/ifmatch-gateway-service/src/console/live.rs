@@ -167,7 +167,7 @@ fn event(page: &str) -> Bytes {
     Bytes::from(format!("event: page\n{}\n", lines.collect::<String>()))
 }
 
-/// Returns a page without the times that the browser counts by itself.
+/// Returns a page without the times that the browser counts on its own.
 fn without_times(page: &str) -> String {
     let mut parts = page.split("<time data-seconds=");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -62,7 +62,7 @@ pub struct Console {
     sign_in_memory: FormMemory,
 }
 
-/// What a page answers with.
+/// A page's response.
 enum PageAnswer {
     Page(StatusCode, String),
     /// To this path.

@@ -95,7 +95,7 @@ impl ConflictsPage {
         self.found.groups.split_at(self.found.groups.len().min(FIRST_GROUPS))
     }
 
-    /// Returns the blob with a path, if the path can be that of a blob here.
+    /// Returns the blob with this path, if the path can name a blob here.
     fn blob(&self, path: &Text) -> Option<Text> {
         let path = decoded(path.0.trim_start_matches('/'));
         let is_blob = LeaseTarget::new(&path.0).is_ok_and(|target| target.blob.is_some());

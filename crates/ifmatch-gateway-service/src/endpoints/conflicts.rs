@@ -131,7 +131,7 @@ impl ConflictQuery {
         self.client.is_some() || self.user_agent.is_some()
     }
 
-    /// Returns `true` for a conflict that is asked for. An empty program is that of clients that name none.
+    /// Returns `true` for a conflict that the request asks for. An empty program stands for clients that name none.
     fn has(&self, conflict: &Conflict) -> bool {
         let agent = conflict.user_agent.as_ref().map_or("", |agent| agent.0.as_str());
         self.path.as_ref().is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)

@@ -44,7 +44,8 @@ pub(crate) struct FailedComponent {
 }
 
 impl StoreReadiness {
-    /// Checks that the register, or the index of a folder, would accept a change, and that the store answers, which needs its register.
+    /// Checks that the register, or the index of a folder, would accept a change, and that the store responds, which
+    /// needs its register.
     async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), FailedComponent> {
         let mut last = self.0.lock().await;
         if let Some((checked, at)) = &*last

@@ -88,7 +88,7 @@ impl<S: SetContext> SetContext for Cache<S> {
     }
 }
 
-/// A service that answers by itself.
+/// A service that responds on its own.
 type Answers = Answering<fn(&Request<RequestBody>, u16) -> Response<Bytes>>;
 
 /// Answers each request by a function of the request and a port.

@@ -171,7 +171,7 @@ impl LogReader {
     }
 }
 
-/// Appends purges. Those that arrive meanwhile share the next segment.
+/// Appends purges. Purges that arrive in the meantime share the next segment.
 async fn append_all(log: PurgeLog, node: u64, mut queue: mpsc::Receiver<(PurgeOrder, AppendReply)>) {
     while let Some((order, reply)) = queue.recv().await {
         let mut size = size(&order);

@@ -63,7 +63,7 @@ impl PurgeLog {
     /// Loads the head, and creates it if there is none.
     ///
     /// # Errors
-    /// If the register fails, or another server takes over meanwhile: the head would belong to neither epoch.
+    /// If the register fails, or another server takes over in the meantime: the head would belong to neither epoch.
     pub(super) async fn head(&self) -> Result<LoadedHead, RegisterError> {
         let key = key(HEAD)?;
         for _ in 0..ATTEMPTS {
@@ -149,7 +149,7 @@ impl PurgeLog {
         Ok(Some(segments))
     }
 
-    /// Removes segments that aren't kept any more, some time after they have left the log.
+    /// Removes segments that are no longer kept, some time after they have left the log.
     ///
     /// # Errors
     /// If the register fails. The next sweep removes what is left.
@@ -193,7 +193,7 @@ fn segment_key(number: u64) -> Result<Key, RegisterError> {
     key(&format!("{SEGMENTS}{number:020}"))
 }
 
-/// Returns a record with this content, in place of another one.
+/// Returns a record with this content, to replace another one.
 fn record_of<T: Serialize>(content: &T, before: Option<&Record>) -> Result<Record, RegisterError> {
     let payload = serde_json::to_vec(content).map_err(unreadable)?;
     let nothing = Preconditions::default();

@@ -1,7 +1,8 @@
 //! Purges of several proxies: one that this proxy acknowledges holds on all.
 //!
-//! With a register that they share, by the protocol of [`ifmatch_core::purge_log`]. Without one, by a list of peers, which are
-//! asked one by one: the promise then ends with a peer that is missing from the list, or restarts meanwhile.
+//! With a register that they share, by the protocol of [`ifmatch_core::purge_log`]. Without one, by a list of peers,
+//! which are asked one by one: the promise then ends with a peer that is missing from the list, or restarts in the
+//! meantime.
 
 use std::time::Duration;
 

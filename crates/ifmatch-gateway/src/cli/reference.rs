@@ -238,7 +238,7 @@ fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
-/// Escapes characters that end a cell, and outside of code those that begin markup.
+/// Escapes characters that end a cell and, outside code, those that begin markup.
 fn cell(text: &str) -> String {
     let escape = |(at, part): (usize, &str)| match at % 2 {
         0 => with_flags(&part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")),

@@ -80,7 +80,7 @@ impl Listeners {
         })
     }
 
-    /// Serves the site with `gateway`, and the rest by itself.
+    /// Serves the site with `gateway`, and the rest on its own.
     ///
     /// # Errors
     /// Fails if another process that has bound the same address was faster.

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_testbed::within;
+use support::azure::{Azure, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Form, Signer, signed};
 use support::{Answer, Client, Gateway, full};
 use tokio::task::JoinSet;
 
@@ -241,4 +242,73 @@ async fn check_hot(hot: &Hot, client: &Client, round: usize) {
     assert!(later.is_none(), "{:?} was acknowledged after {:?} in round {round}", later.unwrap().body, answer.body);
     let replaced: Vec<&String> = writes.values().filter_map(|write| write.condition.as_ref()).collect();
     assert_eq!(replaced.iter().collect::<HashSet<_>>().len(), replaced.len(), "round {round}");
+}
+
+/// The appends of one blob.
+#[derive(Clone, Default)]
+struct Log {
+    /// The acknowledged blocks, with their offsets.
+    acknowledged: Arc<Mutex<Vec<(usize, String)>>>,
+    count: Arc<AtomicUsize>,
+}
+
+/// Appends that wait share a write, a sync and a swap, and the kill meets a group of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_during_a_hundred_appends_to_one_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let azure = Azure::development(Client::new(gateway.address()));
+    azure.create_container("logs").await.expect(201);
+    azure
+        .blob(Method::PUT, "/logs/hot", &[("x-ms-blob-type", "AppendBlob"), ("content-length", "0")], "")
+        .await
+        .expect(201);
+    let log = Log::default();
+    for (round, killed_after) in [10, 1000, 1500].into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let goal = log.count.load(Relaxed) + killed_after;
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(append_until_the_end(log.clone(), client.clone(), round, writer));
+        }
+        within("the appends before the kill", async {
+            while log.count.load(Relaxed) < goal {
+                assert!(writers.try_join_next().is_none(), "an append has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check_log(&log, &Client::new(gateway.address()), folder.path(), round).await;
+    }
+}
+
+async fn append_until_the_end(log: Log, client: Client, round: usize, writer: usize) {
+    let signer = Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY);
+    for turn in 0.. {
+        let length = 20 + writer * 17;
+        let block = format!("{:.<length$};", format!("{round}/{writer}/{turn}"));
+        let append = signed(&signer, Form::Blob, Method::PUT, "/logs/hot?comp=appendblock", &[], block.clone().into());
+        let Ok(answer) = client.try_send(append.map(full)).await else { return };
+        let offset = answer.expect(201).header("x-ms-blob-append-offset").parse().unwrap();
+        log.acknowledged.lock().unwrap().push((offset, block));
+        log.count.fetch_add(1, Relaxed);
+    }
+}
+
+/// Checks that each acknowledged block is at its offset, and no block there twice.
+async fn check_log(log: &Log, client: &Client, folder: &Path, round: usize) {
+    let answer = client.get("/logs/hot", &[]).await;
+    let tag = answer.etag();
+    assert!(tag.trim_matches('"').starts_with(&ContentHash::of(&answer.body).hex()), "round {round}: {tag}");
+    let text = std::str::from_utf8(&answer.body).unwrap();
+    for (offset, block) in log.acknowledged.lock().unwrap().iter() {
+        assert!(text.get(*offset..).is_some_and(|rest| rest.starts_with(block)), "round {round}: {block} at {offset}");
+    }
+    let blocks: Vec<&str> = text.split_inclusive(';').collect();
+    assert_eq!(blocks.iter().collect::<HashSet<_>>().len(), blocks.len(), "a block is there twice in round {round}");
+    assert_eq!((files(&folder.join("bodies")), files(&folder.join("tmp"))), (1, 0), "in round {round}");
 }

@@ -86,7 +86,7 @@ impl ForwardingRules {
         headers
     }
 
-    /// Returns the predicate for request fields that the proxy changes, so an upstream sees another value than the
+    /// Returns the predicate for request fields that the proxy changes, so an upstream sees a different value from the
     /// client sent.
     pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
         if self.trust_forwarded {

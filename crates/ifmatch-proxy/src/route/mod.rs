@@ -83,7 +83,7 @@ pub(crate) struct Target<'a> {
     pub(crate) route: &'a Route,
     /// Path to request, with the query.
     pub(crate) path: Cow<'a, str>,
-    /// The removed prefix, without a slash at its end.
+    /// The removed prefix, without a trailing slash.
     pub(crate) prefix: Option<&'a str>,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct ForwardedRequest<'a> {
     pub(crate) server: &'a UpstreamServer,
     /// Path of the request, without the server's base path.
     pub(crate) path: &'a str,
-    /// Prefix that was removed from the path, without a slash at its end.
+    /// Prefix that was removed from the path, without a trailing slash.
     pub(crate) prefix: &'a str,
     /// Host and port in the client's request.
     pub(crate) host: Option<&'a str>,
@@ -74,7 +74,7 @@ impl ForwardedRequest<'_> {
     }
 }
 
-/// Returns the rest of a path, with its query and fragment, after a prefix without a slash at its end.
+/// Returns the rest of a path, with its query and fragment, after a prefix without a trailing slash.
 fn rest<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }

@@ -8,9 +8,9 @@
 //!     └──────────────────────────────────────────────────────── half-open: one request of each client, the probes
 //! ```
 //!
-//! While it is open, other servers get the requests. If there is no other server, the cause decides. A server that is unreachable,
-//! closes connections or answers errors does so at once, and may recover at any moment, so it gets requests as a last resort. A
-//! server that hangs costs each request the whole timeout, so requests are rejected.
+//! While it is open, other servers get the requests. If there is no other server, the cause decides. A server that is
+//! unreachable, closes connections or returns errors does so at once, and may recover at any moment, so it gets
+//! requests as a last resort. A server that hangs costs each request the whole timeout, so requests are rejected.
 //!
 //! # One client against all
 //!

@@ -165,7 +165,7 @@ impl Upstream {
     ///
     /// If no other server is available, the kind of the failures decides. After time limits, requests fail with
     /// [`Unavailable`](crate::ProxyErrorKind::Unavailable). A server that closes connections, sends invalid HTTP, or
-    /// answers 502, 503 or 504 still gets requests that no other server can take. An unreachable server does, too, but
+    /// returns 502, 503 or 504 still gets requests that no other server can take. An unreachable server does, too, but
     /// is skipped for the pause at once.
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {

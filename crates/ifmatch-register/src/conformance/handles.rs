@@ -9,8 +9,8 @@ use ifmatch_core::record::{Record, Revision};
 use crate::key::Key;
 use crate::register::{Engine, Register, RegisterError, Scan, Swap};
 
-/// Passes each call to another handle than the call before. A check that writes, then reads, thus writes through one
-/// handle and reads through another.
+/// Passes each call to a different handle from the previous one. A check that writes, then reads, thus writes through
+/// one handle and reads through another.
 pub(super) struct Handles {
     handles: [Arc<dyn Register>; 2],
     calls: AtomicUsize,

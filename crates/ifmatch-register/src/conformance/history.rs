@@ -62,7 +62,7 @@ pub enum Answer {
     Conflict(Revision),
     /// The swap may have taken place, or may still do so. Also stands for a caller that ended before the response.
     Ambiguous,
-    /// The register answered that nothing was changed.
+    /// The register reported that nothing was changed.
     Failed,
 }
 

@@ -59,7 +59,7 @@ impl RaceSize {
 
 /// Checks the whole contract of [`Register`] through two handles, as two processes would have them.
 ///
-/// Each call of a check goes through another handle than the call before, and so do the calls of the races.
+/// Each call goes through a different handle from the previous one, in the races too.
 ///
 /// # Panics
 /// Same as [`run`].

@@ -76,7 +76,7 @@ impl Workload {
         Self { prefix: format!("{prefix}/").into(), often: keys.len(), keys, clients: clients.max(1) as u64 }
     }
 
-    /// Adds keys that one operation of two selects from. They aren't listed.
+    /// Adds keys for every second operation to select from. They aren't listed.
     ///
     /// # Panics
     /// Panics if the prefix isn't part of a valid key.
@@ -114,13 +114,14 @@ impl Workload {
 }
 
 impl Client {
-    /// Carries out one operation on a random key: a swap, a load, a question for the revision that is known without waiting,
-    /// or a listing of the frequent keys. Returns `false` if the register failed: pause before the next operation.
+    /// Carries out one operation on a random key: a swap, a load, a query for the revision that is known without
+    /// waiting, or a listing of the frequent keys. Returns `false` if the register failed: pause before the next
+    /// operation.
     ///
     /// `now` is a clock that all clients share. Failed operations aren't repeated.
     ///
     /// # Panics
-    /// Panics if a record has another content than the one written with its revision.
+    /// Panics if a record's content isn't what was written with its revision.
     pub async fn step(&mut self, register: &dyn Register, now: impl FnMut() -> u64) -> bool {
         let random = ifmatch_runtime::nonce().expect("the system gives random numbers");
         let key = self.workload.random_key(random >> 8);
@@ -135,9 +136,9 @@ impl Client {
         }
     }
 
-    /// Calls `journal` with each operation in place of recording it in the history. A swap is passed twice: as an ambiguous
-    /// one that ends when it starts, before it is sent, and with its response. If the process is killed, the journal thus
-    /// has each swap that may have been sent.
+    /// Calls `journal` with each operation instead of recording it in the history. A swap is passed twice: as an
+    /// ambiguous one that ends when it starts, before it is sent, and with its response. If the process is killed, the
+    /// journal thus has each swap that may have been sent.
     #[must_use]
     pub fn with_journal(mut self, journal: impl FnMut(&Operation) + Send + 'static) -> Self {
         self.journal = Some(Box::new(journal));

@@ -32,8 +32,9 @@ struct TooLong;
 
 impl Change for Append {
     type Error = TooLong;
+    type Context = ();
 
-    fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, TooLong> {
+    fn command(&self, before: &Record, now: Timestamp, (): &mut ()) -> Result<Command<'_>, TooLong> {
         let version = before.state(now).version();
         let mut payload = version.map_or_else(Vec::new, |version| version.payload().to_vec());
         assert!(self.byte != b'!', "told to");

@@ -1,6 +1,7 @@
 //! Every interleaving of the protocols, and their sabotages.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod appends;
 mod common;
 mod container;
 mod group;

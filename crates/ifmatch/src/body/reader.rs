@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 
 use super::response::as_bytes;
 
-/// A body of which some has been read.
+/// A partly read body.
 pub(crate) struct PartlyReadBody<B> {
     pub(crate) body: Pin<Box<B>>,
     pub(crate) chunks: VecDeque<Bytes>,

@@ -16,9 +16,9 @@ use super::response::{BodyRest, BufferedBody, ResponseBody};
 pin_project! {
     /// Request body that [`ConditionalService`](crate::ConditionalService) passes to its inner service.
     ///
-    /// It's the client's body, that body received in full before a write got its permit, or the empty body of a GET
-    /// that the layer sends. axum's `Router`, tonic's `Routes` and tower-http's services take any body. A service of
-    /// your own takes this one:
+    /// It's the client's body, either still arriving or received in full before the write got its permit, or the empty
+    /// body of a GET that the layer sends. axum's `Router`, tonic's `Routes` and tower-http's services take any body. A
+    /// service of your own takes this one:
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -72,7 +72,7 @@ impl<B: Body> ReceivedBody<B> {
         Self::measured(ResponseBody::inner(body))
     }
 
-    /// A body of which some was read already.
+    /// A partly read body.
     pub(crate) fn partial(reader: PartlyReadBody<B>, error: Option<B::Error>) -> Self {
         let rest = error.map_or(BodyRest::Body(reader.body), |error| BodyRest::Error(Some(error)));
         Self::measured(ResponseBody::replay(reader.chunks, rest))
@@ -90,8 +90,8 @@ impl<B: Body> RequestBody<B> {
         Self { body: ResponseBody::inner(body), progress: None }
     }
 
-    /// Returns the client's body, if the layer has read nothing of it and doesn't measure its progress, for a service that can hand it
-    /// on in a cheaper way than frame by frame.
+    /// Returns the client's body if the layer has read none of it and doesn't measure its progress. For services that
+    /// can pass it on more cheaply than frame by frame.
     pub fn inner_mut(&mut self) -> Option<&mut B> {
         if self.progress.is_some() { None } else { self.body.inner_mut() }
     }

@@ -84,8 +84,8 @@ impl<B: Body> ResponseBody<B> {
         Self::buffered(BufferedBody::default())
     }
 
-    /// Returns the inner service's body, if the layer has read nothing of it, for a server that can hand it on in a cheaper way than
-    /// frame by frame.
+    /// Returns the inner service's body if the layer has read none of it. For servers that can pass it on more cheaply
+    /// than frame by frame.
     pub fn inner_mut(&mut self) -> Option<&mut B> {
         match &mut self.kind {
             BodyKind::Inner { body } => Some(body),

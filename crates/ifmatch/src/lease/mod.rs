@@ -1,4 +1,4 @@
-//! Leases: the operations, which the layer answers itself, and reads and writes under a lease.
+//! Leases: the operations, which the layer itself handles, and reads and writes under a lease.
 
 pub(crate) mod request;
 

@@ -42,7 +42,7 @@ struct MemoryHit {
     remembered: Arc<RememberedHead>,
     /// The tag to send, where it differs from the recorded one.
     shown: Option<EntityTag>,
-    /// `true` if the answer is 304 as long as the version is current.
+    /// `true` if the response is 304 as long as the version is current.
     is_match: bool,
 }
 

@@ -112,7 +112,8 @@ impl VersionDates {
     }
 }
 
-/// Returns `true` if the answer depends on the date of the current version (RFC 9110 §13.2.2): a tag in the field beside it comes first.
+/// Returns `true` if the response depends on the date of the current version (RFC 9110 §13.2.2): a condition on a tag
+/// takes precedence.
 fn compares_dates(headers: &HeaderMap) -> bool {
     let has = |name| headers.contains_key(name);
     let is_date = |value: &HeaderValue| !value.as_bytes().ends_with(b"\"");

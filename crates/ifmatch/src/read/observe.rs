@@ -38,8 +38,8 @@ pub(crate) struct RecordedRepresentation {
 
 /// Records the tag of a response, unless it is in the record already.
 ///
-/// Returns `None` if it couldn't be recorded: a write was in flight or took place meanwhile, the response has no tag, or
-/// the register failed.
+/// Returns `None` if it couldn't be recorded: a write was in flight or has since taken place, the response has no tag,
+/// or the register failed.
 pub(crate) async fn observe(
     context: &ReadContext,
     headers: &HeaderMap,
@@ -246,7 +246,7 @@ impl RecordedRepresentation {
         }
     }
 
-    /// A version of which the register has told the date.
+    /// A version with a date that the register has reported.
     fn dated(dated: &DatedVersion, vary: VaryFields) -> Self {
         Self {
             last_modified: dated.last_modified,

@@ -28,7 +28,7 @@ async function read(request, bucket, key) {
 
   // The bytes must belong to this version.
   const object = await bucket.get(key, { onlyIf: { etagMatches: found.etag }, range });
-  if (!object?.body) return new Response("replaced meanwhile\n", { status: 503, headers: { "retry-after": "1" } });
+  if (!object?.body) return new Response("the object was replaced: retry\n", { status: 503, headers: { "retry-after": "1" } });
   if (!range) return new Response(object.body, { headers });
   return new Response(object.body, { status: 206, headers: { ...headers, "content-range": part.contentRange } });
 }

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobInfo, Cached, Delete, Opened, Peek, Put, Reading, SetHeaders, StoreError, Wrapper, Written,
+    AppendBlock, Appended, BlobInfo, Cached, Delete, Opened, Peek, Put, Reading, SetHeaders, StoreError, Update,
+    Updated, Wrapper, Written,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
@@ -126,6 +127,14 @@ impl Wrapper for MetadataCache {
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         self.writing(blob, self.store.put(blob, put)).await
+    }
+
+    async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+        self.writing(blob, self.store.append(blob, append)).await
+    }
+
+    async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+        self.writing(blob, self.store.update(blob, update)).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {

@@ -155,7 +155,7 @@ const REPORT: u64 = 20_000;
 ///
 /// # Errors
 /// Fails if either register does, if the target has another version of a record or other records, or if the source
-/// changes meanwhile. Repeat the copy to continue.
+/// changes in the meantime. Repeat the copy to continue.
 async fn copy(
     from: &Arc<dyn Register>,
     to: &Arc<dyn Register>,
