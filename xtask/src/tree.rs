@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-blob-embedded",
-        forbidden: "axum clap hyper-util object_store ifmatch-azure ifmatch-gateway",
+        forbidden: "axum clap hyper-util ifmatch-blob-objects ifmatch-azure ifmatch-gateway",
         why: "a store knows no dialect and no other store",
     },
     Rule {

@@ -5,7 +5,8 @@
 //! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy, for which a folder needs no more than a second
 //! name of the file.
 //!
-//! Only a folder has snapshots: no other store tells when a blob was created, and only there does one process have all writers.
+//! Only a store with an index has snapshots: no other tells when a blob was created. The gates below are of one process. If several share
+//! a bucket, a snapshot that one takes while another deletes the blob without its snapshots may be lost (docs/stores.md).
 //!
 //! # Interleavings
 //!

@@ -15,14 +15,13 @@ use ifmatch_register::Key;
 
 use super::background::in_the_background;
 use super::draft::Draft;
-use super::error::disk;
 use super::payload::Payload;
 use super::swap::{Edit, WriteRequest, encoded, payload_of};
 use super::write::written;
 use super::{Inner, key};
 
 pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
-    inner.folder.check_free_space().map_err(disk)?;
+    inner.bodies.check_space()?;
     let request = WriteRequest {
         method: Method::PUT,
         preconditions: append.preconditions.clone(),
@@ -30,6 +29,7 @@ pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBl
         lease: append.lease,
         request: None,
         nonce: nonce()?,
+        until: None,
     };
     let incarnation = inner.incarnation(&blob.container).await?;
     let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
@@ -44,6 +44,7 @@ pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBl
         let applied = inner.change(&key, Edit::Append(request, append)).await?;
         let after = applied.after.clone();
         let settled = inner.settle(applied, None).await?;
+        inner.confirm(&blob.container, incarnation).await?;
         let payload = inner.payload(&after)?.ok_or(StoreErrorKind::Unreadable)?;
         let blocks = payload.headers.append.map_or(0, |append| append.blocks);
         Ok(Appended { written: written(settled, Some(payload.hash), None), offset: payload.length - length, blocks })
@@ -52,7 +53,7 @@ pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBl
 }
 
 pub(super) async fn update(inner: &Arc<Inner>, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
-    inner.folder.check_free_space().map_err(disk)?;
+    inner.bodies.check_space()?;
     let request = WriteRequest {
         method: Method::PUT,
         preconditions: Preconditions::NONE,
@@ -60,6 +61,7 @@ pub(super) async fn update(inner: &Arc<Inner>, blob: &BlobPath, update: Update) 
         lease: LeaseUse::default(),
         request: None,
         nonce: nonce()?,
+        until: None,
     };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
@@ -78,6 +80,7 @@ pub(super) async fn update(inner: &Arc<Inner>, blob: &BlobPath, update: Update) 
             }
             settled => settled?,
         };
+        inner.confirm(&blob.container, incarnation).await?;
         Ok(match inner.payload(&after)? {
             Some(payload) => Updated::Replaced(written(settled, Some(payload.hash), None)),
             None => Updated::Deleted,

@@ -10,6 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::{folders, private_files};
 
 use super::disk::{self, Disk};
+use super::snapshot::Removals;
 
 /// Marker file: the folder has all subfolders of a store, and its index exists.
 const LAID_OUT: &str = "laid-out";
@@ -47,6 +48,7 @@ pub(super) struct Folder {
     bodies: PathBuf,
     temporary: PathBuf,
     disk: Arc<dyn Disk>,
+    removals: Removals,
 }
 
 /// The name of a body: its hash and a unique number.
@@ -60,7 +62,7 @@ impl Folder {
     /// Durably creates missing folders.
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
-        let folder = Self { root, bodies, temporary, disk };
+        let folder = Self { root, bodies, temporary, disk, removals: Removals::default() };
         // A restored backup may have left them open to other users.
         private_files::restrict(&folder.bodies);
         private_files::restrict(&folder.temporary);
@@ -95,6 +97,11 @@ impl Folder {
     /// Returns the path of the data folder.
     pub(super) fn root(&self) -> &Path {
         &self.root.path
+    }
+
+    /// Returns the removals of bodies and of snapshots.
+    pub(super) fn removals(&self) -> &Removals {
+        &self.removals
     }
 
     /// Rejects a write that would use the reserved disk space.

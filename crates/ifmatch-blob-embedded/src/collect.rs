@@ -1,4 +1,4 @@
-//! Garbage collection: what a crash left at startup, later what deletions of containers and blobs leave.
+//! Garbage collection: what a crash left at startup, or for a day in a bucket, and what deletions of containers and blobs leave.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -6,12 +6,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, RegisterError, Swap};
 
 use super::Inner;
-use super::body_files::{Folder, files, is_incoming, nonce_of};
+use super::body_files::{BodyName, Folder, files, is_incoming, nonce_of};
+use super::bucket::{self, Bucket};
 use super::error::OpenError;
 use super::key;
 use super::payload::{Payload, PayloadError};
@@ -30,11 +32,11 @@ struct Index {
 
 impl Inner {
     /// Must not run concurrently with writers: a body is complete before a record refers to it.
-    pub(super) async fn collect(&self) -> Result<(), OpenError> {
+    pub(super) async fn collect(&self, folder: &Arc<Folder>) -> Result<(), OpenError> {
         let index = self.read_index().await?;
-        let folder = Arc::clone(&self.folder);
-        let collected = tokio::task::spawn_blocking(move || index.sweep(&folder)).await.map_err(OpenError::other)?;
-        match collected.map_err(|error| OpenError::folder(self.folder.temporary(), error))? {
+        let swept = Arc::clone(folder);
+        let collected = tokio::task::spawn_blocking(move || index.sweep(&swept)).await.map_err(OpenError::other)?;
+        match collected.map_err(|error| OpenError::folder(folder.temporary(), error))? {
             0 => {}
             files => tracing::info!(files, "collected the remains of a crash"),
         }
@@ -132,7 +134,7 @@ impl Inner {
         while let Some(record) = found {
             found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
                 Swap::Done => {
-                    self.remove(body_of(&record, self.driver.now())).await;
+                    self.retire(body_of(&record, self.driver.now())).await;
                     None
                 }
                 Swap::Conflict(found) => found,
@@ -170,6 +172,69 @@ impl Incarnation {
         }
     }
 }
+
+/// Maximum number of bodies that are swept at a time.
+const SWEPT_AT_ONCE: usize = 1 << 20;
+/// Maximum number of bodies that are removed at the same time.
+const REMOVALS: usize = 8;
+
+impl Inner {
+    /// Removes the bodies in a bucket that no record names, concurrently with the readers and writers of all processes. Returns
+    /// their number.
+    ///
+    /// The bodies are listed before the records are read, so a record that is about to name one of them would be too late.
+    pub(super) async fn sweep(&self, bucket: &Bucket) -> Result<u64, OpenError> {
+        let mut listed = bucket.older_than(bucket::AGE).await.map_err(OpenError::bucket)?;
+        let mut swept = 0;
+        loop {
+            let mut old = HashMap::new();
+            while old.len() < SWEPT_AT_ONCE
+                && let Some(body) = listed.try_next().await.map_err(OpenError::bucket)?
+            {
+                old.insert(body.nonce, body);
+            }
+            if old.is_empty() {
+                return Ok(swept);
+            }
+            if !self.spare_named(&mut old).await? {
+                return Ok(swept);
+            }
+            if !old.is_empty() {
+                // Readers of all processes finish.
+                self.driver.clock().sleep(bucket::GRACE).await;
+            }
+            swept += old.len() as u64;
+            let remove = |body: BodyName| async move { bucket.delete(&bucket.location(&body)).await };
+            stream::iter(old.into_values())
+                .map(Ok)
+                .try_for_each_concurrent(REMOVALS, remove)
+                .await
+                .map_err(OpenError::bucket)?;
+        }
+    }
+
+    /// Spares the bodies that records name. Returns `false` if a record is damaged, which may name any of them.
+    async fn spare_named(&self, old: &mut HashMap<u64, BodyName>) -> Result<bool, OpenError> {
+        let mut after = None;
+        while let Some(records) =
+            next_page(self.driver.register(), key::BLOBS, &mut after).await.map_err(OpenError::register)?
+        {
+            for (key, record) in records {
+                let Some(version) = record.state(self.driver.now()).version() else { continue };
+                match Payload::decode(version.payload()) {
+                    Ok(payload) => drop(payload.file().and_then(|body| old.remove(&body.nonce))),
+                    Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+                    Err(PayloadError::Damaged) => {
+                        tracing::warn!(%key, "the record is damaged: no body is swept, since one of them may be its own");
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
 impl Index {
     fn add(&mut self, key: &Key, record: &Record, now: Timestamp) -> Result<(), OpenError> {
         let Some(version) = record.state(now).version() else { return Ok(()) };

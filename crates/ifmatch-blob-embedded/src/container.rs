@@ -4,13 +4,17 @@
 //!
 //! A write looks up its container, and then swaps the record of its blob. In between, a deletion could find the container empty, and
 //! delete it with the blob. So the deletion waits for the writes that have entered the container, and later writes wait for the
-//! deletion. Only this process writes to the store, so a lock in memory is enough, and a crash leaves nothing behind.
+//! deletion. If only this process writes to the store, a lock in memory is enough, and a crash leaves nothing behind.
+//!
+//! Otherwise, the deletion marks the container before it looks for blobs, and deletes the container only if it still has this mark. A
+//! write looks at the container again after its swap, and removes any mark. If the container is gone, the write fails. A mark that a crash
+//! leaves is removed by the next write.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::Method;
-use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{leased, nonce, of_driver, refused};
 use ifmatch_blob::store::{
@@ -26,9 +30,8 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::background::in_the_background;
 use super::decoded::Container;
-use super::error::disk;
 use super::payload::Payload;
-use super::swap::{Edit, WriteRequest, encoded, payload_of};
+use super::swap::{Edit, WriteRequest, encoded, kept, payload_of};
 use super::{Inner, key};
 
 impl Inner {
@@ -58,6 +61,15 @@ impl Inner {
         Ok(self.look_up(container).await?.map(|container| container.incarnation))
     }
 
+    /// Returns the incarnation of a container as this process has seen it last. Another process may have replaced it since.
+    pub(super) async fn find_recent(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
+        if !self.confirms(container) {
+            return self.find(container).await;
+        }
+        let record = self.driver.recent(&key::of_container(container)?).await.map_err(of_driver)?;
+        incarnation_of(&record, self)
+    }
+
     /// Returns the incarnation of a container that must exist.
     pub(super) async fn incarnation(&self, container: &ContainerName) -> Result<Revision, StoreError> {
         self.find(container).await?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
@@ -81,7 +93,7 @@ impl Inner {
         container: &ContainerName,
         headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        self.folder.check_free_space().map_err(disk)?;
+        self.bodies.check_space()?;
         let key = key::of_container(container)?;
         let applied = self.create(&key, headers).await?;
         match applied.outcome {
@@ -97,8 +109,15 @@ impl Inner {
         let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let request =
-            WriteRequest { method: Method::PUT, preconditions, if_tags: None, lease, request: None, nonce: nonce()? };
+        let request = WriteRequest {
+            method: Method::PUT,
+            preconditions,
+            if_tags: None,
+            lease,
+            request: None,
+            nonce: nonce()?,
+            until: None,
+        };
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(key, request, content).await
     }
@@ -120,20 +139,24 @@ impl Inner {
         let request = set.request.map(|key| key.request(None));
         let (method, nonce) = (Method::PUT, nonce()?);
         let lease = LeaseUse::Read(set.lease.id());
-        let request = WriteRequest { method, preconditions: set.preconditions, if_tags: None, lease, request, nonce };
+        let request = WriteRequest {
+            method,
+            preconditions: set.preconditions,
+            if_tags: None,
+            lease,
+            request,
+            nonce,
+            until: None,
+        };
         let key = key::of_container(container)?;
         let set = self.set_fields(&key, request, set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
         self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    async fn delete_container(
-        self: Arc<Self>,
-        container: &ContainerName,
-        request: WriteRequest,
-    ) -> Result<(), StoreError> {
+    async fn delete_container(self: Arc<Self>, container: &ContainerName, edit: Edit) -> Result<(), StoreError> {
         let key = key::of_container(container)?;
-        let applied = self.swap(&key, request, Content::Absent).await?;
+        let applied = self.change(&key, edit).await?;
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
@@ -146,6 +169,87 @@ impl Inner {
         Ok(())
     }
 
+    async fn has_blobs(&self, container: &ContainerName) -> Result<bool, StoreError> {
+        Ok(self.list(container, &ListQuery::first(1)).await?.is_some_and(|page| !page.items.is_empty()))
+    }
+
+    /// Deletes a container that has no blobs, although other processes may write to it.
+    async fn delete_marked(
+        self: Arc<Self>,
+        container: &ContainerName,
+        request: WriteRequest,
+    ) -> Result<(), StoreError> {
+        for _ in 0..MARKS {
+            let mark = FieldText::new(&nonce()?.to_string())
+                .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+            if self.mark(container, Some(mark.clone())).await?.is_none() {
+                // The retry of a deletion gets its response again.
+                return self.delete_container(container, Edit::absent(request)).await;
+            }
+            if self.has_blobs(container).await? {
+                self.mark(container, None).await?;
+                return Err(StoreErrorKind::ContainerNotEmpty.into());
+            }
+            let absent = move |version: Option<&Version>| {
+                let found = version.map(payload_of).transpose()?.and_then(|payload| payload.headers.emptying);
+                if found.as_ref() == Some(&mark) {
+                    Ok(Content::Absent)
+                } else {
+                    Err(StoreErrorKind::ContainerNotEmpty.into())
+                }
+            };
+            let edit = Edit::Write(request.clone(), Box::new(absent));
+            match Arc::clone(&self).delete_container(container, edit).await {
+                // A write, or another deletion, has removed the mark.
+                Err(error) if *error.kind() == StoreErrorKind::ContainerNotEmpty => {}
+                deleted => return deleted,
+            }
+        }
+        Err(StoreErrorKind::ContainerNotEmpty.into())
+    }
+
+    /// Changes the mark of a container. Returns its incarnation, or `None` if there is no such container.
+    async fn mark(&self, container: &ContainerName, mark: Option<FieldText>) -> Result<Option<Revision>, StoreError> {
+        let (method, preconditions) = (Method::PUT, Preconditions::default());
+        let lease = LeaseUse::Read(None);
+        let request =
+            WriteRequest { method, preconditions, if_tags: None, lease, request: None, nonce: nonce()?, until: None };
+        let content = move |version: Option<&Version>| match version {
+            Some(version) => {
+                let mut payload = payload_of(version)?;
+                payload.headers.emptying.clone_from(&mark);
+                kept(&payload)
+            }
+            None => Err(StoreErrorKind::ContainerNotFound.into()),
+        };
+        match self.change(&key::of_container(container)?, Edit::Write(request, Box::new(content))).await {
+            Ok(applied) => incarnation_of(&applied.after, self),
+            Err(error) if *error.kind() == StoreErrorKind::ContainerNotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns `true` if changes of this container's blobs are confirmed.
+    pub(super) fn confirms(&self, container: &ContainerName) -> bool {
+        self.gates.are_shared && !container.is_internal()
+    }
+
+    /// Confirms that a blob was written to a container that exists. Keeps away the deletion of a container that had no blobs.
+    pub(super) async fn confirm(&self, container: &ContainerName, incarnation: Revision) -> Result<(), StoreError> {
+        if !self.confirms(container) {
+            return Ok(());
+        }
+        let unknown = |error: StoreError| StoreError::new(StoreErrorKind::OutcomeUnknown, error);
+        let found = self.look_up(container).await.map_err(unknown)?;
+        let found = match found {
+            Some(found) if found.info.headers.emptying.is_some() => {
+                self.mark(container, None).await.map_err(unknown)?
+            }
+            found => found.map(|found| found.incarnation),
+        };
+        if found == Some(incarnation) { Ok(()) } else { Err(StoreErrorKind::ContainerNotFound.into()) }
+    }
+
     fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
         record.state(now).version().map(|version| container_info(record, version, now)).transpose()
@@ -156,7 +260,7 @@ impl Inner {
 pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
     let request = deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
-    in_the_background(async move { Arc::clone(&inner).delete_container(&container, request).await }).await
+    in_the_background(async move { Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await }).await
 }
 
 /// Deletes a container that has no blobs, while no write to it is between its look at the container and its swap.
@@ -169,11 +273,13 @@ pub(super) async fn delete_empty(
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
         let _closed = inner.gates.close(&container).await;
-        let any = ListQuery::first(1);
-        match inner.list(&container, &any).await? {
-            Some(page) if !page.items.is_empty() => Err(StoreErrorKind::ContainerNotEmpty.into()),
-            _ => Arc::clone(&inner).delete_container(&container, request).await,
+        if inner.gates.are_shared {
+            return Arc::clone(&inner).delete_marked(&container, request).await;
         }
+        if inner.has_blobs(&container).await? {
+            return Err(StoreErrorKind::ContainerNotEmpty.into());
+        }
+        Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await
     })
     .await
 }
@@ -181,7 +287,15 @@ pub(super) async fn delete_empty(
 fn deletion(delete: Delete) -> Result<WriteRequest, StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, nonce()?);
-    Ok(WriteRequest { method, preconditions: delete.preconditions, if_tags: None, lease: delete.lease, request, nonce })
+    Ok(WriteRequest {
+        method,
+        preconditions: delete.preconditions,
+        if_tags: None,
+        lease: delete.lease,
+        request,
+        nonce,
+        until: None,
+    })
 }
 
 /// Returns the properties of a container from its record, read at `now`.
@@ -202,19 +316,30 @@ fn incarnation_of(record: &Record, inner: &Inner) -> Result<Option<Revision>, St
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
 }
 
+/// Maximum number of attempts to delete an empty container.
+const MARKS: usize = 8;
 /// Number of locks. A write also waits for the deletion of another container with the same lock.
 const LOCKS: usize = 64;
 
 /// A lock for each container. Some containers share one.
-pub(super) struct Gates([RwLock<()>; LOCKS]);
+pub(super) struct Gates {
+    locks: [RwLock<()>; LOCKS],
+    /// `true` if other processes write to the containers, too.
+    are_shared: bool,
+}
 
 impl Default for Gates {
     fn default() -> Self {
-        Self([const { RwLock::const_new(()) }; LOCKS])
+        Self { locks: [const { RwLock::const_new(()) }; LOCKS], are_shared: false }
     }
 }
 
 impl Gates {
+    /// Returns the gates of containers that other processes write to, too.
+    pub(super) fn shared() -> Self {
+        Self { are_shared: true, ..Self::default() }
+    }
+
     /// Lets a write enter the container, until the result is dropped.
     pub(super) async fn enter(&self, container: &ContainerName) -> RwLockReadGuard<'_, ()> {
         self.of(container).read().await
@@ -228,14 +353,16 @@ impl Gates {
     fn of(&self, container: &ContainerName) -> &RwLock<()> {
         let mut hasher = DefaultHasher::new();
         container.hash(&mut hasher);
-        &self.0[usize::try_from(hasher.finish()).unwrap_or_default() % LOCKS]
+        &self.locks[usize::try_from(hasher.finish()).unwrap_or_default() % LOCKS]
     }
 }
 
 impl Inner {
     pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         let incarnation = self.incarnation(&blob.container).await?;
-        self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await
+        let leased = self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await?;
+        self.confirm(&blob.container, incarnation).await?;
+        Ok(leased)
     }
 
     pub(super) async fn lease_container(

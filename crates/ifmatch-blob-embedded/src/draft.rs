@@ -21,6 +21,8 @@
 //! - **A reader of a version that was replaced** reads bytes that were recorded once, and these are never overwritten.
 //! - **A deletion during an append** waits for its turn, and removes the file afterwards.
 //!
+//! In a bucket, an append is a copy under a new name.
+//!
 //! The hash continues from the state of the hasher, which is in the record. A state that doesn't fit the hash is not used: the body is
 //! copied and hashed again.
 
@@ -29,6 +31,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use ifmatch_core::append::FileEnd;
@@ -39,7 +42,9 @@ use ifmatch_register::Staging;
 use ifmatch_runtime::{folders, private_files};
 use tokio::task::spawn_blocking;
 
+use super::bodies::{Bodies, Incoming};
 use super::body_files::{BodyName, Folder};
+use super::bucket::{self, Arriving, Bucket};
 use super::error::{disk, lost};
 use super::payload::{AppendedBody, Payload, Place};
 use super::spool::Removed;
@@ -48,6 +53,8 @@ use super::upload::INLINE;
 
 /// Number of bytes copied at a time.
 const CHUNK: usize = 256 * 1024;
+/// Length up to which a body in a bucket is kept in memory during an append.
+const IN_MEMORY: u64 = 8 * 1024 * 1024;
 
 /// The content that a group of changes has reached, as far as its changes need it.
 #[derive(Debug)]
@@ -57,6 +64,8 @@ pub(super) struct Draft {
     nonce: u64,
     /// The content after the change that is being decided.
     proposed: Option<Proposed>,
+    /// When the group was begun.
+    began: Timestamp,
 }
 
 #[derive(Debug)]
@@ -90,6 +99,8 @@ enum Target {
     Copied(File, Removed),
     /// A new file, of the blocks alone.
     New,
+    /// A new object, with a copy of the body so far.
+    Sent(Box<Arriving>),
 }
 
 #[derive(Debug)]
@@ -101,7 +112,7 @@ enum Proposed {
 
 impl Draft {
     fn new(content: Reached, nonce: u64) -> Self {
-        Self { content, nonce, proposed: None }
+        Self { content, nonce, proposed: None, began: Timestamp::from_micros(0) }
     }
 
     fn failed(error: &StoreError) -> Self {
@@ -201,14 +212,18 @@ impl Draft {
     }
 }
 
-/// Reads and writes the content of groups in a folder.
+/// Reads and writes the content of groups, in a folder or in a bucket.
 #[derive(Debug)]
-pub(super) struct Drafts(pub(super) Arc<Folder>);
+pub(super) enum Drafts {
+    Folder(Arc<Folder>),
+    Bucket(Arc<Bucket>),
+}
 
 impl Staging<Edit> for Drafts {
     async fn prepare(&self, before: &Record, changes: &[&Edit], now: Timestamp) -> Draft {
         let Some(need) = changes.iter().find_map(|change| change.need()) else { return Draft::new(Reached::Unread, 0) };
-        self.read(before.state(now).version(), need).await.unwrap_or_else(|error| Draft::failed(&error))
+        let draft = self.read(before.state(now).version(), need).await.unwrap_or_else(|error| Draft::failed(&error));
+        Draft { began: now, ..draft }
     }
 
     async fn stage(&self, draft: &mut Draft) -> Result<(), Draft> {
@@ -220,9 +235,15 @@ impl Staging<Edit> for Drafts {
             Reached::Memory(bytes, Some(name)) => (Target::New, *name, vec![bytes.clone()]),
             _ => return Ok(()),
         };
-        let folder = Arc::clone(&self.0);
-        let written = spawn_blocking(move || target.write(&folder, &name, &blocks)).await;
-        written.map_err(lost).and_then(|written| written.map_err(disk)).map_err(|error| Draft::failed(&error))
+        let written = match self {
+            Self::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                let written = spawn_blocking(move || target.write(&folder, &name, &blocks)).await;
+                written.map_err(lost).and_then(|written| written.map_err(disk))
+            }
+            Self::Bucket(bucket) => put(bucket, target, name, &blocks, draft.began).await,
+        };
+        written.map_err(|error| Draft::failed(&error))
     }
 }
 
@@ -247,14 +268,68 @@ impl Drafts {
         if let Place::Inline(bytes) = payload.place {
             return Ok(Draft::new(Reached::Memory(bytes, None), nonce));
         }
-        let folder = Arc::clone(&self.0);
-        let read = move || match need {
-            Need::Whole(_) => whole(&folder, &payload).map_err(disk),
-            Need::End => end(&folder, &payload, nonce),
+        let content = match self {
+            Self::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                let read = move || match need {
+                    Need::Whole(_) => whole(&folder, &payload).map_err(disk),
+                    Need::End => end(&folder, &payload, nonce),
+                };
+                spawn_blocking(read).await.map_err(lost)??
+            }
+            Self::Bucket(bucket) => {
+                let nonce = bucket::number(nonce);
+                return Ok(Draft::new(get(bucket, &payload, need, nonce).await?, nonce));
+            }
         };
-        let content = spawn_blocking(read).await.map_err(lost)??;
         Ok(Draft::new(content, nonce))
     }
+}
+
+/// Returns the content of a version in a bucket. The longer ones are copied for an append.
+async fn get(bucket: &Arc<Bucket>, payload: &Payload, need: Need, nonce: u64) -> Result<Reached, StoreError> {
+    let Some(body) = payload.file() else { return Ok(Reached::Absent) };
+    let mut source =
+        bucket.open(body, payload.length, None, Box::new(drop)).await?.ok_or(StoreErrorKind::Unavailable)?;
+    let mut bytes = source.read(None).await?;
+    if matches!(need, Need::Whole(_)) || payload.length <= IN_MEMORY {
+        let whole = bytes.collect().await?.to_bytes();
+        return Ok(Reached::Memory(whole, None));
+    }
+    let name = BodyName { hash: payload.hash, nonce };
+    let (mut copy, mut hasher) = (Arc::clone(bucket).begin_as(name), Hasher::default());
+    while let Some(frame) = bytes.frame().await {
+        let Ok(chunk) = frame?.into_data() else { continue };
+        hasher.update(&chunk);
+        copy.write(chunk.into()).await?;
+    }
+    if hasher.clone().finish() != payload.hash {
+        return Err(StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored"));
+    }
+    let target = Target::Sent(Box::new(copy));
+    Ok(Reached::Appending(Appending { name, target, hasher, blocks: Vec::new() }.into()))
+}
+
+/// Durably stores a body in a bucket: a copy, if there is one, and the blocks.
+async fn put(
+    bucket: &Arc<Bucket>,
+    target: Target,
+    name: BodyName,
+    blocks: &[Bytes],
+    began: Timestamp,
+) -> Result<(), StoreError> {
+    let mut body = match target {
+        Target::Sent(copy) => copy,
+        _ => Box::new(Arc::clone(bucket).begin_as(name)),
+    };
+    for block in blocks {
+        body.write(block.to_vec()).await?;
+    }
+    body.finish_as(name).await?.keep();
+    if began.until(bucket.now()) > bucket::LIFETIME {
+        return Err(StoreError::new(StoreErrorKind::Unavailable, "the copy of the body took too long"));
+    }
+    Ok(())
 }
 
 fn open(folder: &Folder, payload: &Payload) -> io::Result<(BodyName, File)> {
@@ -326,7 +401,7 @@ impl Target {
                 write_all(&mut file, blocks)?;
                 path.place(folder, &file, name)
             }
-            Self::New => {
+            Self::New | Self::Sent(_) => {
                 let (mut file, path) = create(folder, name.nonce)?;
                 write_all(&mut file, blocks)?;
                 path.place(folder, &file, name)

@@ -112,6 +112,20 @@ impl OpenError {
         Self { kind: OpenErrorKind::Other, text, source: None }
     }
 
+    pub(super) fn bucket(source: object_store::Error) -> Self {
+        Self { kind: OpenErrorKind::Other, text: "can't use the bucket".into(), source: Some(source.into()) }
+    }
+
+    pub(super) fn not_empty() -> Self {
+        let text = "the target of the copy isn't empty. Choose an empty one".to_owned();
+        Self { kind: OpenErrorKind::Other, text, source: None }
+    }
+
+    pub(super) fn no_folder() -> Self {
+        let text = "a bucket has no snapshot of its own. Copy its blobs with `ifmatch backup`".to_owned();
+        Self { kind: OpenErrorKind::Other, text, source: None }
+    }
+
     pub(super) fn custom_index() -> Self {
         let text =
             "a snapshot can't contain a custom index (EmbeddedStore::with_driver). Copy the index with its register's \

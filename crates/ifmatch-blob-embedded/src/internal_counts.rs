@@ -16,7 +16,11 @@ use ifmatch_blob::name::ContainerName;
 
 /// The counts, by container.
 #[derive(Debug, Default)]
-pub(super) struct InternalCounts(Mutex<HashMap<Box<str>, u64>>);
+pub(super) struct InternalCounts {
+    blobs: Mutex<HashMap<Box<str>, u64>>,
+    /// `true` if other processes write to the containers, too.
+    is_unknown: bool,
+}
 
 /// A write in progress, counted as one more blob.
 pub(super) struct Counted<'a> {
@@ -25,9 +29,16 @@ pub(super) struct Counted<'a> {
 }
 
 impl InternalCounts {
-    /// Returns `true` if an internal container is empty.
+    /// Returns the counts of containers that other processes write to, too: none is known to be empty.
+    pub(super) fn unknown() -> Self {
+        Self { is_unknown: true, ..Self::default() }
+    }
+
+    /// Returns `true` if an internal container is known to be empty.
     pub(super) fn is_empty(&self, container: &ContainerName) -> bool {
-        container.is_internal() && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
+        !self.is_unknown
+            && container.is_internal()
+            && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
     }
 
     /// Counts a record that exists before the first write.
@@ -39,7 +50,7 @@ impl InternalCounts {
 
     /// Counts a write that is about to begin. Returns `None` if it isn't to an internal container.
     pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
-        let container = key::internal_container_of(key)?;
+        let container = key::internal_container_of(key).filter(|_| !self.is_unknown)?;
         self.change(container, |blobs| blobs.saturating_add(1));
         Some(Counted { counts: self, container })
     }
@@ -53,7 +64,7 @@ impl InternalCounts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -28,15 +28,18 @@ use ifmatch_blob::store::{
     ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
 };
 
+use bodies::Bodies;
 pub use body_files::create_folder;
 use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
+use bucket::Bucket;
+pub use bucket::Objects;
 use container::Gates;
 use decoded::DecodedRecords;
 use disk::{Disk, System};
 use draft::Drafts;
 pub use error::{OpenError, OpenErrorKind};
 use internal_counts::InternalCounts;
-use snapshot::Removals;
+use snapshot::Local;
 pub use snapshot::Snapshot;
 use source::{SmallBodies, UnsentBytes};
 use swap::Edit;
@@ -44,7 +47,9 @@ pub use verify::{Damage, Finding, Progress, Total, Verification};
 
 mod append;
 mod background;
+mod bodies;
 mod body_files;
+mod bucket;
 mod collect;
 mod container;
 mod decoded;
@@ -54,6 +59,7 @@ mod disk;
 mod disk_tests;
 mod draft;
 mod error;
+mod folder_bodies;
 mod internal_counts;
 mod key;
 mod payload;
@@ -62,6 +68,7 @@ mod snapshot;
 mod source;
 mod spool;
 mod swap;
+mod transfer;
 mod upload;
 mod verify;
 #[cfg(test)]
@@ -83,20 +90,25 @@ mod write;
 #[derive(Clone)]
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
+    place: Place,
+}
+
+/// Where the bodies are.
+#[derive(Clone)]
+enum Place {
+    Folder(Arc<Local>),
+    Bucket(Arc<Bucket>),
 }
 
 /// State that all operations share.
 struct Inner {
     driver: Driver,
     changes: Combiner<Edit, Drafts>,
-    /// The index in the folder, unless it is a custom one.
-    index: Option<Arc<RedbRegister>>,
-    folder: Arc<Folder>,
+    bodies: Arc<dyn Bodies>,
     decoded: DecodedRecords,
     small_bodies: SmallBodies,
     unsent: UnsentBytes,
     internal_counts: InternalCounts,
-    removals: Removals,
     gates: Gates,
 }
 
@@ -152,29 +164,64 @@ impl EmbeddedStore {
         index: Option<Arc<RedbRegister>>,
         disk: Arc<dyn Disk>,
     ) -> Result<Self, OpenError> {
-        if driver.register().engine().guarantee.may_lose_swaps() {
-            return Err(OpenError::lossy_index());
-        }
+        check_guarantee(&driver)?;
         let path = root.path().to_owned();
         let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
-        let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
-        let driver = driver.assume_absent();
-        let folder = Arc::new(folder);
+        let folder = Arc::new(tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??);
+        let inner = Inner::new(driver, Arc::<Folder>::clone(&folder), Drafts::Folder(Arc::clone(&folder)));
+        inner.collect(&folder).await?;
+        Ok(Self { inner: Arc::new(inner), place: Place::Folder(Arc::new(Local { folder, index })) })
+    }
+
+    /// Opens the store with its bodies in a bucket, and its index in a register. Any number of processes may open it, each with this
+    /// bucket and this register. Call [`sweep`](Self::sweep) once a day in some of them.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Other`] if the register may lose acknowledged swaps.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob_embedded::{EmbeddedStore, Objects};
+    /// use ifmatch_register::{Driver, MemoryRegister};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    ///
+    /// let objects = Objects::new(Arc::new(InMemory::new()), Path::from("blobs"));
+    /// let store = EmbeddedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
+    /// # Ok::<(), ifmatch_blob_embedded::OpenError>(())
+    /// ```
+    pub fn in_bucket(objects: Objects, driver: Driver) -> Result<Self, OpenError> {
+        check_guarantee(&driver)?;
+        let driver = driver.remembering();
+        let bucket = Arc::new(Bucket::new(objects, driver.clone()));
         let inner = Inner {
-            changes: Combiner::with_staging(driver.clone(), Drafts(Arc::clone(&folder))),
-            driver,
-            index,
-            folder,
-            decoded: DecodedRecords::new(),
-            small_bodies: SmallBodies::new(),
-            unsent: UnsentBytes::new(),
-            internal_counts: InternalCounts::default(),
-            removals: Removals::default(),
-            gates: Gates::default(),
+            internal_counts: InternalCounts::unknown(),
+            gates: Gates::shared(),
+            ..Inner::new(driver, Arc::<Bucket>::clone(&bucket), Drafts::Bucket(Arc::clone(&bucket)))
         };
-        let store = Self { inner: Arc::new(inner) };
-        store.inner.collect().await?;
-        Ok(store)
+        Ok(Self { inner: Arc::new(inner), place: Place::Bucket(bucket) })
+    }
+
+    /// Removes bodies in a bucket that are older than a day and that no record names: what processes left that were killed. Returns
+    /// their number. In a folder, opening the store does that.
+    ///
+    /// Readers and writers of all processes may go on, and so may other sweeps. Takes at least five minutes if it finds any.
+    ///
+    /// # Errors
+    /// Fails if the bucket or the index does. The next call continues.
+    pub async fn sweep(&self) -> Result<u64, OpenError> {
+        match &self.place {
+            Place::Folder(_) => Ok(0),
+            Place::Bucket(bucket) => self.inner.sweep(bucket).await,
+        }
+    }
+
+    fn local(&self) -> Result<Arc<Local>, OpenError> {
+        match &self.place {
+            Place::Folder(local) => Ok(Arc::clone(local)),
+            Place::Bucket(_) => Err(OpenError::no_folder()),
+        }
     }
 
     /// Forgets deletions older than a day, and collects the remains of deleted containers. The record of a deletion
@@ -210,7 +257,7 @@ impl EmbeddedStore {
     /// # }
     /// ```
     pub async fn snapshot(&self) -> Result<Snapshot, OpenError> {
-        Arc::clone(&self.inner).snapshot().await
+        self.local()?.snapshot(self.inner.driver.now()).await
     }
 
     /// Removes the snapshot, which frees the space of bodies that the store no longer has. Returns `false` if there is none.
@@ -218,13 +265,34 @@ impl EmbeddedStore {
     /// # Errors
     /// Fails if the system does.
     pub async fn remove_snapshot(&self) -> Result<bool, OpenError> {
-        Arc::clone(&self.inner).remove_snapshot().await
+        self.local()?.remove_snapshot().await
+    }
+}
+
+/// With a register that can lose a record, the body of a live blob would be removed.
+fn check_guarantee(driver: &Driver) -> Result<(), OpenError> {
+    if driver.register().engine().guarantee.may_lose_swaps() { Err(OpenError::lossy_index()) } else { Ok(()) }
+}
+
+impl Inner {
+    fn new(driver: Driver, bodies: Arc<dyn Bodies>, drafts: Drafts) -> Self {
+        let driver = driver.assume_absent();
+        Self {
+            changes: Combiner::with_staging(driver.clone(), drafts),
+            driver,
+            bodies,
+            decoded: DecodedRecords::new(),
+            small_bodies: SmallBodies::new(),
+            unsent: UnsentBytes::new(),
+            internal_counts: InternalCounts::default(),
+            gates: Gates::default(),
+        }
     }
 }
 
 impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedStore").field("folder", &self.inner.folder).finish_non_exhaustive()
+        f.debug_struct("EmbeddedStore").field("bodies", &self.inner.bodies).finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,7 @@ use ifmatch_register::Scan;
 use super::container::container_info;
 use super::decoded::Body;
 use super::payload::{Payload, Place};
-use super::source::{self, Memory};
+use super::source::Memory;
 use super::swap::payload_of;
 use super::{Inner, key};
 
@@ -77,7 +77,8 @@ impl Inner {
         }
         let small_bodies = self.small_bodies.clone();
         let budget = reading.client.map(|client| self.unsent.of(client));
-        source::open(self.folder.body(&name), payload.length, budget, move |bytes| small_bodies.keep(name, bytes)).await
+        let keep = Box::new(move |bytes| small_bodies.keep(name, bytes));
+        self.bodies.open(name, payload.length, budget, keep).await
     }
 }
 

@@ -8,12 +8,12 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ifmatch_core::date::Timestamp;
 use ifmatch_redb::RedbRegister;
 use ifmatch_runtime::{folders, private_files};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::Inner;
 use super::body_files::{BodyName, Folder};
 use super::error::OpenError;
 use super::key;
@@ -62,44 +62,49 @@ impl Removals {
 }
 
 /// Postpones removals until it is dropped.
-struct Postponing<'a> {
-    removals: &'a Removals,
-    folder: &'a Folder,
-}
+struct Postponing<'a>(&'a Folder);
 
 impl<'a> Postponing<'a> {
     /// Returns `None` if a snapshot is in progress.
-    fn start(removals: &'a Removals, folder: &'a Folder) -> Option<Self> {
-        let mut postponed = removals.postponed();
+    fn start(folder: &'a Folder) -> Option<Self> {
+        let mut postponed = folder.removals().postponed();
         if postponed.is_some() {
             return None;
         }
         *postponed = Some(Vec::new());
-        Some(Self { removals, folder })
+        Some(Self(folder))
     }
 }
 
 impl Drop for Postponing<'_> {
     fn drop(&mut self) {
-        let bodies = self.removals.postponed().take();
+        let bodies = self.0.removals().postponed().take();
         for body in bodies.unwrap_or_default() {
-            if let Err(error) = fs::remove_file(self.folder.body(&body)) {
+            if let Err(error) = fs::remove_file(self.0.body(&body)) {
                 tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
             }
         }
     }
 }
 
-impl Inner {
-    /// Replaces the snapshot, while reads and writes go on.
-    pub(super) async fn snapshot(self: Arc<Self>) -> Result<Snapshot, OpenError> {
+/// What a snapshot is made of.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) folder: Arc<Folder>,
+    /// The index in the folder, unless it is a custom one.
+    pub(super) index: Option<Arc<RedbRegister>>,
+}
+
+impl Local {
+    /// Replaces the snapshot, while reads and writes go on. `now` is the time of the index.
+    pub(super) async fn snapshot(self: Arc<Self>, now: Timestamp) -> Result<Snapshot, OpenError> {
         let runtime = Handle::current();
         let take = move || {
-            let Some(_postponing) = Postponing::start(&self.removals, &self.folder) else {
+            let Some(_postponing) = Postponing::start(&self.folder) else {
                 return Err(OpenError::folder(self.folder.root(), ErrorKind::ResourceBusy.into()));
             };
             let incomplete = self.folder.root().join(INCOMPLETE);
-            let taken = self.take(&incomplete, &runtime);
+            let taken = self.take(&incomplete, &runtime, now);
             if taken.is_err() {
                 // The next snapshot removes what remains.
                 drop(remove(&incomplete));
@@ -109,7 +114,7 @@ impl Inner {
         spawn_blocking(take).await.map_err(OpenError::other)?
     }
 
-    fn take(&self, folder: &Path, runtime: &Handle) -> Result<Snapshot, OpenError> {
+    fn take(&self, folder: &Path, runtime: &Handle, now: Timestamp) -> Result<Snapshot, OpenError> {
         let failed = |error| OpenError::folder(folder, error);
         self.folder.check_free_space().map_err(failed)?;
         remove(folder).map_err(failed)?;
@@ -127,7 +132,7 @@ impl Inner {
                 runtime.block_on(next_page(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
             {
                 for (key, record) in records {
-                    let Some(version) = record.state(self.driver.now()).version() else { continue };
+                    let Some(version) = record.state(now).version() else { continue };
                     let payload = Payload::decode(version.payload());
                     let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
                     if let Some(body) = payload.file() {
@@ -180,7 +185,7 @@ impl Inner {
     /// It gets another name first, so nothing copies a part of it: as long as a copier finds the same file under
     /// the snapshot's name, the snapshot is complete.
     fn discard_snapshot(&self) -> io::Result<bool> {
-        let _alone = lock(&self.removals.snapshot);
+        let _alone = lock(&self.folder.removals().snapshot);
         let removed = self.folder.root().join(REMOVED);
         // A crash may have left one.
         remove(&removed)?;

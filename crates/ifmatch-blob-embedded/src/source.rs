@@ -36,6 +36,9 @@ const CHUNK: u64 = 128 * 1024;
 /// Number of bytes per read beyond the memory for [unsent bytes](UnsentBytes). No chunk is read ahead then.
 const SMALL_CHUNK: u64 = 16 * 1024;
 
+/// Length up to which a body is read in one piece, and kept in memory.
+pub(super) const SHORT: u64 = CHUNK;
+
 /// Opens a file of a known length. Returns `None` if there is no such file. Passes the bytes of a file read in one piece to
 /// `keep`. The chunks of a longer one take memory from the budget.
 ///

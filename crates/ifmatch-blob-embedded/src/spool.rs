@@ -9,6 +9,7 @@ use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_runtime::private_files;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::bodies::Staged;
 use super::body_files::{BodyName, Folder};
 use super::error::{disk, lost};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
@@ -20,14 +21,9 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 pub(super) struct Spool {
     folder: Arc<Folder>,
     nonce: u64,
+    /// The name, if it doesn't follow from the content.
+    name: Option<BodyName>,
     step: JoinHandle<io::Result<Writing>>,
-}
-
-/// A complete, durable body that isn't yet part of the store. Dropping it removes the file.
-#[derive(Debug)]
-pub(super) struct Staged {
-    pub(super) name: BodyName,
-    file: Removed,
 }
 
 struct Writing {
@@ -44,7 +40,12 @@ impl Spool {
             let file = private_files::create_new(&path)?;
             Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
         });
-        Self { folder, nonce, step }
+        Self { folder, nonce, name: None, step }
+    }
+
+    /// Begins a body with this name.
+    pub(super) fn begin_as(folder: Arc<Folder>, name: BodyName) -> Self {
+        Self { name: Some(name), ..Self::begin(folder, name.nonce) }
     }
 
     /// Writes the next bytes. Returns once the previous ones are written.
@@ -63,39 +64,43 @@ impl Spool {
     /// Makes the body durable under its final name, if it has the declared hash.
     pub(super) async fn finish(self, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
         let writing = self.step.await.map_err(lost)?.map_err(disk)?;
-        let (folder, nonce) = (self.folder, self.nonce);
-        spawn_blocking(move || writing.finish(&folder, nonce, promised)).await.map_err(lost)?
+        let (folder, nonce, name) = (self.folder, self.nonce, self.name);
+        let name = move |hash| name.unwrap_or(BodyName { hash, nonce });
+        spawn_blocking(move || writing.finish(folder, name, promised)).await.map_err(lost)?
     }
 }
 
 impl Writing {
-    fn finish(self, folder: &Folder, nonce: u64, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
+    fn finish(
+        self,
+        folder: Arc<Folder>,
+        name: impl FnOnce(ContentHash) -> BodyName,
+        promised: Option<ContentHash>,
+    ) -> Result<Staged, StoreError> {
         let Self { hasher, file, mut path } = self;
-        let name = BodyName { hash: hasher.finish(), nonce };
-        if promised.is_some_and(|promised| promised != name.hash) {
+        let hash = hasher.finish();
+        if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
+        let name = name(hash);
         folder.place(&file, &mut path.0, &name).map_err(disk)?;
-        Ok(Staged { name, file: path })
+        path.keep();
+        Ok(Staged::new(name, folder))
     }
 }
 
-impl Staged {
-    /// Gives a complete body another name. Returns `None` if it has been removed, or if there are no second names.
-    pub(super) async fn link(folder: Arc<Folder>, body: BodyName, nonce: u64) -> Result<Option<Self>, StoreError> {
-        let name = BodyName { nonce, ..body };
-        let linked = spawn_blocking(move || {
-            let file = Removed(folder.body(&name));
-            Ok(folder.link(&body, &name)?.then_some(Self { name, file }))
-        });
-        linked.await.map_err(lost)?.map_err(disk)
-    }
-
-    /// Keeps the file.
-    pub(super) fn keep(self) -> BodyName {
-        self.file.keep();
-        self.name
-    }
+/// Gives a complete body another name. Returns `None` if it has been removed, or if there are no second names.
+pub(super) async fn link(folder: Arc<Folder>, body: BodyName, nonce: u64) -> Result<Option<Staged>, StoreError> {
+    let name = BodyName { nonce, ..body };
+    let linked = spawn_blocking(move || {
+        let file = Removed(folder.body(&name));
+        if !folder.link(&body, &name)? {
+            return Ok(None);
+        }
+        file.keep();
+        Ok(Some(Staged::new(name, folder)))
+    });
+    linked.await.map_err(lost)?.map_err(disk)
 }
 
 /// A file that is removed on drop.

@@ -1,7 +1,6 @@
 //! A change of one record and of the files that belong to it.
 
-use std::fs;
-use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
@@ -12,7 +11,6 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, Change, Key};
-use tokio::task::spawn_blocking;
 
 use super::Inner;
 use super::append;
@@ -33,6 +31,8 @@ pub(super) struct WriteRequest {
     pub(super) lease: LeaseUse,
     pub(super) request: Option<RequestId>,
     pub(super) nonce: u64,
+    /// The time after which the body may be gone.
+    pub(super) until: Option<Timestamp>,
 }
 
 /// A condition that is false for each version. It takes the place of a false one on the tags, which the record doesn't know: so the
@@ -97,6 +97,11 @@ pub(super) enum Edit {
 }
 
 impl Edit {
+    /// Returns a deletion.
+    pub(super) fn absent(request: WriteRequest) -> Self {
+        Self::Write(request, Box::new(|_| Ok(Content::Absent)))
+    }
+
     /// Returns what must be read before the change is decided.
     pub(super) fn need(&self) -> Option<Need> {
         match self {
@@ -122,6 +127,10 @@ impl Change for Edit {
     fn command(&self, before: &Record, now: Timestamp, draft: &mut Draft) -> Result<Command<'_>, StoreError> {
         let version = before.state(now).version();
         Ok(match self {
+            Self::Write(request, _) if request.until.is_some_and(|until| now > until) => {
+                let why = "the body took too long to arrive";
+                request.over(before, now, Err(StoreError::new(StoreErrorKind::Unavailable, why)))?
+            }
             Self::Write(request, content) => request.over(before, now, content(version))?,
             Self::Append(request, append) => request.over(before, now, append::appended(append, version, draft))?,
             Self::Update(request, update) => match append::updated(update, version, draft)? {
@@ -187,7 +196,7 @@ impl Inner {
                 fields.check(&payload.headers, payload.length)?;
                 let headers = fields.of(&payload.headers);
                 if fields.keeps_version() {
-                    return Ok(Content::Kept { payload: bytes_of(&Payload { headers, ..payload })? });
+                    return kept(&Payload { headers, ..payload });
                 }
                 let created = Some(payload.created(version));
                 encoded(&Payload { created, headers, ..payload })
@@ -206,7 +215,7 @@ impl Inner {
         match applied.outcome {
             Outcome::Written(receipt) => {
                 let kept = body_of(&applied.after, now);
-                self.remove(body_of(&applied.before, now).filter(|before| Some(*before) != kept)).await;
+                self.retire(body_of(&applied.before, now).filter(|before| Some(*before) != kept)).await;
                 Ok(Settled { receipt, is_replay: false })
             }
             Outcome::Replayed(receipt) => {
@@ -220,13 +229,17 @@ impl Inner {
         }
     }
 
-    /// Removes a file, if there is one. During a snapshot, it is removed afterwards.
+    /// Removes a body that no record will ever name, if there is one.
     pub(super) async fn remove(&self, body: Option<BodyName>) {
-        let Some(body) = body.filter(|body| !self.removals.postpone(*body)) else { return };
-        let path = self.folder.body(&body);
-        let removed = spawn_blocking(move || fs::remove_file(path)).await.map_err(io::Error::other).flatten();
-        if let Err(error) = removed {
-            tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
+        if let Some(body) = body {
+            self.bodies.remove(body).await;
+        }
+    }
+
+    /// Removes a body that was replaced, if there is one.
+    pub(super) async fn retire(&self, body: Option<BodyName>) {
+        if let Some(body) = body {
+            Arc::clone(&self.bodies).retire(body).await;
         }
     }
 }
@@ -246,6 +259,11 @@ pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
 /// Returns the content of a version with this payload.
 pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
     Ok(Content::Hashed { hash: payload.hash, payload: bytes_of(payload)? })
+}
+
+/// Returns the content of a version that gets this payload, and stays the same version.
+pub(super) fn kept(payload: &Payload) -> Result<Content, StoreError> {
+    Ok(Content::Kept { payload: bytes_of(payload)? })
 }
 
 fn bytes_of(payload: &Payload) -> Result<Bytes, StoreError> {

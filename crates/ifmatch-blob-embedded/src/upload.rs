@@ -1,4 +1,4 @@
-//! Incoming bodies: small ones in memory, others in a file, within a fixed amount of memory.
+//! Incoming bodies: small ones in memory, others on their way to their place, within a fixed amount of memory.
 
 use std::sync::Arc;
 
@@ -6,16 +6,14 @@ use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use ifmatch_core::digest::ContentHash;
 
-use super::body_files::{BodyName, Folder};
-use super::error::disk;
+use super::bodies::{Bodies, Incoming, Staged};
+use super::body_files::BodyName;
 use super::payload::Place;
-use super::spool::{Spool, Staged};
-use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind, Upload};
 
 /// Maximum length of a body in the record itself, in bytes.
 pub(super) const INLINE: usize = 4096;
-/// Number of bytes written to the disk at a time. An upload uses at most twice as much memory.
+/// Number of bytes written at a time. An upload uses at most twice as much memory.
 const CHUNK: usize = 256 * 1024;
 
 /// The client's declarations about the body, and the size limit.
@@ -55,14 +53,14 @@ impl Received {
 
 /// Receives a body.
 pub(super) async fn receive(
-    folder: &Arc<Folder>,
+    bodies: &Arc<dyn Bodies>,
     mut body: Upload,
     expected: &Expected,
 ) -> Result<Received, StoreError> {
     expected.check_promise()?;
-    folder.check_free_space().map_err(disk)?;
+    bodies.check_space()?;
     let mut buffer = Vec::new();
-    let mut spool: Option<Spool> = None;
+    let mut incoming: Option<Box<dyn Incoming>> = None;
     let mut length = 0_u64;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(StoreError::of_body)?;
@@ -73,41 +71,37 @@ pub(super) async fn receive(
             let piece = data.split_to(data.len().min(CHUNK - buffer.len()));
             buffer.extend_from_slice(&piece);
             if buffer.len() == CHUNK {
-                let spool = match &mut spool {
-                    Some(spool) => spool,
-                    none => none.insert(begin(folder)?),
+                let incoming = match &mut incoming {
+                    Some(incoming) => incoming,
+                    none => none.insert(Arc::clone(bodies).begin()?),
                 };
-                spool.write(std::mem::take(&mut buffer)).await?;
+                incoming.write(std::mem::take(&mut buffer)).await?;
                 buffer.reserve_exact(CHUNK);
             }
         }
     }
     expected.check_end(length)?;
-    if spool.is_none() && buffer.len() <= INLINE {
+    if incoming.is_none() && buffer.len() <= INLINE {
         return inline(buffer, expected);
     }
-    let mut spool = spool.map_or_else(|| begin(folder), Ok)?;
-    spool.write(buffer).await?;
-    let staged = spool.finish(expected.digest).await?;
-    Ok(Received { hash: staged.name.hash, length, body: Body::File(staged) })
+    let mut incoming = incoming.map_or_else(|| Arc::clone(bodies).begin(), Ok)?;
+    incoming.write(buffer).await?;
+    let staged = incoming.finish(expected.digest).await?;
+    Ok(Received { hash: staged.hash(), length, body: Body::File(staged) })
 }
 
-/// Gives a body that is in the store a second name, which is durable. Returns `None` if the body is gone, or if the disk has no
+/// Gives a body that is in the store a second name, which is durable. Returns `None` if the body is gone, or if there are no
 /// second names.
 pub(super) async fn share(
-    folder: &Arc<Folder>,
+    bodies: &Arc<dyn Bodies>,
     body: BodyName,
     expected: &Expected,
 ) -> Result<Option<Received>, StoreError> {
     let Some(length) = expected.length else { return Ok(None) };
     expected.check_promise()?;
-    folder.check_free_space().map_err(disk)?;
-    let staged = Staged::link(Arc::clone(folder), body, nonce()?).await?;
+    bodies.check_space()?;
+    let staged = Arc::clone(bodies).duplicate(body).await?;
     Ok(staged.map(|staged| Received { hash: body.hash, length, body: Body::File(staged) }))
-}
-
-fn begin(folder: &Arc<Folder>) -> Result<Spool, StoreError> {
-    Ok(Spool::begin(Arc::clone(folder), nonce()?))
 }
 
 fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreError> {

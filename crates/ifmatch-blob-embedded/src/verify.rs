@@ -348,6 +348,12 @@ impl Progress {
         self.bytes.load(Relaxed)
     }
 
+    /// Counts a body of this length.
+    pub(super) fn count(&self, length: u64) {
+        self.bodies.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(length, Relaxed);
+    }
+
     /// Ends the current step early.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);

@@ -25,6 +25,11 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
+    let container = match put.container {
+        // It is looked up when the body is there.
+        MissingContainer::Create => inner.find_recent(&blob.container).await?,
+        MissingContainer::Refuse => inner.find(&blob.container).await?,
+    };
     let request = WriteRequest {
         method,
         preconditions: put.preconditions,
@@ -32,20 +37,20 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
         lease: put.lease,
         request: None,
         nonce,
+        until: inner.bodies.lifetime().map(|lifetime| inner.driver.now().saturating_add(lifetime)),
     };
-    let container = inner.find(&blob.container).await?;
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
-        inner.check(blob, container, put.container, &request, kind).await?;
+        inner.check_early(blob, container, put.container, &request, kind).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
     let (body, md5) = put.md5.watch(put.body);
     let received = match inner.share(source, &expected).await? {
         Some(shared) => shared,
-        None => receive(&inner.folder, body, &expected).await?,
+        None => receive(&inner.bodies, body, &expected).await?,
     };
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
@@ -66,6 +71,7 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
         lease: delete.lease,
         request,
         nonce,
+        until: None,
     };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
@@ -86,9 +92,12 @@ pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders)
         lease: set.lease,
         request,
         nonce,
+        until: None,
     };
-    let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
+    let incarnation = inner.incarnation(&blob.container).await?;
+    let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, request, set.change).await?;
+    inner.confirm(&blob.container, incarnation).await?;
     let version = record.state(inner.driver.now()).version();
     let version = version.filter(|version| version.generation() == settled.receipt.generation);
     let payload = version.and_then(|version| payload_of(version).ok());
@@ -113,6 +122,11 @@ type Kind = Option<bool>;
 impl Job {
     /// Returns the incarnation to write to. A write that creates no container belongs to the incarnation that it found.
     async fn incarnation(&self, inner: &Inner) -> Result<Revision, StoreError> {
+        // It was looked up when the write began, and is looked up again after the swap.
+        let found = self.container.filter(|_| inner.confirms(&self.blob.container));
+        if let Some(found) = found.filter(|_| self.missing == MissingContainer::Refuse) {
+            return Ok(found);
+        }
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
                 // A rejected write leaves no container behind.
@@ -144,7 +158,11 @@ impl Job {
             encoded(&Payload { hash, length, place: place.clone(), created, headers })
         };
         match inner.change(&key, Edit::Write(self.request.clone(), Box::new(content))).await {
-            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), md5)),
+            Ok(applied) => {
+                let settled = inner.settle(applied, staged).await?;
+                inner.confirm(&self.blob.container, incarnation).await?;
+                Ok(written(settled, Some(hash), md5))
+            }
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
@@ -162,7 +180,27 @@ impl Inner {
         let key = key::of_blob(&source.container, incarnation, &source.name)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
-        upload::share(&self.folder, body, expected).await
+        upload::share(&self.bodies, body, expected).await
+    }
+
+    /// Rejects a write before its body arrives.
+    async fn check_early(
+        &self,
+        blob: &BlobPath,
+        container: Option<Revision>,
+        missing: MissingContainer,
+        request: &WriteRequest,
+        kind: Kind,
+    ) -> Result<(), StoreError> {
+        let refused = match self.check(blob, container, missing, request, kind).await {
+            Err(refused) if self.confirms(&blob.container) => refused,
+            checked => return checked,
+        };
+        // Another process may have replaced the container.
+        match self.find(&blob.container).await? {
+            found if found == container => Err(refused),
+            found => self.check(blob, found, missing, request, kind).await,
+        }
     }
 
     /// Rejects a write early.
@@ -174,14 +212,20 @@ impl Inner {
         request: &WriteRequest,
         kind: Kind,
     ) -> Result<(), StoreError> {
-        let record = match container {
-            Some(incarnation) => {
-                let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
-                self.driver.load(&key).await.map_err(of_driver)?
-            }
+        let key = match container {
+            Some(incarnation) => key::of_blob(&blob.container, incarnation, &blob.name)?,
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
-            None => Record::absent(),
+            None => return self.check_on(&Record::absent(), request, kind),
         };
+        let recent = self.driver.recent(&key).await.map_err(of_driver)?;
+        match self.check_on(&recent, request, kind) {
+            // Another process may have replaced the record.
+            Err(_) => self.check_on(&self.driver.load(&key).await.map_err(of_driver)?, request, kind),
+            checked => checked,
+        }
+    }
+
+    fn check_on(&self, record: &Record, request: &WriteRequest, kind: Kind) -> Result<(), StoreError> {
         let now = self.driver.now();
         match record.apply(&Command::Write(request.write(Content::Unknown)), now).outcome {
             refusal @ Outcome::Refused(_) => Err(refused(refusal, now)),

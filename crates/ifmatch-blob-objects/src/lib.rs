@@ -70,7 +70,7 @@ pub use direct::{DirectBody, DirectUpload};
 pub use failure::{OpenError, OpenErrorKind, TooSoon};
 pub use object_register::ObjectRegister;
 use owner::Owner;
-pub use owner::forget_store;
+pub use owner::{claim_bodies, forget_store};
 pub use probe::{Capability, Support};
 use records::RecentRecords;
 use shared::{Keeps, PATIENCE, Shared};

@@ -15,6 +15,9 @@
 //! ```
 //!
 //! The mark comes first: a gateway that ends in between finds the name again.
+//!
+//! A bucket whose objects are the bodies of an index has the same marks, and a name that says so. It serves no objects by their names,
+//! and a store of objects has no index.
 
 use http::Method;
 use ifmatch_blob::store::BoxError;
@@ -32,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use super::backing::Backing;
 use super::failure;
 use super::failure::{OpenError, OpenErrorKind};
-use super::probe::{Capability, FOLDER, Support};
+use super::probe::{Capability, FOLDER, Support, probe};
 
 /// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";
@@ -40,6 +43,8 @@ const NAME: &str = "owner";
 const REGISTER: &str = "i/register";
 /// Key of the record with the name of the store that a register describes.
 const STORE: &str = "i/store";
+/// Beginning of the name of a store whose objects are the bodies of an index.
+const BODIES: &str = "bodies-";
 /// Maximum number of attempts at a contested mark.
 const ATTEMPTS: usize = 16;
 
@@ -73,11 +78,25 @@ impl Owner {
         register: &dyn Register,
         lasts: bool,
     ) -> Result<Self, OpenError> {
+        Self::claim_named(backing, capability, register, lasts, "").await
+    }
+
+    /// Claims a store whose name begins like this, or one without a beginning.
+    async fn claim_named(
+        backing: &Backing,
+        capability: Capability,
+        register: &dyn Register,
+        lasts: bool,
+        beginning: &str,
+    ) -> Result<Self, OpenError> {
         let failed = |error: RegisterError| unusable(backing, error);
         let marked = read(&*backing.objects, &location(backing)).await.map_err(|error| unusable(backing, error))?;
         let store = match marked {
+            Some((mark, _)) if mark.store.starts_with(BODIES) != (beginning == BODIES) => {
+                return Err(of_another_kind(backing, beginning));
+            }
             Some((mark, _)) => mark.store,
-            None => random().map_err(failed)?,
+            None => format!("{beginning}{}", random().map_err(failed)?),
         };
         if !lasts {
             let owner = Self { register: random().map_err(failed)?, lasts, store };
@@ -133,6 +152,31 @@ impl Owner {
         }
         Err(odd("other processes keep changing it".into()))
     }
+}
+
+/// Marks a bucket and a register as those of one another: the bucket's objects are the bodies of an index in the register.
+///
+/// # Errors
+/// [`OpenErrorKind::Unusable`] if the bucket is unreachable or not writable, [`OpenErrorKind::Taken`] if the bucket has another register
+/// or serves objects by their names, or if the register has another bucket (see [`forget_store`]).
+pub async fn claim_bodies(backing: &Backing, register: &dyn Register) -> Result<(), OpenError> {
+    let capability = probe(backing).await?;
+    Owner::claim_named(backing, capability, register, true, BODIES).await.map(drop)
+}
+
+fn of_another_kind(backing: &Backing, beginning: &str) -> OpenError {
+    let what = if beginning == BODIES {
+        format!(
+            "{} belongs to a gateway with --store: use it with --store, or choose another prefix for --data",
+            backing.objects
+        )
+    } else {
+        format!(
+            "{} belongs to gateways with --data: use it with --data, or choose another prefix for --store",
+            backing.objects
+        )
+    };
+    OpenError::new(OpenErrorKind::Taken, what)
 }
 
 fn location(backing: &Backing) -> Path {

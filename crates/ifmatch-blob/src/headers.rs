@@ -57,6 +57,8 @@ pub struct BlobHeaders {
     pub snapshot: Option<FieldText>,
     /// A container's stored access policies, in a dialect's own form. `None` for blobs.
     pub policies: Option<FieldText>,
+    /// Names the deletion of a container that goes on if there are no blobs. `None` for blobs.
+    pub emptying: Option<FieldText>,
 }
 
 const APPEND: &str = " append";
@@ -67,6 +69,7 @@ const TIER: &str = " tier";
 const SNAPSHOT: &str = " snapshot";
 const POLICIES: &str = " policies";
 const TAGS: &str = " tags";
+const EMPTYING: &str = " emptying";
 
 impl BlobHeaders {
     /// Returns about how many bytes of memory the texts take.
@@ -82,6 +85,7 @@ impl BlobHeaders {
             &self.tier,
             &self.snapshot,
             &self.policies,
+            &self.emptying,
         ];
         let texts: usize = texts.into_iter().flatten().map(|text| text.as_str().len()).sum();
         let metadata: usize = self.metadata.iter().map(|(name, value)| name.len() + value.as_str().len()).sum();
@@ -91,7 +95,7 @@ impl BlobHeaders {
     }
 
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 8] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, POLICIES];
+    pub const INTERNAL: [&str; 9] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, POLICIES, EMPTYING];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -103,7 +107,8 @@ impl BlobHeaders {
         let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
         let snapshot = self.snapshot.as_ref().map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
         let tier = self.tier.as_ref().map(|tier| (TIER, tier.as_str().to_owned()));
-        [append, block_list, copied, checksum, tags, tier, snapshot, policies].into_iter().flatten()
+        let emptying = self.emptying.as_ref().map(|emptying| (EMPTYING, emptying.as_str().to_owned()));
+        [append, block_list, copied, checksum, tags, tier, snapshot, policies, emptying].into_iter().flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -119,6 +124,7 @@ impl BlobHeaders {
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
             TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            EMPTYING => self.emptying = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),
         }

@@ -32,11 +32,15 @@ const INCOMPLETE: &str = "0000000000000000";
 /// `ifmatch backup …`
 #[derive(Args)]
 pub struct BackupArgs {
-    /// The gateway's data folder, on this machine.
+    /// The gateway's data folder, on this machine, or the bucket of several gateways.
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
     data: PathBuf,
 
-    /// Folder for the backup: a new one, or an earlier backup to update.
+    /// Register with the index of the bucket.
+    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true)]
+    register: Option<String>,
+
+    /// Folder for the backup: a new one, or an earlier backup of a folder to update.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 
@@ -48,14 +52,24 @@ pub struct BackupArgs {
     json: bool,
 }
 
+impl BackupArgs {
+    /// Returns the URL of a bucket, its register, and the folder for the backup, or `None` if a folder is backed up.
+    pub fn bucket(&self) -> Option<(&str, Option<&str>, &Path)> {
+        let url = self.data.to_str().filter(|data| data.contains("://"))?;
+        Some((url, self.register.as_deref(), &self.to))
+    }
+}
+
 /// The end of the help of `ifmatch backup`.
 pub const EXAMPLES: &str = "\
 Examples:
   ifmatch backup --data /var/lib/ifmatch --to /mnt/backup/ifmatch
   ifmatch verify --data /mnt/backup/ifmatch
+  ifmatch backup --data s3://bucket/blobs --register postgres://ifmatch@db.example/app --to ./backup
 
 The backup is a consistent snapshot of all blobs, leases and containers; the gateway keeps running. It is a data folder: to \
-restore it, serve it. A gateway with tokens requires a write token.
+restore it, serve it. A gateway with tokens requires a write token. The backup of a bucket has each blob as it was at \
+one moment, not all at the same one; `ifmatch restore` restores it into a bucket.
 
 Signals:
   SIGUSR1          prints the progress
@@ -178,7 +192,8 @@ fn is_within(folder: &Path, other: &Path) -> bool {
 }
 
 fn lock(folder: &Path) -> Result<File, Error> {
-    let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
+    let failed =
+        |error: io::Error| Error::runtime(format!("can't use {}: {error}. Check its permissions.", folder.display()));
     ifmatch_blob_embedded::create_folder(folder).map_err(failed)?;
     let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
     match lock.try_lock() {
@@ -288,8 +303,13 @@ impl SnapshotCopy {
 /// Copies a file durably.
 fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
     // The error may be of either file.
-    let failed =
-        |error: io::Error| Error::runtime(format!("can't copy {} to {}: {error}", from.display(), to.display()));
+    let failed = |error: io::Error| {
+        Error::runtime(format!(
+            "can't copy {} to {}: {error}. Check the permissions and the free space.",
+            from.display(),
+            to.display()
+        ))
+    };
     let bytes = fs::copy(from, to).map_err(failed)?;
     // Windows syncs only what may be written.
     let synced = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
@@ -312,7 +332,7 @@ fn sync(folder: &Path) -> Result<(), Error> {
 }
 
 fn at(path: &Path, error: &io::Error) -> Error {
-    Error::runtime(format!("{}: {error}", path.display()))
+    Error::runtime(format!("can't use {}: {error}. Check its permissions and the free space.", path.display()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! variables, and `sources` merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) hold the
 //! validated result.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::cors::Cors;
@@ -68,6 +68,13 @@ pub struct Config {
 pub enum Storage {
     /// The embedded store in a folder.
     Folder(PathBuf),
+    /// The same store in a bucket, with its index in a register. Other gateways may share both.
+    Bucket {
+        /// URL of the bucket.
+        url: String,
+        /// The register of the index.
+        register: RegisterUrl,
+    },
     /// An object store, with its records elsewhere.
     Store {
         /// URL of the object store.
@@ -93,7 +100,7 @@ impl Storage {
     pub fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Folder(folder) | Self::Store { records: Records::Folder(folder), .. } => Some(folder.clone()),
-            Self::Store { .. } => None,
+            Self::Store { .. } | Self::Bucket { .. } => None,
         }
     }
 }
@@ -204,10 +211,23 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         (None, None, _) => Err(Error::usage(
             "no storage. Set --data DIR for a folder on this machine, or --store URL for an object store.",
         )),
+        (Some(data), None, register) if is_url(&data) => {
+            let url = data.to_string_lossy().into_owned();
+            let register = register.ok_or_else(|| needs_register(&url))?;
+            if matches!(register.engine(), register_url::Engine::Memory) && !url.starts_with("memory:") {
+                return Err(needs_register(&url));
+            }
+            Ok(Storage::Bucket { url, register })
+        }
         (Some(_), None, Some(_)) => Err(Error::setting(
             "--register",
-            "needs --store, since one process alone uses --data. Replace --data with --store file:///FOLDER, or \
-             remove --register.",
+            "needs --store, or the URL of a bucket in --data, since only one process can use a folder. Set --data \
+             s3://BUCKET/PREFIX, or remove --register.",
+        )),
+        (Some(data), Some(_), None) if is_url(&data) => Err(Error::setting(
+            "--data",
+            "is a bucket, and --store is another. Use one: --data for a bucket that only gateways use, --store for one \
+             whose objects other programs use, too.",
         )),
         (Some(_), Some(_), Some(_)) => {
             Err(Error::setting("--data", "and --register both keep the records of --store. Use one.")
@@ -227,6 +247,19 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
     }
 }
 
+/// Returns `true` for the URL of a bucket in place of a folder.
+fn is_url(data: &Path) -> bool {
+    data.to_str().is_some_and(|data| data.contains("://") || data.starts_with("memory:"))
+}
+
+fn needs_register(url: &str) -> Error {
+    Error::usage(format!(
+        "--data {} needs a register for the index, which outlasts this process. Set --register postgres://USER@HOST/DATABASE or \
+         --register etcd://HOST.",
+        shown_url::without_secrets(url)
+    ))
+}
+
 /// Returns the maximum number of waits. Leaves slots for other requests even if every wait is in progress.
 fn max_waits(settings: &Settings) -> Result<usize, Error> {
     let half = settings.max_requests as usize / 2;
@@ -235,17 +268,17 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
         Some(waits) if waits <= half => Ok(waits),
         Some(waits) => Err(Error::setting(
             "--max-waits",
-            format!("is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."),
+            format!("is {waits}. Set it to at most half of --max-requests ({half}), so that other requests get slots."),
         )),
     }
 }
 
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
-    if cache.is_some() && settings.store.is_none() {
+    if cache.is_some() && settings.store.is_none() && settings.data.as_deref().is_none_or(|data| !is_url(data)) {
         return Err(Error::setting(
             "--cache",
-            "needs --store: the operating system already caches the files in --data. Remove --cache.",
+            "needs a bucket: the operating system already caches the files in --data. Remove --cache.",
         ));
     }
     Ok(cache)

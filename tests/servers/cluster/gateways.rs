@@ -47,7 +47,7 @@ async fn no_update_is_lost_on_etcd() {
 }
 
 /// Lets clients of three gateways increment one number.
-async fn race(clients: &[Client]) {
+pub(super) async fn race(clients: &[Client]) {
     clients[0].put("/docs/counter", &[], "0").await.expect(201);
     let writers = (0..9).map(|writer| {
         let client = clients[writer % 3].clone();

@@ -5,10 +5,13 @@
 use std::sync::Arc;
 
 mod appends;
+mod bucket;
 mod collected;
 mod copies;
+mod faulty_objects;
 mod interleavings;
 mod times;
+mod transfers;
 mod unreliable;
 
 use ifmatch_blob::conformance::{self, Subject};

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::FieldText;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Delete, HeaderChange, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind, Written,
+    Delete, HeaderChange, Opened, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind, Written,
 };
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_embedded::{EmbeddedStore, Objects};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
@@ -22,10 +24,14 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
+use ifmatch_runtime::Clock;
+use object_store::path::Path;
 use tokio::task::JoinSet;
 
 use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
-use ifmatch_blob::test_util::reopen;
+use ifmatch_blob::test_util::{ManualClock, reopen};
+
+use crate::faulty_objects::FaultyObjects;
 
 const CLIENTS: u64 = 6;
 const OPERATIONS: u64 = 60;
@@ -142,6 +148,8 @@ struct Client {
     dice: Dice,
     name: u64,
     history: Arc<Mutex<History>>,
+    /// The time until which it goes on.
+    ends: Option<(ManualClock, Timestamp)>,
 }
 
 impl Client {
@@ -150,7 +158,13 @@ impl Client {
     }
 
     async fn run(self) {
-        for operation in 0..OPERATIONS {
+        for operation in 0.. {
+            if operation >= OPERATIONS && self.ends.as_ref().is_none_or(|(clock, end)| clock.now() >= *end) {
+                return;
+            }
+            if let Some((clock, _)) = &self.ends {
+                clock.advance(Duration::from_mins(1));
+            }
             let blob = blob("c", &self.dice.roll(BLOBS).to_string());
             let write = format!("{}-{operation}", self.name);
             let floor = self.history().latest.get(&blob).copied();
@@ -161,7 +175,7 @@ impl Client {
                     self.note(&blob, None, Some(&write), created.map(Some));
                 }
                 Ok(Some(mut opened)) => {
-                    let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+                    let Some(bytes) = self.bytes(&blob, &mut opened).await else { continue };
                     assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
                     assert!(opened.info.generation >= floor, "an acknowledged version was lost");
                     let author = String::from_utf8_lossy(&bytes).split(' ').next().unwrap().to_owned();
@@ -169,6 +183,20 @@ impl Client {
                     let tag = opened.info.tag.expect("a tag");
                     self.change(&blob, &write, &tag.to_string(), if_match(&tag)).await;
                 }
+            }
+        }
+    }
+
+    /// Returns the bytes, or `None` if they are gone since another version has taken their place.
+    async fn bytes(&self, blob: &BlobPath, opened: &mut Opened) -> Option<Bytes> {
+        match opened.source.read(None).await {
+            Ok(body) => Some(body.collect().await.unwrap().to_bytes()),
+            Err(error) => {
+                assert_eq!(error.kind(), &StoreErrorKind::Unavailable);
+                let now = self.store.open(blob, Reading::HEAD).await.ok()?;
+                let is_replaced = now.is_none_or(|now| now.info.hash != opened.info.hash);
+                assert!(is_replaced, "the body of the current version is gone: {error}");
+                None
             }
         }
     }
@@ -248,7 +276,7 @@ async fn round(seed: u64) {
     let history = Arc::new(Mutex::new(History::default()));
     let clients = (1..=CLIENTS).map(|name| {
         let (store, history, dice) = (store.clone(), Arc::clone(&history), Dice::new(seed << 8 | name));
-        tokio::spawn(Client { store, dice, name, history }.run())
+        tokio::spawn(Client { store, dice, name, history, ends: None }.run())
     });
     for ended in join_all(clients).await {
         ended.unwrap();
@@ -256,15 +284,18 @@ async fn round(seed: u64) {
     let mut late = std::mem::take(&mut *register.late.lock().unwrap());
     while late.join_next().await.is_some() {}
     drop(store);
-
     let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
-    let reopened = reopen(open).await;
+    check(&reopen(open).await, &history).await;
+}
+
+/// Checks what is there at the end.
+async fn check(store: &EmbeddedStore, history: &Mutex<History>) {
     let history = std::mem::take(&mut *history.lock().unwrap());
     assert!(history.acknowledged > 0, "the register lets some writes through");
     let both: Vec<_> = history.refused.intersection(&history.seen).collect();
     assert!(both.is_empty(), "refused, and there all the same: {both:?}");
     for number in 0..BLOBS {
-        let Some(mut opened) = reopened.open(&blob("c", &number.to_string()), Reading::WHOLE).await.unwrap() else {
+        let Some(mut opened) = store.open(&blob("c", &number.to_string()), Reading::WHOLE).await.unwrap() else {
             continue;
         };
         let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
@@ -274,11 +305,73 @@ async fn round(seed: u64) {
     }
 }
 
+/// Three gateways on a bucket, with sweeps, for some days of a clock that runs fast. The bucket loses answers, too.
+async fn round_in_bucket(seed: u64) {
+    let (records, dice, clock) =
+        (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)), ManualClock::default());
+    let objects = FaultyObjects::aging_by(clock.clone());
+    objects.lose_one_of(11);
+    let late = Arc::default();
+    let open = || {
+        let register = Unreliable { records: Arc::clone(&records), dice: Arc::clone(&dice), late: Arc::clone(&late) };
+        let objects = Objects::new(Arc::new(objects.clone()), Path::default());
+        EmbeddedStore::in_bucket(objects, Driver::with_clock(register, clock.clone())).unwrap()
+    };
+    let stores = [open(), open(), open()];
+    let history = Arc::new(Mutex::new(History::default()));
+    let end = clock.now().saturating_add(Duration::from_hours(60));
+    let clients = (1..=CLIENTS).map(|name| {
+        let store = stores[usize::try_from(name).unwrap() % stores.len()].clone();
+        let (history, dice, ends) = (Arc::clone(&history), Dice::new(seed << 8 | name), Some((clock.clone(), end)));
+        tokio::spawn(Client { store, dice, name, history, ends }.run())
+    });
+    let clients = join_all(clients);
+    let sweeping = async {
+        let mut swept = 0;
+        loop {
+            for store in &stores {
+                // The register fails now and then.
+                swept += store.sweep().await.unwrap_or(0);
+                objects.arrive().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if clock.now() >= end {
+                return swept;
+            }
+        }
+    };
+    let ticking = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            clock.advance(Duration::from_secs(20));
+        }
+    };
+    let work = async { futures_util::join!(clients, sweeping) };
+    let (ended, swept) = tokio::select! { done = work => done, () = ticking => unreachable!() };
+    for ended in ended {
+        ended.unwrap();
+    }
+    let mut late = std::mem::take(&mut *late.lock().unwrap());
+    while late.join_next().await.is_some() {}
+    assert!(swept > 0, "the bucket lost answers, so there were bodies to sweep");
+    let objects = Objects::new(Arc::new(objects), Path::default());
+    check(&EmbeddedStore::in_bucket(objects, Driver::new(Arc::clone(&records))).unwrap(), &history).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreliable_register_loses_and_mixes_nothing() {
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     for seed in 1..=rounds {
         println!("seed {seed}");
         round(seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreliable_register_and_bucket_lose_nothing_of_three_gateways() {
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    for seed in 1..=rounds {
+        println!("seed {seed}");
+        round_in_bucket(seed).await;
     }
 }

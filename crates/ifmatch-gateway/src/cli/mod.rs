@@ -13,7 +13,7 @@ use ifmatch_gateway_config::{Config, arguments};
 
 use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, verify};
 
-use crate::commands::{proxy, register, reload, serve};
+use crate::commands::{bucket, proxy, register, reload, serve};
 
 mod reference;
 mod tips;
@@ -50,9 +50,12 @@ enum Command {
     /// Check that all stored blobs are intact.
     #[command(after_help = verify::VERIFY_EXAMPLES)]
     Verify(verify::VerifyArgs),
-    /// Back up a running gateway's data folder.
+    /// Back up a running gateway's data folder, or a bucket.
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::BackupArgs),
+    /// Copy a data folder into a bucket that several gateways will share.
+    #[command(after_help = bucket::RESTORE_EXAMPLES)]
+    Restore(bucket::RestoreArgs),
     /// Remove orphaned files from a data folder.
     #[command(after_help = verify::GC_EXAMPLES)]
     Gc(verify::GcArgs),
@@ -233,7 +236,11 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => return exit(check::run(&args)),
         Command::Register(args) => register::run(&args),
         Command::Verify(args) => verify::verify(&args),
-        Command::Backup(args) => backup::run(&args),
+        Command::Backup(args) => match args.bucket() {
+            Some((url, register, to)) => bucket::backup(url, register, to),
+            None => backup::run(&args),
+        },
+        Command::Restore(args) => bucket::restore(&args),
         Command::Gc(args) => verify::gc(&args),
         Command::Health(args) => health::run(&args),
         Command::Completions(args) => reference::print_completions(&args, &mut command()),

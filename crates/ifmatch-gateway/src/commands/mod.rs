@@ -1,5 +1,6 @@
 //! The commands and their shared parts: the runtime, signals, reloads, listeners, TLS, the log and the cache.
 
+pub(crate) mod bucket;
 pub(crate) mod proxy;
 pub(crate) mod register;
 pub(crate) mod serve;

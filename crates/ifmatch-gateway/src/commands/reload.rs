@@ -81,7 +81,7 @@ impl NewCredentials<'_> {
 pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
     match &config.storage {
         Storage::Folder(data) | Storage::Store { records: Records::Folder(data), .. } => check_folder("--data", data)?,
-        Storage::Store { .. } => {}
+        Storage::Store { .. } | Storage::Bucket { .. } => {}
     }
     finish(&config.server, config.cache.as_ref())
 }

@@ -144,7 +144,7 @@ impl Server {
         let name = var("IFMATCH_SERVER").ok();
         let Ok(url) = var("IFMATCH_URL") else {
             let names =
-                name.map_or_else(|| ["folder", "memory", "file"].map(str::to_owned).to_vec(), |name| vec![name]);
+                name.map_or_else(|| ["folder", "bucket", "memory", "file"].map(str::to_owned).to_vec(), |name| vec![name]);
             return names.into_iter().map(Self::start).collect();
         };
         let other = |name| var(name).ok().as_deref().map(Endpoint::of);
@@ -165,20 +165,30 @@ impl Server {
 
     fn start(name: String) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let data = folder.path().join("data").display().to_string();
+        let inside = |name: &str| folder.path().join(name).display().to_string();
         let files = folder.path().join("files");
+        let register = format!("redb://{}", inside("register.redb"));
+        let data = match name.as_str() {
+            "bucket" => format!("file://{}", inside("bucket")),
+            _ => inside("data"),
+        };
         let store = match name.as_str() {
-            "folder" => None,
+            "folder" | "bucket" => None,
             "memory" => Some("memory://".to_owned()),
             "file" => {
                 std::fs::create_dir(&files).expect("an empty folder");
                 Some(format!("file://{}", files.display()))
             }
-            other => panic!("IFMATCH_SERVER={other}: folder, memory and file can be started, others need IFMATCH_URL"),
+            other => {
+                panic!("IFMATCH_SERVER={other}: folder, bucket, memory and file can be started, others need IFMATCH_URL")
+            }
         };
         let mut args = vec!["serve", "--data", &data, "--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"];
         if let Some(store) = &store {
             args.extend(["--store", store]);
+        }
+        if name == "bucket" {
+            args.extend(["--register", &register]);
         }
         let mut gateway = Gateway::start(args);
         let tables = Endpoint::of(&format!("http://{}", gateway.tables()));

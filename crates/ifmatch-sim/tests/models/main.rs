@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod appends;
+mod bodies;
 mod common;
 mod container;
+mod emptying;
 mod group;
 mod leases;
 mod lock;

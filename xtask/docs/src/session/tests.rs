@@ -114,6 +114,19 @@ async fn the_guide_for_postgresql_is_true() {
     run("docs/howto/postgres.md", &places);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_from_a_folder_to_three_gateways_is_true() {
+    let database = ifmatch_testbed::postgres::start(&[]).await;
+    let bucket = tempfile::tempdir().unwrap();
+    let objects = format!("file://{}", bucket.path().display());
+    let places = [("postgres://postgres@127.0.0.1:5432/postgres", &*database.url()), ("s3://my-bucket", &objects)];
+    let mut session = Session::start(&places).unwrap();
+    session.run(&page("docs/howto/grow.md", Some("One gateway"))).unwrap();
+    session.stop();
+    session.run(&page("docs/howto/grow.md", Some("Move"))).unwrap();
+    session.run(&page("docs/howto/grow.md", Some("Back up"))).unwrap();
+}
+
 #[test]
 fn the_guide_for_axum_is_true() {
     struct Example(Child);

@@ -79,6 +79,7 @@ fn reachable(address: SocketAddr) -> String {
 pub(super) fn location(storage: &Storage) -> String {
     match storage {
         Storage::Folder(folder) => folder.display().to_string(),
+        Storage::Bucket { url, register } => format!("{}, index {register}", without_secrets(url)),
         Storage::Store { url, records } => {
             let url = without_secrets(url);
             match records {

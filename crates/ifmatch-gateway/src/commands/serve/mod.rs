@@ -35,6 +35,7 @@ use super::runtime::{GatewayEnd, ServerSignals, serve_until_stopped};
 use super::tls::ReplaceableTls;
 use super::{cache, runtime};
 use banner::ServedAddresses;
+pub(crate) use storage::folder_error;
 
 /// Interval between runs of the garbage collection.
 const GARBAGE_INTERVAL: Duration = Duration::from_hours(24);

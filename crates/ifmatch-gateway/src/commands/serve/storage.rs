@@ -11,6 +11,7 @@ use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::store_url::check_folder;
 use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::register_url::RegisterUrl;
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_config::{Config, Records, Storage};
 use ifmatch_gateway_service::metrics::register::MeteredRegister;
@@ -18,8 +19,10 @@ use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 
-use crate::commands::register;
+use crate::commands::{bucket, register};
 
+/// Average interval between sweeps.
+const SWEEP: Duration = Duration::from_hours(24);
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);
 
@@ -51,6 +54,7 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
             Ok(OpenedStore { folder: Some(store.clone()), ..OpenedStore::new(store) })
         }
+        Storage::Bucket { url, register } => open_bucket(url, register).await,
         Storage::Store { url, records } => {
             let name = format!("--store {}", without_secrets(url));
             let backing = store_url::open(&name, url)?;
@@ -84,6 +88,27 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
     }
 }
 
+async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, Error> {
+    let (store, register) = bucket::open(url, register).await?;
+    let kept = store.clone();
+    tokio::spawn(upkeep(async move || kept.forget_deletions().await));
+    tokio::spawn(sweep(store.clone()));
+    Ok(OpenedStore { register: Some(register), ..OpenedStore::new(store) })
+}
+
+/// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.
+async fn sweep(store: EmbeddedStore) {
+    loop {
+        let share = ifmatch_runtime::nonce().map_or(1, |nonce| 1 + nonce % 2_000);
+        tokio::time::sleep(SWEEP * u32::try_from(share).unwrap_or(1_000) / 1_000).await;
+        match store.sweep().await {
+            Ok(0) => {}
+            Ok(bodies) => tracing::info!(bodies, "removed what killed processes left in the bucket"),
+            Err(error) => tracing::warn!(%error, "the sweep failed; retrying later"),
+        }
+    }
+}
+
 /// Refuses a register that may lose acknowledged changes, unless the operator accepts that.
 fn lasting(register: Arc<dyn Register>, may_lose: bool) -> Result<Arc<dyn Register>, Error> {
     match (register.engine().guarantee.may_lose_swaps(), may_lose) {
@@ -101,7 +126,7 @@ async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
     match work.await {
         Ok(0) => {}
         Ok(count) => {
-            tracing::info!(count, "an earlier process ended during writes: their names can be written again soon");
+            tracing::info!(count, "an earlier process ended during writes. Their blobs can be written again soon");
         }
         Err(error) => tracing::warn!(%error, "writes of an earlier process may block others for up to a minute"),
     }
@@ -117,7 +142,8 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
     }
 }
 
-fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
+/// Returns the error of a data folder that can't be used.
+pub(crate) fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
     use embedded::OpenErrorKind as Kind;
     let hint = match error.kind() {
         Kind::InUse => "Another ifmatch process uses this folder. Stop it, or choose another folder.",

@@ -1,0 +1,145 @@
+//! Copies of a whole store: from a folder into a bucket, and back. Tags, dates, leases, fencing tokens and snapshots stay as they are,
+//! since records are copied as they are, and bodies keep their names.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http_body_util::BodyExt;
+use ifmatch_blob::records::next_page;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_core::digest::Hasher;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{Key, Swap};
+
+use super::bodies::Incoming;
+use super::bucket::Bucket;
+use super::error::OpenError;
+use super::payload::Payload;
+use super::spool::Spool;
+use super::verify::{Progress, Total};
+use super::{EmbeddedStore, Place, key};
+
+/// Number of records that are copied at the same time.
+const AT_ONCE: usize = 8;
+/// Maximum number of attempts to copy a blob that is being replaced.
+const ATTEMPTS: usize = 32;
+
+impl EmbeddedStore {
+    /// Copies all containers and blobs into an empty store that nothing else uses yet.
+    ///
+    /// While this store is written to, each blob is copied as it is at one moment, and not all at the same one. After an error, the target
+    /// is incomplete: empty it before the next attempt.
+    ///
+    /// # Errors
+    /// Fails if a store does, if a body is damaged, or if the target isn't empty.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob_embedded::{EmbeddedStore, Objects, Progress};
+    /// use ifmatch_register::{Driver, MemoryRegister};
+    /// use object_store::memory::InMemory;
+    /// use object_store::path::Path;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let objects = Objects::new(Arc::new(InMemory::new()), Path::default());
+    /// let bucket = EmbeddedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
+    /// assert_eq!(store.copy_into(&bucket, &Progress::default()).await?.bodies, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn copy_into(&self, target: &Self, progress: &Progress) -> Result<Total, OpenError> {
+        let mut total = Total::default();
+        // Containers last, so no blob of an incomplete copy can be read.
+        for prefix in [key::BLOBS, key::CONTAINERS] {
+            let mut after = None;
+            if next_page(target.index(), prefix, &mut after).await.map_err(OpenError::register)?.is_some() {
+                return Err(OpenError::not_empty());
+            }
+            let mut after = None;
+            while let Some(records) = next_page(self.index(), prefix, &mut after).await.map_err(OpenError::register)? {
+                let copy = |(key, record)| self.copy_record(target, key, record, progress);
+                let mut copies = stream::iter(records).map(copy).buffer_unordered(AT_ONCE);
+                while let Some(length) = copies.try_next().await? {
+                    let Some(length) = length else { continue };
+                    total = Total { bodies: total.bodies + 1, bytes: total.bytes + length };
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Copies a record, after its body. Returns the length of the body, if it is a blob's.
+    async fn copy_record(
+        &self,
+        target: &Self,
+        key: Key,
+        record: Record,
+        progress: &Progress,
+    ) -> Result<Option<u64>, OpenError> {
+        let failed = |error: StoreError| OpenError::record(key.as_str(), error);
+        let mut record = Some(record);
+        let mut damage = None;
+        for _ in 0..ATTEMPTS {
+            let Some(found) = record.filter(|found| damage.as_ref().is_none_or(|(of, _)| *of != found.revision()))
+            else {
+                break;
+            };
+            let payload = found.state(self.inner.driver.now()).version().map(Payload::of).transpose();
+            let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
+            let copied = match &payload {
+                Some(payload) => self.copy_body(target, payload, progress).await,
+                None => Ok(()),
+            };
+            if let Err(error) = copied {
+                // If the record is unchanged, the body isn't replaced but lost.
+                damage = Some((found.revision(), error));
+                record = self.index().load(&key).await.map_err(OpenError::register)?;
+                continue;
+            }
+            return match target.index().compare_and_swap(&key, Revision::NONE, Some(&found)).await {
+                Ok(Swap::Done) => {
+                    let is_blob = key.as_str().starts_with(key::BLOBS);
+                    Ok(payload.filter(|_| is_blob).map(|payload| payload.length))
+                }
+                Ok(Swap::Conflict(_)) => Err(OpenError::not_empty()),
+                Err(error) => Err(OpenError::register(error)),
+            };
+        }
+        match damage {
+            Some((_, error)) => Err(failed(error)),
+            // It was deleted meanwhile, and its record forgotten.
+            None => Ok(None),
+        }
+    }
+
+    async fn copy_body(&self, target: &Self, payload: &Payload, progress: &Progress) -> Result<(), StoreError> {
+        let Some(body) = payload.file() else {
+            progress.count(payload.length);
+            return Ok(());
+        };
+        let missing = || StoreError::new(StoreErrorKind::Unreadable, "the body is missing");
+        let source = self.inner.bodies.open(body, payload.length, None, Box::new(drop)).await?;
+        let mut bytes = source.ok_or_else(missing)?.read(None).await?;
+        let mut copy: Box<dyn Incoming> = match &target.place {
+            Place::Folder(local) => Box::new(Spool::begin_as(Arc::clone(&local.folder), body)),
+            Place::Bucket(bucket) => Box::new(Arc::<Bucket>::clone(bucket).begin_as(body)),
+        };
+        let (mut hasher, mut length) = (Hasher::new(payload.hash.format()), 0);
+        while let Some(frame) = bytes.frame().await {
+            let Ok(chunk) = frame?.into_data() else { continue };
+            length += chunk.len() as u64;
+            hasher.update(&chunk);
+            copy.write(chunk.into()).await?;
+        }
+        if hasher.finish() != payload.hash || length != payload.length {
+            return Err(StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored"));
+        }
+        copy.finish(None).await?.keep();
+        progress.count(length);
+        Ok(())
+    }
+}
