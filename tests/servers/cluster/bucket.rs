@@ -99,7 +99,10 @@ async fn a_wrong_pair_of_bucket_and_register_does_not_start() {
     refused(&["serve", "--data", &bucket("other"), "--register", &register], "the register describes another store");
     let empty = postgres::start(&[]).await;
     super::migrate(&empty);
-    refused(&["serve", "--data", &bucket("bucket"), "--register", &empty.url()], "belongs to a gateway with another register");
+    refused(
+        &["serve", "--data", &bucket("bucket"), "--register", &empty.url()],
+        "belongs to a gateway with another register",
+    );
     refused(&["serve", "--store", &bucket("bucket"), "--register", &register], "belongs to gateways with --data");
     let redis = redis::durable().await;
     refused(&["serve", "--data", &bucket("third"), "--register", &redis.url()], "may lose acknowledged changes");

@@ -13,8 +13,8 @@ use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::register_url::{Engine, RegisterUrl};
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_service::metrics::register::MeteredRegister;
-use indicatif::HumanBytes;
 use ifmatch_register::{Driver, MemoryRegister, Register};
+use indicatif::HumanBytes;
 
 use super::register;
 use super::serve::folder_error;

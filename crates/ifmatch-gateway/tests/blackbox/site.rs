@@ -143,8 +143,8 @@ impl Server {
     pub(crate) fn of_environment() -> Vec<Self> {
         let name = var("IFMATCH_SERVER").ok();
         let Ok(url) = var("IFMATCH_URL") else {
-            let names =
-                name.map_or_else(|| ["folder", "bucket", "memory", "file"].map(str::to_owned).to_vec(), |name| vec![name]);
+            let names = name
+                .map_or_else(|| ["folder", "bucket", "memory", "file"].map(str::to_owned).to_vec(), |name| vec![name]);
             return names.into_iter().map(Self::start).collect();
         };
         let other = |name| var(name).ok().as_deref().map(Endpoint::of);
@@ -180,7 +180,9 @@ impl Server {
                 Some(format!("file://{}", files.display()))
             }
             other => {
-                panic!("IFMATCH_SERVER={other}: folder, bucket, memory and file can be started, others need IFMATCH_URL")
+                panic!(
+                    "IFMATCH_SERVER={other}: folder, bucket, memory and file can be started, others need IFMATCH_URL"
+                )
             }
         };
         let mut args = vec!["serve", "--data", &data, "--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"];
