@@ -71,7 +71,7 @@ impl Shared {
             for (key, record) in records {
                 let name = key.as_str().strip_prefix(container::KEYS).and_then(|name| ContainerName::new(name).ok());
                 if let Some(container) = name {
-                    forgotten += self.forget_container(&container, &key, &record).await?;
+                    forgotten += Box::pin(self.forget_container(&container, &key, &record)).await?;
                 }
             }
         }
