@@ -294,7 +294,9 @@ async fn get(bucket: &Arc<Bucket>, payload: &Payload, need: Need, nonce: u64) ->
     let mut bytes = source.read(None).await?;
     if matches!(need, Need::Whole(_)) || payload.length <= IN_MEMORY {
         let whole = bytes.collect().await?.to_bytes();
-        return Ok(Reached::Memory(whole, None));
+        let mut hasher = Hasher::new(payload.hash.format());
+        hasher.update(&whole);
+        return if hasher.finish() == payload.hash { Ok(Reached::Memory(whole, None)) } else { Err(differs()) };
     }
     let name = BodyName { hash: payload.hash, nonce };
     let (mut copy, mut hasher) = (Arc::clone(bucket).begin_as(name), Hasher::default());
@@ -304,10 +306,14 @@ async fn get(bucket: &Arc<Bucket>, payload: &Payload, need: Need, nonce: u64) ->
         copy.write(chunk.into()).await?;
     }
     if hasher.clone().finish() != payload.hash {
-        return Err(StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored"));
+        return Err(differs());
     }
     let target = Target::Sent(Box::new(copy));
     Ok(Reached::Appending(Appending { name, target, hasher, blocks: Vec::new() }.into()))
+}
+
+fn differs() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored")
 }
 
 /// Durably stores a body in a bucket: a copy, if there is one, and the blocks.
@@ -374,7 +380,7 @@ fn copy(folder: &Folder, from: File, payload: &Payload, nonce: u64) -> Result<Ap
         hasher.update(&buffer[..count]);
     }
     if hasher.clone().finish() != payload.hash {
-        return Err(StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored"));
+        return Err(differs());
     }
     let name = BodyName { hash: payload.hash, nonce };
     Ok(Appending { name, target: Target::Copied(to, path), hasher, blocks: Vec::new() })

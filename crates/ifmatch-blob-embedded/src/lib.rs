@@ -1,4 +1,4 @@
-//! The embedded store: bodies of more than 4 KiB as files in a folder, everything else in an index next to them.
+//! The embedded store: bodies of more than 4 KiB as files in a folder, or as objects in a bucket, and everything else in an index.
 //!
 //! A blob is one record. Its payload contains the header fields, and the body itself if it has at most 4 KiB; otherwise
 //! the name of the body's file. A write of a longer body stores it under a unique name, makes it durable, and then
@@ -7,6 +7,9 @@
 //!
 //! A body's name is its hash, which makes it verifiable, and a random number. Only the versions of one blob share a file, so there
 //! are no reference counts: a version that differs from the previous one in its header fields keeps its file, and an append lengthens it.
+//!
+//! Any number of processes may share a bucket, with a register as the index: the swap decides between them too. Nothing there may
+//! rely on a quiet start, so a replaced body stays for a while, and what crashes leave is swept after a day.
 //!
 //! A container is a record as well. The keys of its blobs contain the generation that created it, so one swap deletes
 //! it with all its blobs. The unreachable records are collected afterwards.
@@ -75,7 +78,7 @@ mod verify;
 mod verify_tests;
 mod write;
 
-/// The embedded store: bodies as files in a folder, everything else in a register next to them. Cheap to clone.
+/// The embedded store: bodies as files in a folder or objects in a bucket, and everything else in a register. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob_embedded::EmbeddedStore;
