@@ -40,7 +40,7 @@ impl Peer {
         match self {
             Self::Postgres(_) => "PostgreSQL itself, `UPDATE`",
             Self::Redis(_) => "Redis itself, `INCR`",
-            Self::PostgresAppend(_) => "PostgreSQL itself, `log = log || $1`",
+            Self::PostgresAppend(_) => "PostgreSQL itself, `UPDATE` that appends",
             Self::RedisAppend(_) => "Redis itself, `XADD`",
             Self::Etcd(_) => "etcd itself, `NewSTM`",
         }

@@ -58,11 +58,11 @@ impl AzureError {
     }
 
     pub(crate) fn blob_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "no such blob")
+        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "no such blob. Check its name")
     }
 
     pub(crate) fn container_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "no such container")
+        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "no such container. Create it first")
     }
 
     pub(crate) fn too_large(limit: u64) -> Self {

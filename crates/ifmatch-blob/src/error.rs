@@ -36,7 +36,7 @@ pub struct StoreError {
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// A condition is false (412).
-    #[error("the condition {} is false", .precondition.header())]
+    #[error("the condition {} is false. Read the current version before you retry", .precondition.header())]
     PreconditionFailed {
         /// The condition.
         precondition: Precondition,
@@ -50,13 +50,13 @@ pub enum StoreErrorKind {
         retry_after: Duration,
     },
     /// There is no such blob (404).
-    #[error("no such blob")]
+    #[error("no such blob. Check its name")]
     NotFound,
     /// There is no such container (404).
-    #[error("no such container")]
+    #[error("no such container. Check its name")]
     ContainerNotFound,
     /// The container exists already (409).
-    #[error("the container already exists")]
+    #[error("the container already exists. Use it, or choose another name")]
     ContainerExists,
     /// The container has blobs (409).
     #[error("the container isn't empty. Delete its blobs first")]
@@ -68,7 +68,7 @@ pub enum StoreErrorKind {
     #[error("{0}")]
     LeaseConflict(LeaseConflict),
     /// The body exceeds the limit (413).
-    #[error("the body is larger than {limit} bytes")]
+    #[error("the body is larger than {limit} bytes, the limit. Send a smaller one")]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
@@ -77,7 +77,7 @@ pub enum StoreErrorKind {
     #[error("the client stopped sending the body")]
     Interrupted,
     /// The body doesn't have the declared length (400).
-    #[error("the body doesn't have the declared length")]
+    #[error("the body doesn't have the declared length. Send it again")]
     LengthMismatch,
     /// The body doesn't have the declared digest (400).
     #[error("the body doesn't match the declared digest. Send it again")]
@@ -92,7 +92,7 @@ pub enum StoreErrorKind {
     #[error("the store can't keep this blob")]
     Unsupported,
     /// The store is full (507).
-    #[error("the store is full")]
+    #[error("the store is full, so free some space")]
     Full,
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
@@ -102,7 +102,7 @@ pub enum StoreErrorKind {
     #[error("there is no memory for the response. Retry later")]
     Crowded,
     /// The outcome of the write is unknown (503).
-    #[error("the outcome of the write is unknown")]
+    #[error("the outcome of the write is unknown, so read the blob before you retry")]
     OutcomeUnknown,
     /// Stored data is damaged, or was written by a newer release (500).
     #[error("the stored data is damaged, or a newer release wrote it")]

@@ -192,7 +192,8 @@ fn is_within(folder: &Path, other: &Path) -> bool {
 }
 
 fn lock(folder: &Path) -> Result<File, Error> {
-    let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
+    let failed =
+        |error: io::Error| Error::runtime(format!("can't use {}: {error}. Check its permissions.", folder.display()));
     ifmatch_blob_embedded::create_folder(folder).map_err(failed)?;
     let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
     match lock.try_lock() {
@@ -302,8 +303,13 @@ impl SnapshotCopy {
 /// Copies a file durably.
 fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
     // The error may be of either file.
-    let failed =
-        |error: io::Error| Error::runtime(format!("can't copy {} to {}: {error}", from.display(), to.display()));
+    let failed = |error: io::Error| {
+        Error::runtime(format!(
+            "can't copy {} to {}: {error}. Check the permissions and the free space.",
+            from.display(),
+            to.display()
+        ))
+    };
     let bytes = fs::copy(from, to).map_err(failed)?;
     // Windows syncs only what may be written.
     let synced = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
@@ -326,7 +332,7 @@ fn sync(folder: &Path) -> Result<(), Error> {
 }
 
 fn at(path: &Path, error: &io::Error) -> Error {
-    Error::runtime(format!("{}: {error}", path.display()))
+    Error::runtime(format!("can't use {}: {error}. Check its permissions and the free space.", path.display()))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ struct TokenArgs {
     #[arg(long, value_name = "TOKEN", env = "IFMATCH_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    /// File with the bearer token, in place of --token.
+    /// File with the bearer token, instead of --token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -74,7 +74,7 @@ impl ConnectionArgs {
     pub(crate) fn client(&self, url: &Url, timeout: Option<Duration>) -> Result<Client, Error> {
         let mut fields = HeaderMap::new();
         if let Some(token) = self.token.read()? {
-            let wrong = |_| Error::usage("the token has characters other than visible ASCII");
+            let wrong = |_| Error::usage("the token has characters other than visible ASCII. Check the token.");
             let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(wrong)?;
             value.set_sensitive(true);
             fields.insert(AUTHORIZATION, value);
@@ -139,7 +139,7 @@ pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String
     match status {
         StatusCode::UNAUTHORIZED => format!("{server} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
         StatusCode::FORBIDDEN => format!("{server} requires a write token (403). Pass one {GIVE_TOKEN}."),
-        _ if detail.is_empty() => format!("{server} responded {status}"),
+        _ if detail.is_empty() => format!("{server} responded {status}. Check the URL."),
         _ => format!("{server} responded {status}: {detail}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand};
 use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_gateway_config::endpoint_paths::{LEASES, OVERVIEW};
 use ifmatch_gateway_config::error::Error;
@@ -52,7 +52,7 @@ enum LeaseCommand {
         path: String,
 
         /// Seconds until the lease ends, 0 to 60. By default, a fixed lease runs to its end, and an infinite one ends now.
-        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u8).range(0..=60))]
+        #[arg(long, value_name = "SECONDS", value_parser = period)]
         period: Option<u8>,
 
         #[command(flatten)]
@@ -94,6 +94,12 @@ Examples:
     ifmatch lease break docs/leader.lock --period 10 --token-file write.token
 
 Once the lease is broken, writes with its ID get 412. A gateway with tokens requires a write token.";
+
+/// Parses a break period, in seconds.
+fn period(text: &str) -> Result<u8, String> {
+    let seconds = text.parse::<u8>().ok().filter(|seconds| *seconds <= 60);
+    seconds.ok_or_else(|| "write a number of seconds from 0 to 60".to_owned())
+}
 
 /// Runs the command, and prints its result.
 ///
@@ -151,7 +157,7 @@ impl Options {
 fn target(path: &str) -> Result<LeaseTarget, Error> {
     let path = path.strip_prefix('/').unwrap_or(path);
     LeaseTarget::new(path)
-        .map_err(|error| Error::usage(format!("write CONTAINER or CONTAINER/BLOB in place of {path:?}: {error}")))
+        .map_err(|error| Error::usage(format!("{path:?} isn't valid: {error}. Write CONTAINER or CONTAINER/BLOB.")))
 }
 
 /// Timeout of a request.
@@ -190,7 +196,7 @@ impl LeaseClient {
         if status.is_server_error()
             && let Some((component, reason)) = self.outage().await
         {
-            return Error::runtime(format!("{server} can't {what}: the {component} is down: {reason}"));
+            return Error::runtime(format!("{server} can't {what}, because the {component} is down: {reason}"));
         }
         Error::runtime(rejected(&server, status, detail))
     }
@@ -242,7 +248,7 @@ impl LeaseClient {
     /// Returns the URL of an endpoint, with these segments below it.
     fn extended(&self, endpoint: &str, below: &[&str]) -> Result<Url, Error> {
         let mut url = self.url.clone();
-        let wrong = || Error::usage(format!("--url {} has no path to extend", self.url));
+        let wrong = || Error::usage(format!("--url {} can't have a path. Use an http or https URL.", self.url));
         let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
         segments.pop_if_empty().extend(endpoint.split('/').skip(1)).extend(below);
         drop(segments);

@@ -67,7 +67,10 @@ pub fn print_line(line: &str) -> Result<(), Error> {
 /// # Errors
 /// Fails if the reader has closed the pipe.
 pub fn print_text(text: &str) -> Result<(), Error> {
-    stdout().lock().write_all(text.as_bytes()).map_err(|error| Error::runtime(format!("can't write: {error}")))
+    stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(|error| Error::runtime(format!("can't write to stdout: {error}")))
 }
 
 /// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,

@@ -115,7 +115,9 @@ pub fn gc(args: &GcArgs) -> Result<(), Error> {
         let orphaned = verification.superfluous().await.map_err(|error| failed(&error))?;
         let mut bytes = 0;
         for file in orphaned.iter().filter_map(|found| found.file.as_deref()) {
-            let in_file = |error: io::Error| Error::runtime(format!("{}: {error}", file.display()));
+            let in_file = |error: io::Error| {
+                Error::runtime(format!("can't use {}: {error}. Check its permissions.", file.display()))
+            };
             bytes += fs::metadata(file).map_err(in_file)?.len();
             if !args.dry_run {
                 fs::remove_file(file).map_err(in_file)?;
@@ -199,7 +201,7 @@ impl VerifyRun {
             0 => Ok(()),
             _ => {
                 let all = bodies(verification.total().bodies);
-                Err(Error::damaged(format!("{losses} of {all} damaged or missing")))
+                Err(Error::damaged(format!("{losses} of {all} damaged or missing. Restore them from a backup.")))
             }
         }
     }

@@ -221,12 +221,12 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         }
         (Some(_), None, Some(_)) => Err(Error::setting(
             "--register",
-            "needs --store, or the URL of a bucket in --data: one process alone uses a folder. Set --data \
+            "needs --store, or the URL of a bucket in --data, since only one process can use a folder. Set --data \
              s3://BUCKET/PREFIX, or remove --register.",
         )),
         (Some(data), Some(_), None) if is_url(&data) => Err(Error::setting(
             "--data",
-            "is a bucket, and --store another one. Use one: --data for a bucket that only gateways use, --store for one \
+            "is a bucket, and --store is another. Use one: --data for a bucket that only gateways use, --store for one \
              whose objects other programs use, too.",
         )),
         (Some(_), Some(_), Some(_)) => {
@@ -268,7 +268,7 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
         Some(waits) if waits <= half => Ok(waits),
         Some(waits) => Err(Error::setting(
             "--max-waits",
-            format!("is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."),
+            format!("is {waits}. Set it to at most half of --max-requests ({half}), so that other requests get slots."),
         )),
     }
 }

@@ -78,7 +78,11 @@ impl PemFile<'_> {
         let Self { flag, path } = self;
         match error {
             pem::Error::NoItemsFound => self.lacks(what),
-            pem::Error::Io(error) => Error::usage(format!("can't read {flag} {}: {error}", path.display())).about(flag),
+            pem::Error::Io(error) => Error::usage(format!(
+                "can't read {flag} {}: {error}. Check the path and its permissions.",
+                path.display()
+            ))
+            .about(flag),
             error => Error::setting(
                 flag,
                 format!("{} isn't a valid PEM file ({error}). Convert it with openssl.", path.display()),
@@ -106,7 +110,9 @@ pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Certi
                     "the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."
                 )
             }
-            error => format!("can't use the certificate in {cert} with the key in {key}: {error}"),
+            error => {
+                format!("can't use the certificate in {cert} with the key in {key}: {error}. Check both files.")
+            }
         };
         Error::usage(message).about(flag)
     })
@@ -154,7 +160,10 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in (PemFile { flag, path }).certificates()? {
         roots.add(certificate).map_err(|error| {
-            Error::setting(flag, format!("{} contains an unusable certificate: {error}", path.display()))
+            Error::setting(
+                flag,
+                format!("{} contains an unusable certificate: {error}. Remove it from the file.", path.display()),
+            )
         })?;
     }
     Ok(roots)

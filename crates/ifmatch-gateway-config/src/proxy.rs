@@ -170,12 +170,12 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
         (None, peers) => peers.iter().map(peer).collect::<Result<_, _>>().map(PurgeConfig::Peers),
         (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::setting(
             "--purge-register",
-            format!("can't be {url}, which one process alone can use. Use PostgreSQL, etcd, Redis or an object store."),
+            format!("can't be {url}, which only one process can use. Use PostgreSQL, etcd, Redis or an object store."),
         )),
         (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
         (Some(_), _) => Err(Error::setting(
             "--purge-register",
-            "and --purge-peer exclude each other. Keep the register: it needs no list of peers.",
+            "and --purge-peer can't be combined. Keep the register: it needs no list of peers.",
         )
         .about("--purge-peer")),
     }
@@ -200,7 +200,7 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
         ([], keep) => QueryFilter::Keep(keep.to_vec()),
         _ => {
             return Err(
-                Error::setting("--drop-query", "and --keep-query exclude each other. Use one.").about("--keep-query")
+                Error::setting("--drop-query", "and --keep-query can't be combined. Use one.").about("--keep-query")
             );
         }
     };
@@ -237,7 +237,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
         routes.push(Route::to("/", settings.upstream.clone()));
     }
     if routes.is_empty() {
-        let message = "no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests.";
+        let message = "no upstream. Set --upstream http://127.0.0.1:8000, or --route to forward some requests only.";
         return Err(Error::usage(message).about("--upstream"));
     }
     Ok(routes)
@@ -344,11 +344,11 @@ mod tests {
             ("upstream = ['http://a backup']", "all servers of an upstream are backups"),
             ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
-            ("upstream = ['http://a']\npurge-register = 'redb:///x'", "one process alone"),
+            ("upstream = ['http://a']\npurge-register = 'redb:///x'", "only one process"),
             ("upstream = ['http://a']\npurge-register = 'x'", "not the URL of a register"),
             ("upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']", "--purge-peer can't be '10.0.0.8:9000'"),
             ("upstream = ['http://a']\npurge-peer = ['http://b/c']", "--purge-peer can't be 'http://b/c'"),
-            ("upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'", "exclude each other"),
+            ("upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'", "can't be combined"),
             ("upstream = ['http://a']\npurge-register = 'redis://b'\npurge-bound = '0s'", "--purge-bound"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
@@ -364,7 +364,7 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
-            ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "exclude each other"),
+            ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "can't be combined"),
             ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),
             ("upstream = ['http://a']\nkeep-query = ['']", "--keep-query contains ''"),

@@ -116,8 +116,8 @@ pub struct ProxySettings {
 
     /// Path for periodic health checks.
     ///
-    /// A check succeeds with a 2xx within five seconds. The first check decides alone. After that, three failures in a
-    /// row take a server out while another is healthy, and two successes bring it back.
+    /// A check succeeds with a 2xx within five seconds. The first result takes effect immediately. After that, three
+    /// failures in a row take a server out while another is healthy, and two successes bring it back.
     #[arg(long, value_name = "PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
@@ -127,7 +127,7 @@ pub struct ProxySettings {
 
     /// Guess the lifetime of responses that state none.
     ///
-    /// The guess derives from Last-Modified (RFC 9111 §4.2.2).
+    /// The guess is derived from Last-Modified (RFC 9111 §4.2.2).
     #[arg(long, hide_short_help = true, default_value = "true", help_heading = "Cache")]
     pub guess_lifetimes: bool,
 
@@ -190,26 +190,26 @@ pub struct ProxySettings {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
     pub keep_query: Vec<String>,
 
-    /// Register by which proxies share purges, such as `postgres://HOST/DATABASE`.
+    /// Register through which proxies share purges, such as `postgres://HOST/DATABASE`.
     ///
-    /// A purge that one proxy acknowledges then holds on all of them. A proxy that can't reach the register revalidates
-    /// stored responses before use.
+    /// A purge that one proxy acknowledges then applies to all of them. A proxy that can't reach the register
+    /// revalidates stored responses before use.
     #[arg(long, hide_short_help = true, value_name = "URL", hide_env_values = true, help_heading = "Cache")]
     pub purge_register: Option<String>,
 
     /// How long stored responses may be served before the register is asked for purges again.
     ///
-    /// The proxy asks four times in this time, and each purge takes a little longer.
+    /// The proxy asks four times as often. A purge takes slightly longer than this time.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", help_heading = "Cache")]
     pub purge_bound: Span,
 
-    /// Other proxy that gets each purge with its token, such as `http://10.0.0.8:9000`. Repeatable.
+    /// Other proxy to pass each purge on to, with its token, such as `http://10.0.0.8:9000`. Repeatable.
     ///
     /// For proxies without a shared register. Give each the addresses of all others.
     #[arg(long, hide_short_help = true, value_name = "URL", value_delimiter = ',', help_heading = "Cache")]
     pub purge_peer: Vec<String>,
 
-    /// Lose no conditional write, even if the upstream does.
+    /// Prevent lost updates, even if the upstream doesn't.
     ///
     /// Conditional PUT, PATCH, POST and DELETE are then safe even if the upstream ignores conditions, and each
     /// response's tag is the hash of its content. All changes must go through this proxy.

@@ -93,7 +93,7 @@ pub struct HeaderRules {
 
 /// Error returned for a route without a destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write HOST/PATH=URL in place of '{0}', such as example.com/images=http://10.0.0.7:8080")]
+#[error("'{0}' is not a route. Write HOST/PATH=URL, such as example.com/images=http://10.0.0.7:8080")]
 pub struct InvalidRoute(String);
 
 impl Route {
@@ -180,12 +180,12 @@ impl Route {
             ("cache", self.cache != RouteCache::default()),
         ];
         if let Some((key, _)) = of_upstreams.iter().find(|(_, is_set)| *is_set && self.redirect.is_some()) {
-            return Err(format!("{key} needs upstream: a redirect contacts no server"));
+            return Err(format!("{key} needs upstream: remove it, since a redirect contacts no server"));
         }
         let is_zero = |span: Option<Span>| span.is_some_and(|span| span.duration().is_zero());
         for (key, span) in [("answer-timeout", self.answer_timeout), ("connect-timeout", self.connect_timeout)] {
             if is_zero(span) {
-                return Err(format!("{key} must be greater than zero"));
+                return Err(format!("{key} can't be 0. Set it to a time such as 30s."));
             }
         }
         if let Some(path) = self.health_path.as_deref().filter(|path| !path.starts_with('/')) {

@@ -61,7 +61,7 @@ impl ServerConfig {
             return Err(Error::setting(
                 "--s3-host",
                 format!(
-                    "{name:?} isn't the name of a host. Write it without scheme, port, path and *, such as s3.example.com."
+                    "{name:?} isn't the name of a host. Write it without a scheme, port, path or *, such as s3.example.com."
                 ),
             ));
         }

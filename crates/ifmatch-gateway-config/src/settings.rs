@@ -117,7 +117,7 @@ pub struct Settings {
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", help_heading = "Listening")]
     pub admin_listen: Option<ListenAddress>,
 
-    /// Address that redirects HTTP to https, usually port 80. Repeatable.
+    /// Address that redirects HTTP to HTTPS, usually port 80. Repeatable.
     ///
     /// Redirects to the same URL, with the port of the first --listen.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", value_delimiter = ',', help_heading = "Listening")]
@@ -186,7 +186,7 @@ pub struct Settings {
     /// Allow reads of blobs and listings without a token.
     ///
     /// Writes and `/-/…` still need a token, and Azure requests a signature. With several accounts, only the first
-    /// account's blobs and listings are public, and not the list of all containers.
+    /// account's blobs and listings are public; the list of all containers isn't.
     #[arg(long, help_heading = "Access")]
     pub public_read: bool,
 
@@ -210,11 +210,11 @@ pub struct Settings {
     )]
     pub accounts: Vec<AccountSetting>,
 
-    /// Maximum size of a request body; more gets 413.
+    /// Maximum size of a request body; larger ones get 413.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(DEFAULT_MAX_BODY), help_heading = "Limits")]
     pub max_body_size: ByteSize,
 
-    /// Maximum size of the request line and headers; more gets 431.
+    /// Maximum size of the request line and headers; larger ones get 431.
     ///
     /// A request with more than 100 headers gets 431, too.
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "32KiB", help_heading = "Limits")]
@@ -246,7 +246,7 @@ pub struct Settings {
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 
-    /// Maximum number of reads waiting for a change (`Prefer: wait`); more are answered at once.
+    /// Maximum number of reads waiting for a change (`Prefer: wait`); any more return immediately.
     ///
     /// At most half of --max-requests. By default, the smaller of 256 and that half. Each waits up to a minute. 0
     /// disables waiting. Without --max-requests-per-client, a client may wait while more slots are free than it already

@@ -15,7 +15,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The certificates to trust, by default the system's.
 #[derive(Args, Default)]
 pub struct Trust {
-    /// PEM file with the authorities to trust, in place of the system's.
+    /// PEM file with the authorities to trust, instead of the system's.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
 }
@@ -56,8 +56,10 @@ impl Trust {
 /// Reads a file in PEM format, and returns its content and the certificates in it.
 fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
     let shown = file.display();
-    let pem = std::fs::read(file).map_err(|error| Error::usage(format!("can't read --ca {shown}: {error}")))?;
-    let lacks = || Error::usage(format!("--ca {shown} contains no certificate in PEM format"));
+    let pem = std::fs::read(file).map_err(|error| {
+        Error::usage(format!("can't read --ca {shown}: {error}. Check the path and its permissions."))
+    })?;
+    let lacks = || Error::usage(format!("--ca {shown} contains no certificate in PEM format. Check the file."));
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| lacks())?;
     if certificates.is_empty() {
         return Err(lacks());

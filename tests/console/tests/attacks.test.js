@@ -22,7 +22,7 @@ function raw(url, { method = "GET", headers = {}, body = "" } = {}) {
 }
 
 async function signIn(page, token) {
-  await page.getByLabel("Token of an operator").fill(token);
+  await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
 }
 
@@ -74,7 +74,7 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   assert.equal((await send(`${at.service}/c/secret.txt`, "GET", authorization)).status, 200);
   await page.goto(at.console);
   await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("Token of an operator").waitFor();
+  await page.getByLabel("Token").waitFor();
   const replayed = await send(at.console, "GET", { cookie: `${cookie.name}=${cookie.value}` });
   assert.equal(replayed.status, 401, "a session that has ended");
 
@@ -239,7 +239,7 @@ test("no path of a page leads to an endpoint, and odd paths are refused in words
     }
   }
   const empty = await send(`${at.console}/leases/break?path=`);
-  assert.deepEqual([empty.status, /the path to break: .+/.test(await empty.text())], [400, true]);
+  assert.deepEqual([empty.status, /No lease can have this path: .+/.test(await empty.text())], [400, true]);
   for (const container of ["-", "-/overview", ".", "?"]) {
     assert.equal((await send(`${at.console}/blobs?path=${encoded(container)}%2F`)).status, 404, container);
   }

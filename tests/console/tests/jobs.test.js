@@ -29,13 +29,13 @@ test("find who blocks a deployment, and break the lease", async (t) => {
   // By keyboard. A part that has the focus is not replaced under it.
   await row.getByRole("link", { name: "Break" }).focus();
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Break the lease of deploy/production?" }).waitFor();
+  await page.getByRole("heading", { name: "Break the lease on deploy/production?" }).waitFor();
   assert.match(await page.getByRole("main").innerText(), /alice@laptop holds it. If you break it, alice@laptop loses write access and isn't notified./);
   await check(page);
   await page.getByLabel("Seconds until others can write").focus();
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  await page.getByText("Lease of deploy/production broken.").waitFor();
+  await page.getByText("Broke the lease on deploy/production.").waitFor();
   assert.equal((await send(blob, "PUT", { "user-agent": "ci-deploy/7" }, "new")).status, 200);
 });
 
@@ -100,7 +100,7 @@ test("of eight clients behind one address, name the one with most conflicts", as
   await check(page);
   // Its conflicts alone, and where.
   await clients.getByRole("link", { name: "Terraform/1.9.5" }).click();
-  await page.getByRole("heading", { name: "Latest of Terraform/1.9.5 at 127.0.0.1" }).waitFor();
+  await page.getByRole("heading", { name: "Latest from Terraform/1.9.5 at 127.0.0.1" }).waitFor();
   const paths = page.getByRole("table", { name: "Worst paths" }).getByRole("row");
   assert.deepEqual((await paths.allInnerTexts()).slice(1).map((row) => row.replace(/\s+/g, " ").trim()), ["/box/state 5", "/box/other 1"]);
   assert.equal(await page.getByRole("table", { name: "Latest conflicts" }).getByRole("row").count(), 3);
@@ -184,7 +184,7 @@ test("a page that cannot be read says what is down, and stays on its screen", as
   }
   const listed = spawnSync(process.env.IFMATCH_BIN, ["lease", "list", "--url", at.service], { encoding: "utf8", timeout: LIMIT });
   assert.equal(listed.status, 1, listed.stderr);
-  assert.match(listed.stderr, /can't list leases: the register is down: .*refused/);
+  assert.match(listed.stderr, /can't list leases, because the register is down: .*refused/);
   const missing = await page.goto(`${at.console}/nowhere`);
   assert.equal(missing.status(), 404);
   await page.getByRole("heading", { name: "There's no such page" }).waitFor();
@@ -218,7 +218,7 @@ test("see why the service is not ready", async (t) => {
   register.stop();
   await page.getByText("Not ready: the register is down").waitFor();
   const card = page.getByRole("list", { name: "Components" }).getByRole("listitem").first();
-  assert.match(await card.innerText(), /^Register\s+Down[\s\S]*refused[\s\S]*Next: Bring the server of --register back/i);
+  assert.match(await card.innerText(), /^Register\s+Down[\s\S]*refused[\s\S]*Next: Bring the --register server back up/i);
   // Only what was set is shown, until the defaults are asked for.
   assert.ok(!(await page.getByText("--head-timeout").isVisible()));
   await page.getByText(/^\d+ defaults$/).click();
@@ -380,7 +380,7 @@ test("merge what two operators changed, without scripts", async (t) => {
   await page.getByLabel("Keep both, theirs first").check();
   await send(blob, "PUT", headers, start.replace("line 5", "their five").replace("line 15", "their fifteen"));
   await page.getByRole("button", { name: "Save merged version" }).click();
-  await page.getByText("Someone saved another version just now.").waitFor();
+  await page.getByText("While you were merging, someone saved again.").waitFor();
   assert.ok(await page.getByLabel("Keep both, theirs first").isChecked());
   await page.getByRole("button", { name: "Save merged version" }).click();
   await page.getByText("Blob saved.").waitFor();

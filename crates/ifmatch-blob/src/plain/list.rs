@@ -34,7 +34,7 @@ pub(super) async fn blobs(
     };
     let mut memory = shared.documents.begin_answer(head.extensions.get().copied()).map_err(StoreError::from)?;
     let page = listing.list(shared.store.as_ref(), container, &mut memory).await?;
-    let page = page.ok_or_else(|| Problem::not_found().detail("no such container"))?;
+    let page = page.ok_or_else(|| Problem::not_found().detail("no such container. Check its name"))?;
     let now = shared.wall();
     let (mut items, mut folders) = (Vec::new(), Vec::new());
     for listed in &page.items {

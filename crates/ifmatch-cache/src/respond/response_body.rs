@@ -74,7 +74,7 @@ impl<B> ResponseBody<B> {
                 *resume = Some(Mutex::new(Box::new(ask)));
             }
             ResponseBodyKind::Memory { resume, .. } | ResponseBodyKind::File { resume, .. } => {
-                *resume = Some(Mutex::new(Box::new(ask)))
+                *resume = Some(Mutex::new(Box::new(ask)));
             }
             ResponseBodyKind::Inner { .. } | ResponseBodyKind::Chunks { .. } | ResponseBodyKind::Rest { .. } => {}
         }

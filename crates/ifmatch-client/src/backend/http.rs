@@ -165,7 +165,8 @@ impl Http {
     /// Fails if the token contains anything but visible ASCII characters.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value.map_err(|_| HttpError("the token has characters other than visible ASCII".into()))?;
+        let mut value = value
+            .map_err(|_| HttpError("the token has characters other than visible ASCII. Check the token".into()))?;
         value.set_sensitive(true);
         Ok(self.with_header(AUTHORIZATION, value))
     }

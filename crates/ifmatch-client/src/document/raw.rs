@@ -179,7 +179,7 @@ impl Raw {
 
     /// Returns the error of a document without a version that a write could name.
     pub(crate) fn no_strong_tag(&self) -> Error {
-        let why = "the server names no strong ETag, so a write could overwrite another client's";
+        let why = "the server sends no strong ETag, so a write could overwrite another client's";
         Error::refused(format!("{}: {why}", self.key))
     }
 }

@@ -145,9 +145,9 @@ fn read(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, &'static str) {
     let whole = case.method == Method::HEAD || response.body() == &answer.before.body;
     let departs = if case.risk == Some(ClientRisk::Mixed) { CheckVerdict::No } else { CheckVerdict::Differs };
     match (&case.expected, response.status()) {
-        (_, StatusCode::OK) if !whole => (CheckVerdict::No, "with other content"),
+        (_, StatusCode::OK) if !whole => (CheckVerdict::No, "but the content is wrong"),
         (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => {
-            (CheckVerdict::No, "with bytes other than it names")
+            (CheckVerdict::No, "but the bytes aren't those in its Content-Range")
         }
         (ExpectedResponse::Whole, StatusCode::OK) => (CheckVerdict::Yes, ""),
         // The client keeps, or combines, bytes of another version.

@@ -39,9 +39,9 @@ pub(super) enum RaceOutcome {
 /// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
     let kinds = [
-        (RaceKind::Create, "13.1.2", "of 16 creators, one succeeds"),
-        (RaceKind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
-        (RaceKind::Delete, "13.1.1", "of 16 writers and deleters of one version, one succeeds"),
+        (RaceKind::Create, "13.1.2", "one of 16 concurrent creates succeeds"),
+        (RaceKind::Replace, "13.1.1", "one of 16 concurrent replacements succeeds"),
+        (RaceKind::Delete, "13.1.1", "one of 16 concurrent replacements and deletions succeeds"),
     ];
     let mut findings = Vec::new();
     for (kind, section, name) in kinds {
@@ -65,7 +65,7 @@ async fn races(site: &CheckSite<'_>, kind: RaceKind) -> Result<(CheckVerdict, St
         } else {
             match site.settled(&key, false).await?.tag {
                 Some(tag) => (IF_MATCH, tag),
-                None => return Ok((CheckVerdict::No, "no strong tag to race for".to_owned())),
+                None => return Ok((CheckVerdict::No, "no strong tag, so no race is possible".to_owned())),
             }
         };
         outcomes.push(race(site, kind, &key, &condition).await?);

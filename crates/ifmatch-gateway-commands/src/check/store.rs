@@ -50,7 +50,7 @@ impl CheckedObjects {
         let created = self.put(&key, 0, When::Absent).await;
         created.map_err(|error| Error::runtime(format!("the store rejected {key}: {error}")))?;
         let Some((_, first)) = self.state(&key).await? else {
-            return Err(Error::runtime(format!("the store lost {key} right after creating it")));
+            return Err(Error::runtime(format!("the store lost {key} right after it was created")));
         };
         let mut findings = self.replacements(&key, &first).await?;
         findings.push(self.rejects("a creation is rejected if the object exists", "13.1.2", &key, When::Absent).await?);
@@ -59,8 +59,8 @@ impl CheckedObjects {
         let absent = self.key();
         findings.push(self.rejects("a replacement of an absent object is rejected", "13.1.1", &absent, old).await?);
         for (kind, section, name) in [
-            (RaceKind::Create, "13.1.2", "of 16 creators, one succeeds"),
-            (RaceKind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
+            (RaceKind::Create, "13.1.2", "one of 16 concurrent creates succeeds"),
+            (RaceKind::Replace, "13.1.1", "one of 16 concurrent replacements succeeds"),
         ] {
             let mut outcomes = Vec::new();
             for _ in 0..ROUNDS {
@@ -102,7 +102,7 @@ impl CheckedObjects {
         let verdict = CheckVerdict::safe_if(distinct.len() == count);
         findings.push(finding("8.8.3", "a write changes the version", ClientRisk::Lost, verdict, detail));
         let (verdict, detail) = match (told, wrong) {
-            (0, _) => (CheckVerdict::Unchecked, "no write names a version".to_owned()),
+            (0, _) => (CheckVerdict::Unchecked, "no write returns a version".to_owned()),
             _ => (CheckVerdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
         };
         let name = "a write returns the version of the next read";
@@ -166,7 +166,11 @@ impl CheckedObjects {
 
     async fn state(&self, key: &str) -> Result<ObjectState, Error> {
         let read = timeout(PATIENCE, self.place.objects.get(key, None, None)).await;
-        let read = read.map_err(|_| Error::runtime(format!("{key}: no response within {PATIENCE:?}")))?;
+        let read = read.map_err(|_| {
+            Error::runtime(format!(
+                "the store didn't respond within {PATIENCE:?} ({key}). Check the URL and the network."
+            ))
+        })?;
         match read.map_err(|error| Error::runtime(format!("{key}: {error}")))? {
             Read::Found(found) => match found.version {
                 Some(version) => Ok(Some((found.body, version))),

@@ -28,7 +28,7 @@ const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock wasn't acquired in time.
 const NOT_ACQUIRED: u8 = 75;
 /// In the error of a resource whose versions can't be told apart.
-const NO_TAG: &str = "the server names no strong ETag";
+const NO_TAG: &str = "the server sends no strong ETag";
 /// Time for a lock to be released, after a signal has ended its acquisition.
 const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a wait for the lock is reported.
@@ -107,7 +107,7 @@ with every write, and let the receiver reject smaller ones: a command that was p
 of the next holder.
 
 If the lock is lost, the command gets SIGTERM, then SIGKILL before another machine can acquire the lock. Signals to this process \
-are passed on, except SIGKILL: the command then runs on without the lock.
+are passed on, except SIGKILL: the command then keeps running without the lock.
 
 Exit codes:
   70   lock lost

@@ -49,8 +49,10 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// # Errors
 /// Fails if the file can't be read or contains no token.
 pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())).about(flag))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Error::usage(format!("can't read {flag} {}: {error}. Check the path and its permissions.", path.display()))
+            .about(flag)
+    })?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let tokens: Vec<String> = lines.map(str::to_owned).collect();
     if tokens.is_empty() {

@@ -396,7 +396,7 @@ impl OperatorVisit<'_> {
     async fn save_text(&self, text: &str, ours: &str) -> PageResult {
         let path = self.form.get("path");
         if text.len() as u64 > LONGEST_TEXT {
-            let detail = "The console saves texts of up to 256 KiB. Send longer ones to the service by PUT.";
+            let detail = "This text is over 256 KiB, the console's limit. Send it to the service with PUT.";
             return Err(RequestFailure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
         let target = target(path)?;
@@ -434,11 +434,20 @@ impl OperatorVisit<'_> {
     async fn save_merged(&self, ours: &str) -> PageResult {
         let (version, preview) = self.read(self.form.get("path")).await?;
         let Some(theirs) = preview.text() else {
-            return Err(RequestFailure::new(StatusCode::PRECONDITION_FAILED, "the newer version can't be merged"));
+            return Err(RequestFailure::new(
+                StatusCode::PRECONDITION_FAILED,
+                "The newer version isn't text that can be merged. Copy yours, then open the newer one.",
+            ));
         };
         let regions = self.regions(ours, &theirs.text).await?;
         if version.tag.0 != self.form.get("tag") {
-            return self.merge_page(version, theirs, ours, regions, Some("Someone saved another version just now."));
+            return self.merge_page(
+                version,
+                theirs,
+                ours,
+                regions,
+                Some("While you were merging, someone saved again."),
+            );
         }
         let is_edit = self.form.get("then") == "edit";
         let names: Vec<_> = (0..regions.len()).map(choice_name).collect();
@@ -613,7 +622,7 @@ fn essence(media_type: &str) -> String {
 fn target(path: &str) -> std::result::Result<String, RequestFailure> {
     match LeaseTarget::new(path) {
         Ok(LeaseTarget { blob: Some(_), .. }) => Ok(format!("/{}", encode_path(path))),
-        Ok(_) => Err(not_found(&"this is a container. Name a blob in it: CONTAINER/NAME")),
+        Ok(_) => Err(not_found(&"this is a container. Add a blob's name, as in CONTAINER/NAME.")),
         Err(error) => Err(not_found(&error)),
     }
 }

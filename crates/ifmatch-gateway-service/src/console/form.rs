@@ -75,13 +75,16 @@ impl RequestForm {
 
     async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, RequestFailure> {
         let failed = |error: &dyn std::fmt::Display| {
-            RequestFailure::new(StatusCode::BAD_REQUEST, format!("The form is malformed: {error}"))
+            RequestFailure::new(
+                StatusCode::BAD_REQUEST,
+                format!("The form can't be read ({error}). Load the page again."),
+            )
         };
         let body = Limited::new(body, longest).collect().await;
         let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
             Ok(_) => {
                 let detail =
-                    format!("The console takes up to {longest} bytes here. Send larger blobs to the service by PUT.");
+                    format!("This is over {longest} bytes, the console's limit. Send it to the service with PUT.");
                 RequestFailure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Err(error) => failed(&error),

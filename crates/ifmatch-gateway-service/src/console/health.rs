@@ -73,7 +73,7 @@ pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
         cards.push(if is_down("register") {
             card.down(
                 state,
-                "Bring the server of --register back. Until then, writes fail; reads that don't need it keep working.",
+                "Bring the --register server back up. Until then, writes fail; reads that don't need it keep working.",
             )
         } else {
             card
@@ -146,7 +146,9 @@ fn servers(state: &Overview) -> Option<HealthCard> {
         state: word,
         since: sinces.min_by(f64::total_cmp),
         faults: failing.iter().filter_map(|server| server.fault()).collect(),
-        next: Some("Check that these servers run and respond. Each is in use again once a request to it succeeds."),
+        next: Some(
+            "Check that these servers are running and responding. Each is used again once a request to it succeeds.",
+        ),
         ..card
     })
 }

@@ -77,10 +77,10 @@ impl InsideClient<'_> {
         body: Bytes,
     ) -> Result<Response<AnyBody>, RequestFailure> {
         if !self.has_blobs && !target.starts_with("/-/") {
-            return Err(RequestFailure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
+            return Err(RequestFailure::new(StatusCode::NOT_FOUND, "This gateway is a proxy, which has no blobs."));
         }
         let invalid =
-            |_| RequestFailure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
+            |_| RequestFailure::new(StatusCode::BAD_REQUEST, "This isn't a valid request. Check what you entered.");
         let is_endpoint = target.starts_with("/-/");
         let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
@@ -106,7 +106,11 @@ impl InsideClient<'_> {
     ) -> Result<WholeResponse, RequestFailure> {
         let (head, body) = self.send(method, target, fields, body).await?.into_parts();
         let read = Limited::new(body, LONGEST).collect().await;
-        let body = read.map_err(|error| RequestFailure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
+        let body = read.map_err(|error| {
+            let detail = format!("The gateway's response can't be read ({error}). Load the page again.");
+            RequestFailure::new(StatusCode::BAD_GATEWAY, detail)
+        })?;
+        let body = body.to_bytes();
         if head.status.is_success() {
             return Ok(WholeResponse { headers: head.headers, body });
         }

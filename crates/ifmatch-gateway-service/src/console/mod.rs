@@ -231,7 +231,7 @@ impl Console {
             Err(RequestFailure {
                 status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST,
                 ..
-            }) => Ok(self.sign_in_page(Some("This token isn't accepted."), to)),
+            }) => Ok(self.sign_in_page(Some("This token isn't accepted. Check it and try again."), to)),
             Err(failure) => Err(failure),
         }
     }
@@ -292,7 +292,7 @@ struct FailedRequest {
 /// Returns the screen and the title of a page about a failure.
 fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'static str) {
     match path {
-        _ if status == StatusCode::MISDIRECTED_REQUEST => ("failure", "Not a host name of this console"),
+        _ if status == StatusCode::MISDIRECTED_REQUEST => ("failure", "Unknown host name"),
         "/" => ("overview", "The overview can't be read"),
         "/conflicts" => ("conflicts", "Conflicts can't be read"),
         "/leases/break" if is_change => ("leases", "The lease wasn't broken"),
@@ -364,8 +364,10 @@ impl OperatorVisit<'_> {
         // By name, so no link can make the console say anything else.
         let notice = match self.form.get("done") {
             "broken" => Some(match self.form.get("path") {
-                path if self.form.get("proof") == self.proof(path) => format!("Lease of {} broken.", Text::from(path)),
-                _ => "Lease broken.".to_owned(),
+                path if self.form.get("proof") == self.proof(path) => {
+                    format!("Broke the lease on {}.", Text::from(path))
+                }
+                _ => "Broke the lease.".to_owned(),
             }),
             "created" => Some("Blob created.".to_owned()),
             "saved" => Some("Blob saved.".to_owned()),

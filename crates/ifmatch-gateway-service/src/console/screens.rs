@@ -131,11 +131,11 @@ impl ConflictsPage {
         self.client.as_ref().map(query).unwrap_or_default()
     }
 
-    /// Returns what the list of the latest conflicts is limited to, such as " of terraform/1.9.8 on /docs/plan".
+    /// Returns what the list of the latest conflicts is limited to, such as " from terraform/1.9.8 on /docs/plan".
     fn shown(&self) -> Text {
         let client = self.client.as_ref().map(|(client, agent)| {
             let product = crate::conflicts::product(agent).0;
-            if product.is_empty() { format!(" of {client}") } else { format!(" of {product} at {client}") }
+            if product.is_empty() { format!(" from {client}") } else { format!(" from {product} at {client}") }
         });
         let path = if self.path.0.is_empty() { String::new() } else { format!(" on {}", self.path) };
         Text(client.unwrap_or_default() + &path)
@@ -276,7 +276,7 @@ impl StoreRefusal {
             (_, "credential") => "the request has a credential, such as a cookie, and the response is not public",
             (_, "cookie") => "the response sets a cookie, and is not public",
             (_, "vary") => "Vary names * or a field that the proxy overwrites, so no other request can match",
-            ("error", _) => "the upstream answered with a server error",
+            ("error", _) => "the upstream responded with a server error",
             (_, "status") => "the status of the response is not cacheable without a stated lifetime",
             (_, "lifetime") => {
                 "the response has neither a lifetime (Cache-Control, Expires) nor a validator (ETag, Last-Modified)"
@@ -284,7 +284,7 @@ impl StoreRefusal {
             (_, "too-large") => "the response is larger than the cache permits (see --cache-body-size)",
             (_, "malformed") => "the length or the range of the response is malformed",
             (_, "invalidated") => "the resource was changed or purged while the response arrived",
-            _ => "the response may not be stored",
+            _ => "the response can't be stored",
         }
     }
 }
@@ -456,8 +456,9 @@ impl OperatorVisit<'_> {
 
 /// Returns the endpoint for the lease of a container or a blob.
 pub(super) fn lease_target(path: &str) -> std::result::Result<String, RequestFailure> {
-    let invalid =
-        |error: InvalidName| RequestFailure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
+    let invalid = |error: InvalidName| {
+        RequestFailure::new(StatusCode::BAD_REQUEST, format!("No lease can have this path: {error}"))
+    };
     LeaseTarget::new(path).map_err(invalid)?;
     Ok(format!("{LEASES}/{}", encode_path(path)))
 }

@@ -23,7 +23,7 @@ pub(super) async fn respond(folder: &EmbeddedStore, method: &Method) -> Result<R
         }
         Method::DELETE => match folder.remove_snapshot().await {
             Ok(true) => Ok(answer_json(StatusCode::OK, &json!({ "removed": true }))),
-            Ok(false) => Err(Problem::not_found().detail("no snapshot")),
+            Ok(false) => Err(Problem::not_found().detail("there is no snapshot. PUT takes one")),
             Err(error) => Err(problem(&error)),
         },
         _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
@@ -44,5 +44,6 @@ fn problem(error: &OpenError) -> Problem {
 
 fn failed(error: &dyn std::fmt::Display) -> Problem {
     tracing::error!(%error, "the snapshot failed");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot-failed").detail("see the log of the gateway")
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot-failed")
+        .detail("the snapshot failed. See the gateway's log")
 }

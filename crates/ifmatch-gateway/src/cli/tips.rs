@@ -111,7 +111,6 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("-", "leader leader-election", "use 'ifmatch elect URL -- COMMAND'"),
     ("-", "flock", "use 'ifmatch lock URL -- COMMAND'"),
     ("-", "migrate", "use 'ifmatch register migrate --register URL'"),
-    ("-", "restore", "a backup is a data folder: serve it with 'ifmatch serve --data DIR'"),
     ("-", "snapshot dump", "use 'ifmatch backup --data DIR --to DIR'"),
     ("-", "fsck scrub doctor", "use 'ifmatch verify --data DIR'"),
     ("-", "leases", "use 'ifmatch lease list'"),

@@ -296,10 +296,10 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
         }
         io::ErrorKind::PermissionDenied => {
             format!(
-                "this user isn't allowed to listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE."
+                "this user isn't allowed to listen on {address}. Choose port 1024 or higher with {flag}, or grant CAP_NET_BIND_SERVICE."
             )
         }
-        _ => format!("can't listen on {address}: {error}"),
+        _ => format!("can't listen on {address}: {error}. Choose another address with {flag}."),
     })
 }
 

@@ -114,7 +114,7 @@ impl<S: Subscriber> Layer<S> for RetryWarnings {
         if let Some(failure) = failure(&message.0)
             && self.is_news(failure, SystemClock.now())
         {
-            tracing::warn!("the object store fails, and its requests are repeated: {failure}");
+            tracing::warn!("the object store is failing, so requests are being retried: {failure}");
         }
     }
 }
@@ -159,7 +159,7 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     }
     // The library takes it for a module without a name.
     if text.split(',').any(|directive| directive.trim().starts_with('=')) {
-        return Err(invalid(source, &text, &"a level has no module"));
+        return Err(invalid(source, &text, &"a level has no module before it"));
     }
     let filter: Targets = text.parse().map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.

@@ -97,7 +97,7 @@ pub(crate) async fn serve_until_stopped(
     };
     platform::tell_ready();
     let signal = signals.next(reload).await;
-    info!(signal, grace = ?config.settings.shutdown_grace.duration(), "stopping: requests in flight may finish, a second signal stops immediately");
+    info!(signal, grace = ?config.settings.shutdown_grace.duration(), "stopping once the requests in flight are complete. A second signal stops immediately");
     platform::tell_stopping();
     state.stop();
     let stopped = async {

@@ -168,7 +168,7 @@ fn waits_leave_slots_for_other_requests() {
     let refused = run(["serve", "--store", "memory://", "--max-requests", "10", "--max-waits", "6"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        refused.stderr.contains("--max-waits is 6. Set it to half of --max-requests at most (5)"),
+        refused.stderr.contains("--max-waits is 6. Set it to at most half of --max-requests (5)"),
         "{}",
         refused.stderr
     );

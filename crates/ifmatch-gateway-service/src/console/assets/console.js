@@ -37,7 +37,7 @@ function stale(isStale) {
   document.getElementById("stale")?.remove();
   if (!isStale) return;
   const notice = Object.assign(document.createElement("p"), { id: "stale", className: "warning", role: "status" });
-  notice.textContent = "This page can't be read any more, so it shows an earlier state. Reload it to see why.";
+  notice.textContent = "This page can't be updated, so it shows an earlier state. Reload it to see why.";
   document.getElementById("main").prepend(notice);
 }
 

@@ -47,7 +47,7 @@ enum RegisterCommand {
     /// Run after restoring a backup, or after moving or emptying a store.
     ///
     /// Starts an epoch: gateways and services then treat the versions in the backup as unknown wherever they can look up the
-    /// current one. Run it before they use the register again. The next gateway may use another store.
+    /// current one. Run it before they use the register again. The register then accepts a different store.
     #[command(after_help = RESTORED_EXAMPLES)]
     Restored {
         #[command(flatten)]
@@ -136,13 +136,13 @@ async fn status(url: &str, as_json: bool) -> Result<(), Error> {
     print_line(match guarantee {
         Guarantee::Linearizable => "ready: acknowledged changes are never lost",
         Guarantee::UntilFailover => "ready: a failover may lose acknowledged changes",
-        Guarantee::Process => "ready: the records end with the process",
+        Guarantee::Process => "ready: the records are lost when the process ends",
     })?;
     match epoch.number {
         0 => Ok(()),
-        number => {
-            print_line(&format!("epoch {number}: failovers and restores that may have lost acknowledged changes"))
-        }
+        number => print_line(&format!(
+            "epoch {number}, the number of failovers and restores that may have lost acknowledged changes"
+        )),
     }
 }
 

@@ -126,7 +126,7 @@ async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
     match work.await {
         Ok(0) => {}
         Ok(count) => {
-            tracing::info!(count, "an earlier process ended during writes: their names can be written again soon");
+            tracing::info!(count, "an earlier process ended during writes. Their blobs can be written again soon");
         }
         Err(error) => tracing::warn!(%error, "writes of an earlier process may block others for up to a minute"),
     }

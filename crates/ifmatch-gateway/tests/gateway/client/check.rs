@@ -16,7 +16,7 @@ fn the_gateway_honours_conditions() {
     let gateway = Gateway::embedded(&[]);
     let end = run(["check", &gateway.url("/box")]);
     assert_eq!(end.status.code(), Some(0), "{end:#?}");
-    assert!(end.stdout.contains("yes      13.1.1    of 16 writers of one version, one succeeds\n"), "{}", end.stdout);
+    assert!(end.stdout.contains("yes      13.1.1    one of 16 concurrent replacements succeeds\n"), "{}", end.stdout);
     assert!(end.stdout.lines().all(|line| line.chars().count() <= 80), "{}", end.stdout);
     assert!(!end.stdout.contains("304"), "not part of the short check: {}", end.stdout);
     let json = run(["check", "--json", &gateway.url("/box")]).stdout;
@@ -61,7 +61,7 @@ async fn a_server_that_ignores_conditions_is_found() {
         "If-Match with an old tag rejects PUT",
         "If-Match with an old tag rejects DELETE",
         "If-None-Match: * rejects PUT of an existing resource",
-        "of 16 creators, one succeeds",
+        "one of 16 concurrent creates succeeds",
     ] {
         let line = end.stdout.lines().find(|line| line.contains(found)).unwrap_or_else(|| panic!("{end:#?}"));
         assert!(line.starts_with("NO "), "{line}");

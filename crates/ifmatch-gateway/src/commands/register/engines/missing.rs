@@ -18,7 +18,8 @@ pub(super) struct MissingEngine {
 impl MissingEngine {
     fn error(&self) -> ConnectError {
         let Self { name, feature } = self;
-        let what = format!("this build has no {name}: add `--features {feature}` to the cargo command that made it");
+        let what =
+            format!("this build doesn't support {name}. Add `--features {feature}` to the cargo command that built it");
         ConnectError::new(ConnectErrorKind::Unsuitable, what)
     }
 }
