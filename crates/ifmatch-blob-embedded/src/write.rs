@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 
 use super::Inner;
@@ -26,7 +27,8 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
     // A short body arrives sooner than the answer of a shared register.
-    let is_soon = inner.confirms(&blob.container) && put.length.is_some_and(|length| length <= INLINE as u64);
+    let is_short = put.length.is_some_and(|length| length <= INLINE as u64);
+    let is_soon = is_short && put.preconditions == Preconditions::NONE && inner.confirms(&blob.container);
     let container = match put.container {
         // It is looked up when the body is there.
         MissingContainer::Create if is_soon => None,
