@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use ifmatch_blob::body::BlobBody;
@@ -147,19 +147,35 @@ impl Bucket {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes retired bodies, each after its time, until none waits.
+    /// Removes retired bodies after their time, many with one request, until none waits.
     async fn remove_retired(self: Arc<Self>) {
-        while let Some((due, body)) = self.next_retired() {
-            self.driver.clock().sleep(self.driver.clock().now().until(due)).await;
-            self.delete_or_warn(&self.location(&body)).await;
+        while let Some(due) = self.next_due() {
+            let clock = self.driver.clock();
+            clock.sleep(clock.now().until(due)).await;
+            let bodies = self.take_retired(clock.now());
+            let locations: Vec<_> = bodies.iter().map(|body| Ok(self.location(body))).collect();
+            let mut deleted = self.store().delete_stream(stream::iter(locations).boxed());
+            while let Some(deleted) = deleted.next().await {
+                match deleted {
+                    Ok(_) | Err(Error::NotFound { .. }) => {}
+                    Err(error) => tracing::warn!(%error, "a replaced body remains; it is swept later"),
+                }
+            }
         }
     }
 
-    fn next_retired(&self) -> Option<(Timestamp, BodyName)> {
+    /// Returns the time of the next removal.
+    fn next_due(&self) -> Option<Timestamp> {
         let mut retired = self.retired();
-        let next = retired.waiting.pop_front();
+        let next = retired.waiting.front().map(|(due, _)| *due);
         retired.is_running = next.is_some();
         next
+    }
+
+    fn take_retired(&self, now: Timestamp) -> Vec<BodyName> {
+        let waiting = &mut self.retired().waiting;
+        let count = waiting.iter().take_while(|(due, _)| *due <= now).count();
+        waiting.drain(..count).map(|(_, body)| body).collect()
     }
 }
 

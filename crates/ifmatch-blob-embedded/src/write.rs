@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 
 use super::Inner;
@@ -17,7 +18,7 @@ use super::background::in_the_background;
 use super::key;
 use super::payload::Payload;
 use super::swap::{Edit, Settled, WriteRequest, body_of, encoded, payload_of};
-use super::upload::{self, Expected, Received, receive};
+use super::upload::{self, Expected, INLINE, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::records::{nonce, of_driver, refused};
@@ -25,8 +26,12 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
+    // A short body arrives sooner than the answer of a shared register.
+    let is_short = put.length.is_some_and(|length| length <= INLINE as u64);
+    let is_soon = is_short && put.preconditions == Preconditions::NONE && inner.confirms(&blob.container);
     let container = match put.container {
         // It is looked up when the body is there.
+        MissingContainer::Create if is_soon => None,
         MissingContainer::Create => inner.find_recent(&blob.container).await?,
         MissingContainer::Refuse => inner.find(&blob.container).await?,
     };
@@ -40,7 +45,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
         until: inner.bodies.lifetime().map(|lifetime| inner.driver.now().saturating_add(lifetime)),
     };
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
-    if put.request.is_none() {
+    if put.request.is_none() && !is_soon {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
         inner.check_early(blob, container, put.container, &request, kind).await?;

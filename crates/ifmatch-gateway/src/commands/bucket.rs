@@ -115,7 +115,7 @@ async fn open_folder(folder: &Path, exists: bool) -> Result<EmbeddedStore, Error
 }
 
 async fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Result<Total, Error> {
-    let failed = |error: OpenError| Error::runtime(format!("the copy is incomplete. {error}."));
+    let failed = |error: OpenError| Error::runtime(format!("the copy is incomplete: {error}."));
     from.copy_into(to, &Progress::default()).await.map_err(failed)
 }
 
