@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
+    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
+    Written,
 };
 use ifmatch_core::precondition::Precondition;
 
@@ -19,9 +20,11 @@ const ATTEMPTS: usize = 16;
 impl Shared {
     /// Changes header fields. Memory use doesn't depend on the object's size.
     pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
-        if !self.capability.metadata {
-            let why = "the store keeps no header fields with a blob";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        let keeps_fields = self.capability.metadata;
+        let no_fields = || StoreError::new(StoreErrorKind::Unsupported, "the store keeps no header fields with a blob");
+        // Without them, no blob is of the type that a seal needs.
+        if !keeps_fields && !matches!(set.change, HeaderChange::Seal(_)) {
+            return Err(no_fields());
         }
         if set.change.keeps_version() {
             // The object would be a new one, with another tag.
@@ -39,6 +42,9 @@ impl Shared {
                 return Err(StoreErrorKind::PreconditionFailed { precondition, current }.into());
             }
             set.change.check(&info.headers, info.length)?;
+            if !keeps_fields {
+                return Err(no_fields());
+            }
             // A longer body takes too long for a permit.
             let is_short = self.backing.takes_uploads && info.length <= PART as u64;
             let kept = info.hash.filter(|_| is_short);

@@ -17,7 +17,7 @@ pub(crate) struct RequestSpan(Traces);
 impl Traces {
     pub(crate) fn start(_: &Url) -> Result<Self, Error> {
         Err(Error::usage(
-            "this build can't send traces: add `--features otlp` to the cargo command that made it, or set OTEL_SDK_DISABLED=true",
+            "this build can't send traces. Add `--features otlp` to the cargo command that built it, or set OTEL_SDK_DISABLED=true",
         ))
     }
 

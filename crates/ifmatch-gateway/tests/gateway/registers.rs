@@ -59,7 +59,7 @@ fn a_build_names_the_feature_that_it_lacks() {
         let finished = run(["serve", "--store", "memory://", "--register", register]);
         assert_eq!(finished.status.code(), Some(2), "{}", finished.stderr);
         assert!(finished.stderr.contains(name), "{}", finished.stderr);
-        assert!(finished.stderr.contains(&format!("add `--features {feature}`")), "{}", finished.stderr);
+        assert!(finished.stderr.contains(&format!("Add `--features {feature}`")), "{}", finished.stderr);
         assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
     }
 }
@@ -218,5 +218,5 @@ async fn leases_and_writes_in_azures_dialect_take_effect_immediately() {
 fn a_cache_needs_an_object_store() {
     let end = run(["serve", "--data", "d", "--cache", "1MiB"]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
-    assert!(end.stderr.contains("--cache needs --store"), "{end:#?}");
+    assert!(end.stderr.contains("--cache needs a bucket"), "{end:#?}");
 }
