@@ -65,7 +65,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   ifmatch backup --data /var/lib/ifmatch --to /mnt/backup/ifmatch
   ifmatch verify --data /mnt/backup/ifmatch
-  ifmatch backup --data s3://bucket/blobs --register postgres://ifmatch@db.example/app --to ./backup
+  ifmatch backup --data s3://bucket/blobs --register postgres://db.example/app --to ./backup
 
 The backup is a consistent snapshot of all blobs, leases and containers; the gateway keeps running. It is a data folder: to \
 restore it, serve it. A gateway with tokens requires a write token. The backup of a bucket has each blob as it was at \
