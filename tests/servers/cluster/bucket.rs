@@ -68,13 +68,16 @@ async fn a_bucket_has_what_a_folder_has() {
     azure[0].put("/docs/a", &[("x-ms-tags", "state=new"), ("x-ms-access-tier", "Cool")], "first").await.expect(201);
     let tags = azure[1].blob(Method::GET, "/docs/a?comp=tags", &[], "").await.expect(200);
     assert!(tags.text().contains("state"), "{}", tags.text());
-    let taken = azure[1].blob(Method::PUT, "/docs/a?comp=snapshot", &[], "").await.expect(201);
+    let taken = azure[1].blob(Method::PUT, "/docs/a?comp=snapshot", &[("content-length", "0")], "").await.expect(201);
     azure[0].put("/docs/a", &[], "second").await.expect(201);
     let snapshot = format!("/docs/a?snapshot={}", taken.header("x-ms-snapshot"));
     assert_eq!(azure[0].blob(Method::GET, &snapshot, &[], "").await.expect(200).text(), "first");
     azure[0].blob(Method::DELETE, "/docs/a", &[], "").await.expect(409);
 
-    azure[0].blob(Method::PUT, "/docs/log", &[("x-ms-blob-type", "AppendBlob")], "").await.expect(201);
+    azure[0]
+        .blob(Method::PUT, "/docs/log", &[("x-ms-blob-type", "AppendBlob"), ("content-length", "0")], "")
+        .await
+        .expect(201);
     let appends = (0..8_usize).map(|block| {
         let azure = &azure[block % 2];
         async move { azure.blob(Method::PUT, "/docs/log?comp=appendblock", &[], format!("{block:01000}")).await }

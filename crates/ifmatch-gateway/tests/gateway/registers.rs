@@ -215,7 +215,7 @@ async fn leases_and_writes_in_azures_dialect_take_effect_immediately() {
 }
 
 #[test]
-fn a_cache_needs_an_object_store() {
+fn a_cache_needs_a_bucket() {
     let end = run(["serve", "--data", "d", "--cache", "1MiB"]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
     assert!(end.stderr.contains("--cache needs a bucket"), "{end:#?}");
