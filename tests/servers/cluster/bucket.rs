@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http::Method;
 use ifmatch_testbed::{postgres, redis, within};
 use support::azure::Azure;
-use support::{Client, full, run};
+use support::{full, run};
 use tokio::task::block_in_place;
 
 use super::gateways::race;
