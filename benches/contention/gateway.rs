@@ -61,6 +61,21 @@ impl Gateway {
         ]
     }
 
+    /// Starts Azurite, another server that clients of Azure append to. It doesn't wait for its disk.
+    pub(crate) async fn start_azurite() -> Self {
+        let script = "/../tests/azurite/node_modules/azurite/dist/src/blob/main.js";
+        let serve = move |port: u16, folder: &std::path::Path| {
+            let script = format!("{}{script}", env!("CARGO_MANIFEST_DIR"));
+            let data = folder.display().to_string();
+            let port = port.to_string();
+            let args =
+                [&*script, "--blobPort", &port, "--location", &data, "--skipApiVersionCheck", "--disableTelemetry"];
+            args.into_iter().map(str::to_owned).chain(["--silent".to_owned()]).collect()
+        };
+        let server = Server::start(Program::new("node", "nodejs", ("http://", ""), serve)).await;
+        Self { name: "Azurite", tables: server.address(), server, _engine: None }
+    }
+
     async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
         let register = engine.as_ref().map(Server::url);
         let tables = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();

@@ -6,7 +6,8 @@
 //!
 //! `IFMATCH` is the gateway's program. Starts it on a folder, and on the memory store with records in PostgreSQL and in etcd; beside
 //! them PostgreSQL, Redis and etcd themselves. All sync each change before they answer. A client repeats a refused change at once.
-//! Appends and merges run on the folder, beside `XADD` of Redis and an `UPDATE` of PostgreSQL that lengthens a text.
+//! Appends and merges run on the folder, beside Azurite, `XADD` of Redis, and an `UPDATE` of PostgreSQL
+//! that lengthens a text.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
 
@@ -64,9 +65,10 @@ async fn main() {
     let quick = args.iter().any(|arg| arg == "--quick");
     let [binary, ..] = args.as_slice() else { panic!("see the first lines of benches/contention/main.rs") };
     let (rounds, time) = if quick { (1, Duration::from_millis(500)) } else { (5, Duration::from_secs(2)) };
-    let gateways = Gateway::start_each(binary).await;
+    let mut gateways = Gateway::start_each(binary).await;
     let peers = Peer::start_each().await;
     let rows = rows(gateways.len(), peers.len());
+    gateways.push(Gateway::start_azurite().await);
     let mut results: Vec<Results> = rows.iter().map(|_| Results::default()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
@@ -101,6 +103,8 @@ fn rows(gateways: usize, peers: usize) -> Vec<Row> {
             rows.push(Row { server: Server::Gateway(0, work), clients, keys });
         }
     }
+    // Azurite comes after the gateways.
+    rows.extend([64, 1].map(|keys| Row { server: Server::Gateway(gateways, Work::Append), clients: 64, keys }));
     for at in 0..peers {
         rows.extend([64, 1].map(|keys| Row { server: Server::Peer(at), clients: 64, keys }));
     }

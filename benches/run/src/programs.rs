@@ -94,6 +94,7 @@ fn require_runner(root: &Path) -> Result {
 /// Builds and runs benches/contention.
 pub(crate) fn contention(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     CONTENTION_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    npm::require(workspace, npm::AZURITE, deadline)?;
     let (gateway, program) = (gateway(workspace)?, program(workspace, "contention")?);
     Run::new(program, workspace.root()).args([gateway]).args(quick.then_some("--quick")).passes(deadline)
 }

@@ -166,7 +166,7 @@ test("a page that cannot be read says what is down, and stays on its screen", as
   const page = await open(await browser(t), `${at.console}/leases`, { viewport: SIZES[1] });
   await page.getByText("No leases").waitFor();
   register.stop();
-  await page.getByText("can't be read any more").waitFor();
+  await page.getByText("can't be updated").waitFor();
   for (const [path, screen, title] of [
     ["/leases?prefix=docs%2F", "Leases", "Leases can't be read"],
     ["/leases/break?path=docs%2Fa.txt", "Leases", "Leases can't be read"],

@@ -67,7 +67,7 @@ fn the_page_about_operations_is_true_of_backups_and_damage() {
     }
     session.run(&page("docs/operations.md", Some("Back up"))).unwrap();
     let files =
-        session.output("for body in /mnt/backup/ifmatch/bodies/*/*; do printf y >> $body; echo $body; done").unwrap();
+        session.output("for body in /mnt/backup/ifmatch/bodies/*/*; do printf y | dd of=$body conv=notrunc status=none; echo $body; done").unwrap();
     assert_eq!(files.len(), 1, "{files:?}");
     session.run(&page("docs/operations.md", Some("Verify the bodies"))).unwrap();
 }
