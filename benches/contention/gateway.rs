@@ -1,6 +1,7 @@
 //! The gateway and its clients.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +21,8 @@ pub(crate) struct Gateway {
     pub(crate) name: &'static str,
     server: Server,
     tables: SocketAddr,
+    /// The container and the table of the works in the Azure dialects exist.
+    is_prepared: AtomicBool,
     _engine: Option<Server>,
 }
 
@@ -73,7 +76,7 @@ impl Gateway {
             args.into_iter().map(str::to_owned).chain(["--silent".to_owned()]).collect()
         };
         let server = Server::start(Program::new("node", "nodejs", ("http://", ""), serve)).await;
-        Self { name: "Azurite", tables: server.address(), server, _engine: None }
+        Self { name: "Azurite", tables: server.address(), server, is_prepared: AtomicBool::new(false), _engine: None }
     }
 
     async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
@@ -99,12 +102,15 @@ impl Gateway {
             args.into_iter().map(str::to_owned).collect::<Vec<_>>().into()
         };
         let server = Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await;
-        Self { name, server, tables, _engine: engine }
+        Self { name, server, tables, is_prepared: AtomicBool::new(false), _engine: engine }
     }
 
     /// Creates the keys, and runs clients on them.
     pub(crate) async fn run(&self, work: Work, keys: &[String], clients: usize, time: Duration) -> Vec<Tally> {
         let address = if matches!(work, Work::Merge) { self.tables } else { self.server.address() };
+        if matches!(work, Work::Append | Work::Merge) && !self.is_prepared.swap(true, Ordering::Relaxed) {
+            self.prepare().await;
+        }
         let mut ready = Vec::new();
         for number in 0..clients {
             let path = format!("/hot/{}", keys[number % keys.len()]);
@@ -116,6 +122,18 @@ impl Gateway {
             ready.push(client);
         }
         together(ready, time, move |client, end| client.run(work, end)).await
+    }
+}
+
+impl Gateway {
+    /// Creates a container, unless other works have, and a table where there are tables.
+    async fn prepare(&self) {
+        let container = azure(Form::Blob, Method::PUT, "/hot?restype=container", &[], Bytes::new());
+        Connection::open(self.server.address()).await.exchange(&container).await.expect(&[201, 409]);
+        if self.tables != self.server.address() {
+            let table = azure(Form::Table, Method::POST, "/Tables", &[JSON], r#"{"TableName":"hot"}"#.into());
+            Connection::open(self.tables).await.exchange(&table).await.expect(&[201]);
+        }
     }
 }
 
@@ -155,15 +173,11 @@ impl Client {
         match work {
             Work::Put | Work::Update | Work::Lease => drop(self.ask(Method::PUT, "", &[]).await.expect(&[201])),
             Work::Append => {
-                let container = azure(Form::Blob, Method::PUT, "/hot?restype=container", &[], Bytes::new());
-                self.connection.exchange(&container).await.expect(&[201, 409]);
                 let blob =
                     azure(Form::Blob, Method::PUT, &self.path, &[("x-ms-blob-type", "AppendBlob")], Bytes::new());
                 self.connection.exchange(&blob).await.expect(&[201]);
             }
             Work::Merge => {
-                let table = azure(Form::Table, Method::POST, "/Tables", &[JSON], r#"{"TableName":"hot"}"#.into());
-                self.connection.exchange(&table).await.expect(&[201, 409]);
                 let merge = signed_work(work, &self.path).unwrap();
                 self.connection.exchange(&merge).await.expect(&[204]);
             }
