@@ -22,7 +22,7 @@ async function read(request, bucket, key) {
   if (selection.outcome === "unsatisfiable") {
     return new Response(null, { status: 416, headers: { ...headers, "content-range": selection.contentRange } });
   }
-  // Several ranges may be answered with the whole.
+  // Several ranges may get the whole content.
   const [part, ...others] = selection.outcome === "parts" ? selection.ranges : [];
   const range = part && others.length === 0 ? { offset: part.start, length: part.end - part.start + 1 } : undefined;
 
