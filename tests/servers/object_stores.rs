@@ -138,7 +138,7 @@ async fn a_store_that_ignores_conditions_is_found() {
         "a replacement of an old version is rejected",
         "a replacement of an absent object is rejected",
         "one of 16 concurrent creates succeeds",
-        "of 16 writers of one version, one succeeds",
+        "one of 16 concurrent replacements succeeds",
     ] {
         let line = table.lines().find(|line| line.contains(found)).unwrap_or_else(|| panic!("{table}"));
         assert!(line.starts_with("NO "), "{line}");
