@@ -28,10 +28,10 @@ const OF_HTTP: [Column; 9] = [
             "If-Match with another tag rejects PUT",
         ],
     ),
-    ("one of 16 writers wins", &["of 16 writers of one version, one succeeds"]),
+    ("one of 16 writers wins", &["one of 16 concurrent replacements succeeds"]),
     (
         "one of 16 creators wins",
-        &["If-None-Match: * rejects PUT of an existing resource", "of 16 creators, one succeeds"],
+        &["If-None-Match: * rejects PUT of an existing resource", "one of 16 concurrent creates succeeds"],
     ),
     ("dates guard writes", &["If-Unmodified-Since with an earlier date rejects PUT"]),
     ("304", &["If-None-Match with the current tag: 304 to GET"]),
@@ -54,8 +54,8 @@ const OF_S3: [Column; 5] = [
         "a stale write is rejected",
         &["a replacement of an old version is rejected", "a replacement of an absent object is rejected"],
     ),
-    ("one of 16 creators wins", &["of 16 creators, one succeeds"]),
-    ("one of 16 writers wins", &["of 16 writers of one version, one succeeds"]),
+    ("one of 16 creators wins", &["one of 16 concurrent creates succeeds"]),
+    ("one of 16 writers wins", &["one of 16 concurrent replacements succeeds"]),
 ];
 
 impl Part {
