@@ -102,7 +102,7 @@ fn resp(words: &[&str]) -> String {
     format!("*{}\r\n{words}", words.matches('$').count())
 }
 
-/// Repeats a command of Redis, whose response has this number of lines.
+/// Sends a Redis command again and again. Its responses have this number of lines.
 async fn commands(mut stream: TcpStream, (command, lines): (String, usize), end: Instant) -> Tally {
     let mut tally = Tally::default();
     while Instant::now() < end {

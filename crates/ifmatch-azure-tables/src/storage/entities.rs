@@ -54,7 +54,7 @@ const PATIENCE: u32 = 10;
 /// The first and the longest pause between attempts; pauses double.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// What a change has found.
+/// The result of an attempt to decide a change.
 enum Found {
     /// The change was decided.
     Decided(Result<(), TableError>),
