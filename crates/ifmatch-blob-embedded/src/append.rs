@@ -1,11 +1,11 @@
-//! Changes whose content the store computes, in turn: appends, and updates by a function.
+//! Appends, and updates by a function: the store computes the new content, and changes of one blob take turns.
 
 use std::sync::Arc;
 
 use http::Method;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::records::{nonce, of_driver, refused};
+use ifmatch_blob::records::{of_driver, refused};
 use ifmatch_blob::store::{AppendBlock, Appended, ContentChange, Current, StoreError, StoreErrorKind, Update, Updated};
 use ifmatch_core::command::{Content, Outcome};
 use ifmatch_core::lease::LeaseUse;
@@ -23,13 +23,8 @@ use super::{Inner, key};
 pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
     inner.bodies.check_space()?;
     let request = WriteRequest {
-        method: Method::PUT,
-        preconditions: append.preconditions.clone(),
         if_tags: append.if_tags.clone(),
-        lease: append.lease,
-        request: None,
-        nonce: nonce()?,
-        until: None,
+        ..WriteRequest::new(Method::PUT, append.preconditions.clone(), append.lease)?
     };
     let incarnation = inner.incarnation(&blob.container).await?;
     let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
@@ -54,15 +49,7 @@ pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBl
 
 pub(super) async fn update(inner: &Arc<Inner>, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
     inner.bodies.check_space()?;
-    let request = WriteRequest {
-        method: Method::PUT,
-        preconditions: Preconditions::NONE,
-        if_tags: None,
-        lease: LeaseUse::default(),
-        request: None,
-        nonce: nonce()?,
-        until: None,
-    };
+    let request = WriteRequest::new(Method::PUT, Preconditions::NONE, LeaseUse::default())?;
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
         let _entered = inner.gates.enter(&blob.container).await;

@@ -20,7 +20,7 @@ pub(super) type Keep = Box<dyn FnOnce(Bytes) + Send + Sync>;
 /// The bodies of a store.
 #[async_trait]
 pub(super) trait Bodies: fmt::Debug + Send + Sync + 'static {
-    /// Rejects a write if there is no room for it.
+    /// Rejects a write if too little space is left.
     fn check_space(&self) -> Result<(), StoreError>;
 
     /// Begins a body.

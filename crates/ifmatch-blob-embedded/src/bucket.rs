@@ -63,7 +63,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Uses the objects whose names begin with this prefix.
+    /// Keeps the bodies under this prefix.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: Path) -> Self {
         Self { store, prefix, copies: false }
     }
@@ -129,7 +129,7 @@ impl Bucket {
         Ok(listed.boxed())
     }
 
-    /// Removes an object. Succeeds if there is none.
+    /// Deletes an object, if it exists.
     pub(super) async fn delete(&self, location: &Path) -> Result<(), Error> {
         match self.store().delete(location).await {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -259,7 +259,7 @@ impl Bodies for Bucket {
     }
 }
 
-/// Returns the number of a body whose name has a hash.
+/// Returns the number for a body whose name contains its hash.
 pub(super) fn number(nonce: u64) -> u64 {
     nonce & !LONG
 }

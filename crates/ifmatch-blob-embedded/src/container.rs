@@ -109,15 +109,7 @@ impl Inner {
         let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let request = WriteRequest {
-            method: Method::PUT,
-            preconditions,
-            if_tags: None,
-            lease,
-            request: None,
-            nonce: nonce()?,
-            until: None,
-        };
+        let request = WriteRequest::new(Method::PUT, preconditions, lease)?;
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(key, request, content).await
     }
@@ -137,17 +129,8 @@ impl Inner {
     ) -> Result<ContainerInfo, StoreError> {
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
-        let (method, nonce) = (Method::PUT, nonce()?);
         let lease = LeaseUse::Read(set.lease.id());
-        let request = WriteRequest {
-            method,
-            preconditions: set.preconditions,
-            if_tags: None,
-            lease,
-            request,
-            nonce,
-            until: None,
-        };
+        let request = WriteRequest { request, ..WriteRequest::new(Method::PUT, set.preconditions, lease)? };
         let key = key::of_container(container)?;
         let set = self.set_fields(&key, request, set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
@@ -208,12 +191,9 @@ impl Inner {
         Err(StoreErrorKind::ContainerNotEmpty.into())
     }
 
-    /// Changes the mark of a container. Returns its incarnation, or `None` if there is no such container.
+    /// Sets or clears a container's mark. Returns the container's incarnation, or `None` if the container doesn't exist.
     async fn mark(&self, container: &ContainerName, mark: Option<FieldText>) -> Result<Option<Revision>, StoreError> {
-        let (method, preconditions) = (Method::PUT, Preconditions::default());
-        let lease = LeaseUse::Read(None);
-        let request =
-            WriteRequest { method, preconditions, if_tags: None, lease, request: None, nonce: nonce()?, until: None };
+        let request = WriteRequest::new(Method::PUT, Preconditions::NONE, LeaseUse::Read(None))?;
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let mut payload = payload_of(version)?;
@@ -258,7 +238,7 @@ impl Inner {
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
 pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-    let request = deletion(delete)?;
+    let request = WriteRequest::deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move { Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await }).await
 }
@@ -269,7 +249,7 @@ pub(super) async fn delete_empty(
     container: &ContainerName,
     delete: Delete,
 ) -> Result<(), StoreError> {
-    let request = deletion(delete)?;
+    let request = WriteRequest::deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
         let _closed = inner.gates.close(&container).await;
@@ -282,20 +262,6 @@ pub(super) async fn delete_empty(
         Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await
     })
     .await
-}
-
-fn deletion(delete: Delete) -> Result<WriteRequest, StoreError> {
-    let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, nonce()?);
-    Ok(WriteRequest {
-        method,
-        preconditions: delete.preconditions,
-        if_tags: None,
-        lease: delete.lease,
-        request,
-        nonce,
-        until: None,
-    })
 }
 
 /// Returns the properties of a container from its record, read at `now`.

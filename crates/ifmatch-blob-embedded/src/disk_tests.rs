@@ -44,7 +44,7 @@ struct State {
     draws: u64,
     /// Durable bytes of files.
     bytes: HashMap<u64, Vec<u8>>,
-    /// Files whose sync has failed.
+    /// Files that failed to sync.
     torn: HashSet<u64>,
     /// Durable names in folders.
     names: HashMap<PathBuf, BTreeMap<OsString, u64>>,
@@ -148,7 +148,7 @@ impl Disk for Platter {
         state.pinned.push(file.try_clone().unwrap());
         let mut bytes = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         if state.is_to_fail(Call::File) {
-            // What was durable stays so.
+            // Durable bytes stay durable.
             let durable = state.bytes.get(&number).map_or(0, Vec::len).min(bytes.len());
             let torn = durable + usize::try_from(state.draw((bytes.len() - durable) as u64)).unwrap();
             bytes[torn..].fill(0);

@@ -11,11 +11,11 @@
 //!   2. swap the record: version 2 has the new length
 //! ```
 //!
-//! The group of a key is the only writer of its file. What could break this is told by the file itself, so an append goes to its end only
-//! if nothing but the recorded bytes is in it, and if it has no second name. Otherwise the body is copied into a new file.
+//! The group of a key is the only writer of its file. The file itself shows whether an append is safe: it must hold nothing but the
+//! recorded bytes, and have no second name. Otherwise the body is first copied to a new file.
 //!
-//! - **A crash, a failed write or sync, or a swap whose response was lost** leaves bytes beyond the recorded length. A swap may still take
-//!   place: its record would name these bytes, so they are never overwritten.
+//! - **A crash, a failed write or sync, or a lost response to a swap** leaves bytes beyond the recorded length. The swap may still take
+//!   place, and its record would name these bytes, so they're never overwritten.
 //! - **A copy of the blob, or of the whole folder, by a second name**: both would append behind the same length. Whoever appends first
 //!   after that copies.
 //! - **A reader of a version that was replaced** reads bytes that were recorded once, and these are never overwritten.
@@ -72,7 +72,7 @@ pub(super) struct Draft {
 enum Reached {
     /// No change needs it, or it is in a file that was not read.
     Unread,
-    /// There is no version.
+    /// The blob doesn't exist.
     Absent,
     /// All of it is in memory. A file must be written if it has a name.
     Memory(Bytes, Option<BodyName>),

@@ -17,8 +17,8 @@ use super::append;
 use super::body_files::BodyName;
 use super::draft::{Draft, Need};
 use super::payload::Payload;
-use ifmatch_blob::records::{of_driver, refused};
-use ifmatch_blob::store::{AppendBlock, HeaderChange, LeaseRequest, StoreError, StoreErrorKind, Update};
+use ifmatch_blob::records::{nonce, of_driver, refused};
+use ifmatch_blob::store::{AppendBlock, Delete, HeaderChange, LeaseRequest, StoreError, StoreErrorKind, Update};
 use ifmatch_blob::tags::TagCondition;
 
 /// A write apart from its content.
@@ -45,6 +45,17 @@ static FALSE: Preconditions = Preconditions {
 };
 
 impl WriteRequest {
+    /// Creates a write without a condition on the tags, an identity or a time limit.
+    pub(super) fn new(method: Method, preconditions: Preconditions, lease: LeaseUse) -> Result<Self, StoreError> {
+        Ok(Self { method, preconditions, if_tags: None, lease, request: None, nonce: nonce()?, until: None })
+    }
+
+    /// Creates a deletion.
+    pub(super) fn deletion(delete: Delete) -> Result<Self, StoreError> {
+        let request = delete.request.map(|key| key.request(None));
+        Ok(Self { request, ..Self::new(Method::DELETE, delete.preconditions, delete.lease)? })
+    }
+
     pub(super) fn write(&self, content: Content) -> Write<'_> {
         self.write_if(&self.preconditions, content)
     }

@@ -21,11 +21,10 @@ use super::swap::{Edit, Settled, WriteRequest, body_of, encoded, payload_of};
 use super::upload::{self, Expected, INLINE, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::records::{nonce, of_driver, refused};
+use ifmatch_blob::records::{of_driver, refused};
 use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-    let (method, nonce) = (Method::PUT, nonce()?);
     // A short body arrives sooner than the answer of a shared register.
     let is_short = put.length.is_some_and(|length| length <= INLINE as u64);
     let is_soon = is_short && put.preconditions == Preconditions::NONE && inner.confirms(&blob.container);
@@ -36,13 +35,8 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
         MissingContainer::Refuse => inner.find(&blob.container).await?,
     };
     let request = WriteRequest {
-        method,
-        preconditions: put.preconditions,
-        if_tags: None,
-        lease: put.lease,
-        request: None,
-        nonce,
         until: inner.bodies.lifetime().map(|lifetime| inner.driver.now().saturating_add(lifetime)),
+        ..WriteRequest::new(Method::PUT, put.preconditions, put.lease)?
     };
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() && !is_soon {
@@ -67,17 +61,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 }
 
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
-    let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, nonce()?);
-    let request = WriteRequest {
-        method,
-        preconditions: delete.preconditions,
-        if_tags: None,
-        lease: delete.lease,
-        request,
-        nonce,
-        until: None,
-    };
+    let request = WriteRequest::deletion(delete)?;
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
@@ -89,16 +73,8 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
 
 pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
     let request = set.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::PUT, nonce()?);
-    let request = WriteRequest {
-        method,
-        preconditions: set.preconditions,
-        if_tags: set.if_tags,
-        lease: set.lease,
-        request,
-        nonce,
-        until: None,
-    };
+    let request =
+        WriteRequest { if_tags: set.if_tags, request, ..WriteRequest::new(Method::PUT, set.preconditions, set.lease)? };
     let incarnation = inner.incarnation(&blob.container).await?;
     let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, request, set.change).await?;

@@ -1,12 +1,10 @@
 //! Several gateways on a bucket of their own: all that a folder has, and no wait for a gateway that was killed.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use http::Method;
-use ifmatch_testbed::{postgres, redis, within};
+use ifmatch_testbed::{postgres, redis};
 use support::azure::Azure;
-use support::{full, run};
+use support::run;
 use tokio::task::block_in_place;
 
 use super::gateways::race;
@@ -23,32 +21,7 @@ async fn no_update_in_a_bucket_is_lost() {
 async fn a_killed_gateway_keeps_nobody_from_its_blobs() {
     let mut cluster = Cluster::in_bucket(2).await;
     let clients = cluster.clients();
-    let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..8_usize {
-        let client = clients[0].clone();
-        writers.spawn(async move {
-            let mut last = None;
-            for number in 0.. {
-                let body = format!("{number:010000}");
-                let request = http::Request::put(format!("/docs/{writer}")).body(full(body));
-                match client.try_send(request.unwrap()).await {
-                    Ok(answer) if answer.status.is_success() => last = Some(number),
-                    Ok(answer) => panic!("{answer:?}"),
-                    Err(_) => break,
-                }
-            }
-            (writer, last)
-        });
-    }
-    within("the first write of the last writer", async {
-        while clients[1].get("/docs/7", &[]).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    block_in_place(|| cluster.gateways[0].kill());
-    while let Some(ended) = writers.join_next().await {
-        let (writer, last) = ended.unwrap();
+    for (writer, last) in cluster.kill_during_writes(|number| format!("{number:010000}")).await {
         let path = format!("/docs/{writer}");
         let read = clients[1].get(&path, &[]).await;
         let Some(last) = last else { continue };

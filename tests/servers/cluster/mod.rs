@@ -8,10 +8,11 @@ mod purge_storm;
 mod purges;
 
 use std::path::Path;
+use std::time::Duration;
 
-use ifmatch_testbed::{Server, postgres};
-use support::{Client, Gateway, run};
-use tokio::task::block_in_place;
+use ifmatch_testbed::{Server, postgres, within};
+use support::{Client, Gateway, full, run};
+use tokio::task::{JoinSet, block_in_place};
 
 /// A register on PostgreSQL, and gateways that share it.
 struct Cluster {
@@ -39,6 +40,36 @@ impl Cluster {
         migrate(&register);
         let gateways = (0..gateways).map(|_| block_in_place(|| gateway_in_bucket(folder.path(), &url))).collect();
         Self { gateways, register, folder }
+    }
+
+    /// Lets eight writers of one blob each write numbers through the first gateway, and kills it. Returns the last number that each has
+    /// acknowledged. `body` is the text of a number.
+    async fn kill_during_writes(&mut self, body: fn(usize) -> String) -> Vec<(usize, Option<usize>)> {
+        let clients = self.clients();
+        let mut writers = JoinSet::new();
+        for writer in 0..8_usize {
+            let client = clients[0].clone();
+            writers.spawn(async move {
+                let mut last = None;
+                for number in 0.. {
+                    let request = http::Request::put(format!("/docs/{writer}")).body(full(body(number)));
+                    match client.try_send(request.unwrap()).await {
+                        Ok(answer) if answer.status.is_success() => last = Some(number),
+                        Ok(answer) => panic!("{answer:?}"),
+                        Err(_) => break,
+                    }
+                }
+                (writer, last)
+            });
+        }
+        within("the first write of the last writer", async {
+            while clients[1].get("/docs/7", &[]).await.status != 200 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        block_in_place(|| self.gateways[0].kill());
+        writers.join_all().await
     }
 
     /// Returns a client of each gateway.

@@ -76,31 +76,7 @@ async fn a_gateway_is_not_ready_while_its_register_is_read_only() {
 async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
     let mut cluster = Cluster::start(2).await;
     let clients = cluster.clients();
-    let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..8 {
-        let client = clients[0].clone();
-        writers.spawn(async move {
-            let mut last = None;
-            for number in 0.. {
-                let request = http::Request::put(format!("/docs/{writer}")).body(support::full(number.to_string()));
-                match client.try_send(request.unwrap()).await {
-                    Ok(answer) if answer.status.is_success() => last = Some(number),
-                    Ok(answer) => panic!("{answer:?}"),
-                    Err(_) => break,
-                }
-            }
-            (writer, last)
-        });
-    }
-    within("the first write of the last writer", async {
-        while clients[1].get("/docs/7", &[]).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    block_in_place(|| cluster.gateways[0].kill());
-    while let Some(ended) = writers.join_next().await {
-        let (writer, last) = ended.unwrap();
+    for (writer, last) in cluster.kill_during_writes(|number| number.to_string()).await {
         let read = clients[1].get(&format!("/docs/{writer}"), &[]).await;
         match last {
             // The write after the last acknowledged one may have taken effect.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::conformance::{self, Subject, blob, gated, kind, pattern, put};
+use ifmatch_blob::conformance::{self, blob, gated, kind, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
@@ -54,17 +54,7 @@ fn gateways(number: usize, objects: &Arc<dyn ObjectStore>) -> Turns {
 }
 
 async fn conforms(store: Turns) {
-    let subject = Subject {
-        store: Arc::new(store),
-        keeps_headers: true,
-        changes_tags: true,
-        knows_retries: true,
-        remembers_deletions: true,
-        leases: true,
-        nests: true,
-        writers: 16,
-    };
-    conformance::check(&subject).await;
+    conformance::check(&crate::subject(store)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

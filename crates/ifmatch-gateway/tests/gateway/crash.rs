@@ -179,24 +179,37 @@ async fn kill_9_during_a_hundred_writes_of_one_blob() {
     let (begun, ended) = (hot.clock.fetch_add(1, Relaxed), Some(hot.clock.fetch_add(1, Relaxed)));
     hot.writes.lock().unwrap().insert(first.clone(), HotWrite { body: first, condition: None, begun, ended });
     for (round, killed_after) in [10, 5000, 8000].into_iter().enumerate() {
-        let client = Client::new(gateway.address());
-        let goal = hot.clock.load(Relaxed) + killed_after;
-        let mut writers = JoinSet::new();
-        for writer in 0..WRITERS {
-            writers.spawn(write_hot_until_the_end(hot.clone(), client.clone(), round, writer));
-        }
-        within("the writes before the kill", async {
-            while hot.clock.load(Relaxed) < goal {
-                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
-        tokio::task::block_in_place(|| gateway.kill());
-        writers.join_all().await;
-        tokio::task::block_in_place(|| gateway.restart());
+        let write = |client, writer| write_hot_until_the_end(hot.clone(), client, round, writer);
+        kill_during_writes(&mut gateway, &hot.clock, killed_after, write).await;
         check_hot(&hot, &Client::new(gateway.address()), round).await;
     }
+}
+
+/// Starts writers, kills the gateway once the counter has grown by `killed_after`, and starts it again.
+async fn kill_during_writes<F>(
+    gateway: &mut Gateway,
+    counter: &AtomicUsize,
+    killed_after: usize,
+    write: impl Fn(Client, usize) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let client = Client::new(gateway.address());
+    let goal = counter.load(Relaxed) + killed_after;
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        writers.spawn(write(client.clone(), writer));
+    }
+    within("the writes before the kill", async {
+        while counter.load(Relaxed) < goal {
+            assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    tokio::task::block_in_place(|| gateway.kill());
+    writers.join_all().await;
+    tokio::task::block_in_place(|| gateway.restart());
 }
 
 async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer: usize) {
@@ -266,22 +279,8 @@ async fn kill_9_during_a_hundred_appends_to_one_blob() {
         .expect(201);
     let log = Log::default();
     for (round, killed_after) in [10, 1000, 1500].into_iter().enumerate() {
-        let client = Client::new(gateway.address());
-        let goal = log.count.load(Relaxed) + killed_after;
-        let mut writers = JoinSet::new();
-        for writer in 0..WRITERS {
-            writers.spawn(append_until_the_end(log.clone(), client.clone(), round, writer));
-        }
-        within("the appends before the kill", async {
-            while log.count.load(Relaxed) < goal {
-                assert!(writers.try_join_next().is_none(), "an append has failed before the kill");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
-        tokio::task::block_in_place(|| gateway.kill());
-        writers.join_all().await;
-        tokio::task::block_in_place(|| gateway.restart());
+        let write = |client, writer| append_until_the_end(log.clone(), client, round, writer);
+        kill_during_writes(&mut gateway, &log.count, killed_after, write).await;
         check_log(&log, &Client::new(gateway.address()), folder.path(), round).await;
     }
 }
