@@ -30,7 +30,7 @@ fn client(address: SocketAddr) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_verifies_each_signature() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let azure = support::azure::Azure::development(support::Client::new(gateway.address()));
     azure.create_container("container").await.expect(201);
     check(gateway.address()).await;

@@ -53,8 +53,8 @@ impl Gateway {
         Self::launch(command)
     }
 
-    /// Starts `ifmatch serve` on an embedded store of its own.
-    pub fn embedded(flags: &[&str]) -> Self {
+    /// Starts `ifmatch serve` on a folder of its own.
+    pub fn on_folder(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let data = folder.path().to_str().expect("a path of text").to_owned();
         let gateway = Self::start(["serve", "--data", &data].iter().chain(flags));

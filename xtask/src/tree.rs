@@ -60,18 +60,18 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-blob",
-        forbidden: "axum clap hyper-util redb object_store ifmatch-azure ifmatch-blob-embedded ifmatch-blob-objects \
+        forbidden: "axum clap hyper-util redb object_store ifmatch-azure ifmatch-blob-indexed ifmatch-blob-objects \
             ifmatch-gateway",
         why: "the contract and the service know no store, no dialect but the plain one, and no listener",
     },
     Rule {
-        package: "ifmatch-blob-embedded",
+        package: "ifmatch-blob-indexed",
         forbidden: "axum clap hyper-util ifmatch-blob-objects ifmatch-azure ifmatch-gateway",
         why: "a store knows no dialect and no other store",
     },
     Rule {
         package: "ifmatch-blob-objects",
-        forbidden: "axum clap redb ifmatch-azure ifmatch-blob-embedded ifmatch-gateway",
+        forbidden: "axum clap redb ifmatch-azure ifmatch-blob-indexed ifmatch-gateway",
         why: "a store knows no dialect and no other store",
     },
     Rule {
@@ -112,7 +112,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-gateway-config",
-        forbidden: "ifmatch-azure-tables ifmatch-blob-embedded ifmatch-blob-objects ifmatch-redb ifmatch-s3 ifmatch-gateway",
+        forbidden: "ifmatch-azure-tables ifmatch-blob-indexed ifmatch-blob-objects ifmatch-redb ifmatch-s3 ifmatch-gateway",
         why: "settings name stores and dialects, and open none, so the build of the gateway needn't wait for them",
     },
     Rule {

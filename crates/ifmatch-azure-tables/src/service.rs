@@ -41,7 +41,7 @@ use crate::storage::tables::{AccountContainers, TableName};
 ///
 /// All requests must be signed with an account's key, or carry a shared access signature. A tag in `If-Match` is compared as text; if it differs, the
 /// response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as
-/// `EmbeddedStore` does.
+/// `IndexedStore` does.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,7 +49,7 @@ use crate::storage::tables::{AccountContainers, TableName};
 /// use bytes::Bytes;
 /// use http::{Request, StatusCode};
 /// use http_body_util::Full;
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 /// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_azure_tables::TableService;
 /// use tower::ServiceExt;
@@ -57,7 +57,7 @@ use crate::storage::tables::{AccountContainers, TableName};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let store = IndexedStore::open(folder.path()).await?;
 /// let service = TableService::new(Arc::new(store)).accounts(Accounts::development());
 /// let unsigned = Request::get("/devstoreaccount1/Tables").body(Full::new(Bytes::new()))?;
 /// assert_ne!(service.oneshot(unsigned).await?.status(), StatusCode::OK);
@@ -97,13 +97,13 @@ impl TableService {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ifmatch_blob_embedded::EmbeddedStore;
+    /// # use ifmatch_blob_indexed::IndexedStore;
     /// # use ifmatch_blob::accounts::Accounts;
     /// # use ifmatch_azure_tables::TableService;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
-    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let store = IndexedStore::open(folder.path()).await?;
     /// let service = TableService::new(Arc::new(store)).accounts(Accounts::development());
     /// assert_eq!(service.collect().await?, 0);
     /// # Ok(())

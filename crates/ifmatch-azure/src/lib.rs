@@ -46,12 +46,12 @@ use response::RequestIds;
 /// use ifmatch_azure::AzureDialect;
 /// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let store = IndexedStore::open(folder.path()).await?;
 /// let service = BlobService::new(Arc::new(store)).dialect(AzureDialect::new(Accounts::development()));
 /// # Ok(())
 /// # }

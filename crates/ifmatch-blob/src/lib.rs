@@ -1,7 +1,7 @@
 //! The ifmatch blob service: blobs over HTTP, with atomic conditional writes.
 //!
 //! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It serves plain HTTP, and the [`Dialect`]s
-//! that you add. The stores are separate crates: `ifmatch-blob-embedded` keeps blobs in a folder,
+//! that you add. The stores are separate crates: `ifmatch-blob-indexed` keeps blobs in a folder,
 //! `ifmatch-blob-objects` in an object store.
 //!
 //! [`Dialect`]: dialect::Dialect

@@ -51,13 +51,13 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// use http_body_util::Full;
 /// use http::{Request, StatusCode};
 /// use ifmatch_blob::BlobService;
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 /// use tower::ServiceExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await?));
+/// let service = BlobService::new(Arc::new(IndexedStore::open(folder.path()).await?));
 /// let create = Request::put("/notes/today.txt").header("if-none-match", "*");
 /// let response = service.clone().oneshot(create.body(Full::new(Bytes::from("hello")))?).await?;
 /// assert_eq!(response.status(), StatusCode::CREATED);
@@ -109,13 +109,13 @@ impl BlobService {
     /// use std::sync::Arc;
     ///
     /// use ifmatch_blob::BlobService;
-    /// use ifmatch_blob_embedded::EmbeddedStore;
+    /// use ifmatch_blob_indexed::IndexedStore;
     /// use ifmatch_core::policy::RequirePreconditions;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
-    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let store = IndexedStore::open(folder.path()).await?;
     /// let service = BlobService::new(Arc::new(store))
     ///     .max_body(64 * 1024 * 1024)
     ///     .require_preconditions(RequirePreconditions::for_writes());

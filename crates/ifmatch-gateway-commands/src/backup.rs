@@ -194,7 +194,7 @@ fn is_within(folder: &Path, other: &Path) -> bool {
 fn lock(folder: &Path) -> Result<File, Error> {
     let failed =
         |error: io::Error| Error::runtime(format!("can't use {}: {error}. Check its permissions.", folder.display()));
-    ifmatch_blob_embedded::create_folder(folder).map_err(failed)?;
+    ifmatch_blob_indexed::create_folder(folder).map_err(failed)?;
     let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{fmt, fs, io};
 
 use clap::Args;
-use ifmatch_blob_embedded::{Damage, Finding, OpenError, OpenErrorKind, Verification};
+use ifmatch_blob_indexed::{Damage, Finding, OpenError, OpenErrorKind, Verification};
 use ifmatch_gateway_config::error::Error;
 use indicatif::HumanBytes;
 use serde::Serialize;

@@ -66,7 +66,7 @@ pub struct Config {
 /// Storage of blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// The embedded store in a folder.
+    /// A folder.
     Folder(PathBuf),
     /// The same store in a bucket, with its index in a register. Other gateways may share both.
     Bucket {

@@ -12,7 +12,7 @@ use http::header::{ETAG, IF_MATCH};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::BlobService;
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
@@ -63,7 +63,7 @@ struct Gateway {
 impl Gateway {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(folder.path()).await.unwrap();
+        let store = IndexedStore::open(folder.path()).await.unwrap();
         let service = BlobService::new(Arc::new(store));
         Self { service, fault: Arc::new(|_| Failing::Nothing), requests: Arc::default(), _folder: Arc::new(folder) }
     }

@@ -39,13 +39,13 @@ use crate::{conditions, multipart};
 ///
 /// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 /// use ifmatch_s3::S3Service;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let blobs = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await?));
+/// let blobs = BlobService::new(Arc::new(IndexedStore::open(folder.path()).await?));
 /// let objects = S3Service::new(blobs.context().clone(), Accounts::development());
 /// # let _ = objects;
 /// # Ok(())

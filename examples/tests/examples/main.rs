@@ -163,7 +163,7 @@ const EXAMPLES: [(&str, &[&str]); 12] = [
 
 #[test]
 fn each_example_runs_against_the_gateway() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     for (name, expected) in EXAMPLES {
         let output = Command::new(example(name)).arg(gateway.url("/box")).output().unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();

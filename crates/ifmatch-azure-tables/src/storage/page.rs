@@ -106,7 +106,7 @@ mod tests {
     use crate::storage::put;
     use ifmatch_blob::documents::Documents;
     use ifmatch_blob::name::BlobPath;
-    use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_blob_indexed::IndexedStore;
     use ifmatch_core::precondition::Preconditions;
 
     /// Blobs with even numbers as names; the number is the row's size. Other names aren't rows.
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn pages_end_at_a_limit_and_continue_there() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = EmbeddedStore::open(folder.path()).await.expect("a store");
+        let store = IndexedStore::open(folder.path()).await.expect("a store");
         let container = ContainerName::new("numbers").expect("valid");
         let others = ["!before", "1-between", "4-between", "4-more", "a-behind"].map(str::to_owned);
         for name in (0..9).map(|number| number.to_string()).chain(others) {

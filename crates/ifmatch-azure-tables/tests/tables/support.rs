@@ -11,7 +11,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::test_util::{Act, Hooked, Step};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
 use ifmatch_runtime::Clock;
@@ -29,7 +29,7 @@ const KEY: &str = "c2VjcmV0";
 /// The entity used by most tests.
 pub(crate) const ENTITY: &str = "/tab(PartitionKey='p',RowKey='r')";
 
-pub(crate) type Store = EmbeddedStore;
+pub(crate) type Store = IndexedStore;
 
 /// A client that signs requests for an account.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(crate) async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
+    let store = IndexedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
     let client = Client { folder: Some(Arc::new(folder)), ..Client::over(store.clone(), &clock) };
     client.create("tab").await;
     Fixture { store, clock, client }

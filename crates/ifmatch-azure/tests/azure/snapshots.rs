@@ -10,7 +10,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Cached, Delete, ListQuery, Peek, Wrapper};
 use ifmatch_blob::test_util::{Hook, Hooked, Step, Stop, reopen};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_register::MemoryRegister;
 
@@ -227,8 +227,8 @@ async fn pages_of_a_listing_may_end_between_snapshots() {
 async fn the_bytes_of_a_snapshot_survive_sweeps_and_backups() {
     let own = fixture().await;
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut store = EmbeddedStore::open(folder.path()).await.expect("it opens");
-    let client = |store: &EmbeddedStore| {
+    let mut store = IndexedStore::open(folder.path()).await.expect("it opens");
+    let client = |store: &IndexedStore| {
         let service = BlobService::with_clock(Arc::new(store.clone()), own.clock.clone());
         Client { service: service.dialect(AzureDialect::new(accounts())), ..own.client.clone() }
     };
@@ -239,11 +239,11 @@ async fn the_bytes_of_a_snapshot_survive_sweeps_and_backups() {
     first.upload("/box/a", "2".repeat(LARGE), &[]).await.expect(201);
     let backup = store.snapshot().await.expect("a backup");
     assert_eq!(backup.bodies, 2);
-    let backup = EmbeddedStore::open(&backup.folder).await.expect("it opens");
+    let backup = IndexedStore::open(&backup.folder).await.expect("it opens");
     assert_eq!(client(&backup).get(&snapshot).await.expect(200).text(), "1".repeat(LARGE));
     drop(first);
     drop(store);
-    store = reopen(|| EmbeddedStore::open(folder.path())).await;
+    store = reopen(|| IndexedStore::open(folder.path())).await;
     store.forget_deletions().await.expect("collected");
     let later = client(&store);
     assert_eq!(later.get(&snapshot).await.expect(200).text(), "1".repeat(LARGE));
@@ -269,7 +269,7 @@ async fn unreachable_snapshots_are_collected() {
     assert_eq!(left.map(|page| page.items.len()), Some(1));
 }
 
-fn context(store: &EmbeddedStore, client: &Client) -> Context {
+fn context(store: &IndexedStore, client: &Client) -> Context {
     Context {
         store: Arc::new(store.clone()),
         clock: Arc::new(client.clock.clone()),

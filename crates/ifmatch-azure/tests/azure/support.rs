@@ -11,7 +11,7 @@ use http_body_util::Full;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::accounts::{Account, Accounts};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
 use ifmatch_runtime::Clock;
@@ -23,7 +23,7 @@ use crate::signer::{Form, Signer};
 pub(crate) use crate::answer::Answer;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
-pub(crate) type Store = EmbeddedStore;
+pub(crate) type Store = IndexedStore;
 pub(crate) type Service = BlobService;
 
 /// The first key of the account `photos`, and the key of `reports`.
@@ -48,7 +48,7 @@ pub(crate) async fn fixture() -> Fixture {
     let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
     let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
+    let store = IndexedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
     let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone())
         .dialect(AzureDialect::new(accounts()))
         .max_body(1 << 20);

@@ -67,12 +67,12 @@ impl ListQuery {
     /// use ifmatch_blob::BlobStore;
     /// use ifmatch_blob::name::{BlobPath, ContainerName};
     /// use ifmatch_blob::store::{ListQuery, Put, Upload};
-    /// use ifmatch_blob_embedded::EmbeddedStore;
+    /// use ifmatch_blob_indexed::IndexedStore;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
-    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let store = IndexedStore::open(folder.path()).await?;
     /// for path in ["/notes/a", "/notes/b", "/notes/c"] {
     ///     store.put(&BlobPath::parse(path)?, Put::new(Upload::new(Full::<Bytes>::from("text")))).await?;
     /// }

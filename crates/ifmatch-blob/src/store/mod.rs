@@ -52,12 +52,12 @@ mod write;
 /// use ifmatch_blob::BlobStore;
 /// use ifmatch_blob::name::BlobPath;
 /// use ifmatch_blob::store::{Delete, Put, Reading, Upload};
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let store = IndexedStore::open(folder.path()).await?;
 /// let blob = BlobPath::parse("/notes/today.txt")?;
 /// let written = store.put(&blob, Put::new(Upload::new(Full::<Bytes>::from("hello")))).await?;
 ///

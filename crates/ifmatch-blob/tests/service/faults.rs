@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::reopen;
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_register::faulty::{Fault, FaultyRegister};
 use ifmatch_register::{Driver, RegisterErrorKind};
 
@@ -30,7 +30,7 @@ fn a_full_disk_gives_507_and_keeps_the_old_blob() {
 async fn in_the_limited_process() {
     let limited = std::env::var_os(LIMITED).is_some();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
+    let service = BlobService::new(Arc::new(IndexedStore::open(folder.path()).await.expect("opens")));
     let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(1_000_000, 1))).await;
     let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(9_000_000, 2))).await;
     if limited {
@@ -78,14 +78,14 @@ async fn overwrite(fault: Fault) -> (StatusCode, String, u64, usize) {
     // The container, and the blob's first version.
     register.schedule([Fault::None, Fault::None]);
     register.schedule([fault; 100]);
-    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register)).await.expect("opens");
+    let store = IndexedStore::with_driver(folder.path(), Driver::new(register)).await.expect("opens");
     let service = BlobService::new(Arc::new(store));
     let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
     assert_eq!(old.status, StatusCode::CREATED);
     let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(20_000, 2))).await;
     let problem = if put.status.is_success() { String::new() } else { put.problem() };
     drop(service);
-    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&inner))).await;
+    let open = async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&inner))).await;
     let working = reopen(open).await;
     let got = send(&BlobService::new(Arc::new(working)), request(Method::GET, "/c/b", &[], "")).await;
     assert_eq!(got.status, StatusCode::OK, "an acknowledged blob is gone");

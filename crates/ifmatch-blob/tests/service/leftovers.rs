@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util;
-use ifmatch_blob_embedded::EmbeddedStore;
-use ifmatch_blob_embedded::OpenErrorKind;
+use ifmatch_blob_indexed::IndexedStore;
+use ifmatch_blob_indexed::OpenErrorKind;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
@@ -175,13 +175,13 @@ async fn everything_survives_a_restart() {
     let folder = temporary.path().join("two/levels/down/");
     let mut tags = Vec::new();
     {
-        let service = BlobService::new(Arc::new(EmbeddedStore::open(&folder).await.expect("opens")));
+        let service = BlobService::new(Arc::new(IndexedStore::open(&folder).await.expect("opens")));
         for (name, size) in [("small", 10), ("large", 100_000)] {
             let put = request(Method::PUT, &format!("/c/{name}"), &[("x-meta-a", "1")], bytes(size, 1));
             tags.push((name, size, send(&service, put).await.tag()));
         }
     }
-    let service = BlobService::new(Arc::new(test_util::reopen(async || EmbeddedStore::open(&folder).await).await));
+    let service = BlobService::new(Arc::new(test_util::reopen(async || IndexedStore::open(&folder).await).await));
     for (name, size, tag) in tags {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
         assert_eq!((got.tag(), got.header("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
@@ -192,7 +192,7 @@ async fn everything_survives_a_restart() {
 async fn a_folder_with_bodies_but_no_index_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
-    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
+    let service = BlobService::new(Arc::new(IndexedStore::open(folder.path()).await.expect("opens")));
     send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
     drop(service);
     fs::rename(&index, &away).expect("renamed");
@@ -200,19 +200,18 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
         if is_empty {
             fs::write(&index, "").expect("written");
         }
-        let error = EmbeddedStore::open(folder.path()).await.expect_err("there is no index");
+        let error = IndexedStore::open(folder.path()).await.expect_err("there is no index");
         assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
         assert!(error.to_string().contains("Restore it"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
-    let service =
-        BlobService::new(Arc::new(test_util::reopen(async || EmbeddedStore::open(folder.path()).await).await));
+    let service = BlobService::new(Arc::new(test_util::reopen(async || IndexedStore::open(folder.path()).await).await));
     assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
     send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
     drop(service);
     fs::remove_file(&index).expect("removed");
     // Small bodies are in the index, so an empty folder of bodies proves nothing.
-    let refused = test_util::reopen(async || match EmbeddedStore::open(folder.path()).await {
+    let refused = test_util::reopen(async || match IndexedStore::open(folder.path()).await {
         Err(error) if error.kind() == OpenErrorKind::Unreadable => Ok(error),
         other => Err(other.map(drop)),
     });
@@ -223,19 +222,19 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
 #[tokio::test]
 async fn an_unusable_folder_is_reported_with_advice() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let _open = EmbeddedStore::open(folder.path()).await.expect("opens");
-    let second = EmbeddedStore::open(folder.path()).await.expect_err("in use");
+    let _open = IndexedStore::open(folder.path()).await.expect("opens");
+    let second = IndexedStore::open(folder.path()).await.expect_err("in use");
     assert_eq!(second.kind(), OpenErrorKind::InUse);
     assert!(second.to_string().contains("Stop it"), "{second}");
     let file = folder.path().join("file");
     fs::write(&file, "").expect("written");
     for path in [file.clone(), file.join("below")] {
-        let error = EmbeddedStore::open(&path).await.expect_err("no folder");
+        let error = IndexedStore::open(&path).await.expect_err("no folder");
         assert_eq!(error.kind(), OpenErrorKind::Denied, "{error}");
         assert!(error.to_string().contains(path.to_str().expect("UTF-8")), "{error}");
     }
     let damaged = tempfile::tempdir().expect("a temporary folder");
     fs::write(damaged.path().join("index.redb"), bytes(10_000, 1)).expect("written");
-    let error = EmbeddedStore::open(damaged.path()).await.expect_err("no database");
+    let error = IndexedStore::open(damaged.path()).await.expect_err("no database");
     assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
 }

@@ -1,4 +1,4 @@
-//! The blob service over the embedded store, called as a tower service.
+//! The blob service over a folder, called as a tower service.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../../tests/support/answer.rs"]

@@ -10,14 +10,14 @@ use ifmatch_blob::documents::{Documents, PAGE};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, BlobStore, Hierarchy, ListQuery, Listed, Put, StoreErrorKind, Upload};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use tower::ServiceExt;
 
 const COUNT: usize = 300;
 
 /// Creates blobs with long names and 8 KB of metadata.
-async fn store(folder: &tempfile::TempDir) -> EmbeddedStore {
-    let store = EmbeddedStore::open(folder.path()).await.expect("it is there");
+async fn store(folder: &tempfile::TempDir) -> IndexedStore {
+    let store = IndexedStore::open(folder.path()).await.expect("it is there");
     let metadata =
         (0..10).map(|nr| (format!("m{nr}").into(), FieldText::new(&"v".repeat(800)).expect("it is there"))).collect();
     let headers = BlobHeaders { metadata, ..BlobHeaders::default() };

@@ -10,7 +10,7 @@ use http_body::Body;
 use http_body_util::Full;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::store::BoxError;
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 pub(crate) use crate::answer::Answer;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
-pub(crate) type Store = EmbeddedStore;
+pub(crate) type Store = IndexedStore;
 pub(crate) type Service = BlobService;
 
 /// A service over a store in a temporary folder, with its index in memory.
@@ -44,8 +44,8 @@ pub(crate) async fn reopen(
     folder: &Path,
     register: &Arc<MemoryRegister>,
     clock: &ManualClock,
-) -> Result<Store, ifmatch_blob_embedded::OpenError> {
-    EmbeddedStore::with_driver(folder, Driver::with_clock(Arc::clone(register), clock.clone())).await
+) -> Result<Store, ifmatch_blob_indexed::OpenError> {
+    IndexedStore::with_driver(folder, Driver::with_clock(Arc::clone(register), clock.clone())).await
 }
 
 impl Fixture {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register};
@@ -116,7 +116,7 @@ pub(super) async fn check(state: &AppState) -> Ready {
     match &state.blobs {
         _ if state.is_stopping() => Ready::Stopping,
         Some(blobs) => {
-            let index = blobs.folder.as_ref().map(EmbeddedStore::index);
+            let index = blobs.folder.as_ref().map(IndexedStore::index);
             match state.readiness.check(&blobs.store, blobs.register.as_deref().or(index)).await {
                 Ok(()) => Ready::Yes,
                 Err(down) => Ready::Unavailable(down),

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER};
 use http::{HeaderValue, Method, Response, StatusCode};
-use ifmatch_blob_embedded::{EmbeddedStore, OpenError, OpenErrorKind, Snapshot};
+use ifmatch_blob_indexed::{IndexedStore, OpenError, OpenErrorKind, Snapshot};
 use ifmatch_core::problem::Problem;
 use serde_json::json;
 
 use super::answer_json;
 
 /// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
-pub(super) async fn respond(folder: &EmbeddedStore, method: &Method) -> Result<Response<Bytes>, Problem> {
+pub(super) async fn respond(folder: &IndexedStore, method: &Method) -> Result<Response<Bytes>, Problem> {
     match *method {
         Method::PUT => {
             let store = folder.clone();

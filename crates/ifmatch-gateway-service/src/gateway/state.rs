@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use ifmatch_blob::documents::Documents;
 use ifmatch_blob::waits::Waits;
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_core::date::Timestamp;
 use ifmatch_gateway_config::ServerConfig;
@@ -71,7 +71,7 @@ pub struct ServedBlobs {
     /// The register of the blobs in an object store, for `/-/ready`.
     pub register: Option<Arc<dyn Register>>,
     /// The data folder, for `/-/snapshot`, if it has the blobs.
-    pub folder: Option<EmbeddedStore>,
+    pub folder: Option<IndexedStore>,
     /// `true` if everyone can sign requests, with a published key.
     pub accepts_published_key: bool,
     /// Prefixes of the containers of all accounts but the first one. They aren't for readers without credentials.

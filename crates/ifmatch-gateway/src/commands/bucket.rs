@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use ifmatch_blob_embedded::{EmbeddedStore, Objects, OpenError, Progress, Total};
+use ifmatch_blob_indexed::{IndexedStore, Objects, OpenError, Progress, Total};
 use ifmatch_blob_objects::claim_bodies;
 use ifmatch_gateway_commands::runtime::block_on;
 use ifmatch_gateway_commands::store_url;
@@ -53,7 +53,7 @@ Exit codes:
 ///
 /// # Errors
 /// States why the bucket or the register can't be used, or that they don't belong together.
-pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(EmbeddedStore, Arc<dyn Register>), Error> {
+pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(IndexedStore, Arc<dyn Register>), Error> {
     let name = format!("--data {}", without_secrets(url));
     let backing = store_url::open(&name, url)?;
     let register = match register.engine() {
@@ -73,7 +73,7 @@ pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(EmbeddedS
     let objects = if copies { objects.copied_by_store() } else { objects };
     // The unmeasured one is for checks, whose swaps always conflict.
     let metered = MeteredRegister::new(Arc::clone(&register));
-    let store = EmbeddedStore::in_bucket(objects, Driver::new(metered));
+    let store = IndexedStore::in_bucket(objects, Driver::new(metered));
     Ok((store.map_err(|error| Error::usage(error.to_string()))?, register))
 }
 
@@ -104,17 +104,17 @@ pub(crate) fn backup(url: &str, register: Option<&str>, to: &Path) -> Result<(),
     })
 }
 
-async fn open_folder(folder: &Path, exists: bool) -> Result<EmbeddedStore, Error> {
+async fn open_folder(folder: &Path, exists: bool) -> Result<IndexedStore, Error> {
     if exists && !folder.join("index.redb").exists() {
         return Err(Error::usage(format!(
             "{} is not a data folder: it has no index.redb. Check the path.",
             folder.display()
         )));
     }
-    EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))
+    IndexedStore::open(folder).await.map_err(|error| folder_error(folder, &error))
 }
 
-async fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Result<Total, Error> {
+async fn copy(from: &IndexedStore, to: &IndexedStore) -> Result<Total, Error> {
     let failed = |error: OpenError| Error::runtime(format!("the copy is incomplete: {error}."));
     from.copy_into(to, &Progress::default()).await.map_err(failed)
 }

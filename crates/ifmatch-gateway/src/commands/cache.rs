@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Request, Uri, header};
 use ifmatch_azure::auth::shared_access;
-use ifmatch_blob_embedded as embedded;
+use ifmatch_blob_indexed as indexed;
 use ifmatch_cache::{Builder, CacheLayer, Disk};
 
 use ifmatch_gateway_commands::store_url::check_folder;
@@ -20,7 +20,7 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
     check_folder("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.
-    let disk = embedded::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
+    let disk = indexed::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
         let message = format!("can't use --cache-dir {}. Choose another folder ({error}).", folder.display());
         let is_in_use = error.kind() == std::io::ErrorKind::ResourceBusy;
         if is_in_use { Error::in_use(message) } else { Error::runtime(message) }

@@ -13,7 +13,7 @@ const ID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
 #[tokio::test]
 async fn a_conflict_shows_what_was_sent_and_what_was_there() {
-    let gateway = Gateway::embedded(&["--require-conditions"]);
+    let gateway = Gateway::on_folder(&["--require-conditions"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a%20b", &[("if-none-match", "*")], "one").await.expect(201).etag().to_owned();
     for _ in 0..3 {
@@ -45,7 +45,7 @@ async fn a_conflict_shows_what_was_sent_and_what_was_there() {
 
 #[tokio::test]
 async fn the_clients_that_a_lease_keeps_waiting_are_listed_with_it() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let client = Client::new(gateway.address());
     let azure = Azure::development(client.clone());
     azure.create_container("docs").await.expect(201);
@@ -114,7 +114,7 @@ fn poll(gateway: &Gateway, tag: &str) -> Connection {
 /// The wait is longer than the time in which a client must send, read, or begin another request.
 #[tokio::test]
 async fn a_waiting_client_is_not_a_slow_one() {
-    let gateway = Gateway::embedded(&["--body-timeout", "100ms", "--keep-alive", "100ms"]);
+    let gateway = Gateway::on_folder(&["--body-timeout", "100ms", "--keep-alive", "100ms"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[], "one").await.expect(201).etag().to_owned();
     let mut poll = poll(&gateway, &tag);
@@ -130,7 +130,7 @@ async fn a_waiting_client_is_not_a_slow_one() {
 
 #[tokio::test]
 async fn a_shutdown_ends_a_wait_with_304() {
-    let mut gateway = Gateway::embedded(&["--shutdown-grace", "1h"]);
+    let mut gateway = Gateway::on_folder(&["--shutdown-grace", "1h"]);
     let tag = Client::new(gateway.address()).put("/c/a", &[], "one").await.expect(201).etag().to_owned();
     let mut poll = poll(&gateway, &tag);
     gateway.terminate();
@@ -140,7 +140,7 @@ async fn a_shutdown_ends_a_wait_with_304() {
 
 #[tokio::test]
 async fn a_wait_beyond_the_bound_is_answered_at_once() {
-    let gateway = Gateway::embedded(&["--max-waits", "1"]);
+    let gateway = Gateway::on_folder(&["--max-waits", "1"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[], "one").await.expect(201).etag().to_owned();
     let mut first = poll(&gateway, &tag);

@@ -329,7 +329,7 @@ async fn leases_of_an_object_store_need_a_folder_to_survive_a_restart() {
 /// A client with a token acquires a lease, and operators see its holder.
 #[tokio::test]
 async fn the_holder_of_a_lease_is_shown() {
-    let gateway = Gateway::embedded(&["--write-token", "w", "--read-token", "r"]);
+    let gateway = Gateway::on_folder(&["--write-token", "w", "--read-token", "r"]);
     let client = Client::new(gateway.address());
     let write = ("authorization", "Bearer w");
     client.put("/docs/a", &[write], "").await.expect(201);

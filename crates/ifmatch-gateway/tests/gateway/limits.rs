@@ -12,7 +12,7 @@ fn memory(flags: &[&str]) -> Gateway {
 
 #[tokio::test]
 async fn a_large_body_changes_nothing() {
-    let gateway = crate::Gateway::embedded(&["--max-body-size", "100"]);
+    let gateway = crate::Gateway::on_folder(&["--max-body-size", "100"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[], vec![b'x'; 100]).await.expect(201).etag().to_owned();
     client.put("/c/a", &[], vec![b'y'; 101]).await.expect(413);
@@ -130,7 +130,7 @@ fn an_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn a_stalled_body_gets_408_and_changes_nothing() {
-    let gateway = Gateway::embedded(&["--body-timeout", "400ms"]);
+    let gateway = Gateway::on_folder(&["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[], "old").await.expect(201).etag().to_owned();
     for part in ["", "n", &"n".repeat(5_000)] {
@@ -148,7 +148,7 @@ async fn a_stalled_body_gets_408_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_its_response_is_disconnected() {
-    let gateway = Gateway::embedded(&["--body-timeout", "400ms"]);
+    let gateway = Gateway::on_folder(&["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());
     client.put("/c/big", &[], vec![b'x'; 64 << 20]).await.expect(201);
     let mut connection = Connection::open(gateway.address());
@@ -159,7 +159,7 @@ async fn a_client_that_does_not_read_its_response_is_disconnected() {
 
 #[test]
 fn the_endpoints_reject_bad_requests_as_well() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     for (sent, status) in [
         ("GET /-/health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
         ("GET /-/health HTTP/1.1\r\n\r\n", 400),

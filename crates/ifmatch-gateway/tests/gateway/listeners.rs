@@ -22,7 +22,7 @@ fn address(line: &str) -> SocketAddr {
 
 #[test]
 fn all_addresses_serve_the_site() {
-    let mut gateway = Gateway::embedded(&["--listen", "127.0.0.1:0,127.0.0.2:0"]);
+    let mut gateway = Gateway::on_folder(&["--listen", "127.0.0.1:0,127.0.0.2:0"]);
     let second = address(&gateway.line_after("listening on "));
     assert_eq!(second.ip().to_string(), "127.0.0.2");
     exchange(second, "PUT /c/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello").expect(201);
@@ -63,7 +63,7 @@ fn endpoints_leave_the_site_for_a_listener_of_their_own() {
 fn no_other_listener_serves_the_endpoints() {
     for flags in [&[][..], &["--admin-listen", "127.0.0.1:0"]] {
         let all = [&["--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"], flags].concat();
-        let mut gateway = Gateway::embedded(&all);
+        let mut gateway = Gateway::on_folder(&all);
         for address in [gateway.tables(), gateway.s3()] {
             for path in ["/-/metrics", "/-/leases"] {
                 let status = send(address, "GET", path);
@@ -140,7 +140,7 @@ const PLAIN: (&str, &str) = ("accept", "application/json;odata=nometadata");
 
 #[tokio::test]
 async fn tables_are_served_alongside_blobs() {
-    let mut gateway = Gateway::embedded(&["--listen-tables", "127.0.0.1:0"]);
+    let mut gateway = Gateway::on_folder(&["--listen-tables", "127.0.0.1:0"]);
     let tables = Azure::development(Client::new(gateway.tables()));
     tables.table(Method::POST, "/Tables", &[JSON, PLAIN], r#"{"TableName":"people"}"#).await.expect(201);
     let entity = r#"{"PartitionKey":"a","RowKey":"1","age":7}"#;
@@ -165,7 +165,7 @@ async fn tables_are_served_alongside_blobs() {
 #[tokio::test]
 async fn unsigned_requests_are_rejected() {
     let flags = ["--listen-tables", "127.0.0.1:0", "--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT];
-    let mut gateway = Gateway::embedded(&flags);
+    let mut gateway = Gateway::on_folder(&flags);
     let client = Client::new(gateway.tables());
     Azure::development(client.clone()).table(Method::GET, "/Tables", &[PLAIN], "").await.expect(200);
     let token = ("authorization", "Bearer w");

@@ -29,7 +29,7 @@ use std::path::Path;
 use support::raw::exchange;
 use support::{Gateway, eventually};
 
-/// Starts a gateway on the embedded store in `folder`.
+/// Starts a gateway on `folder`.
 fn serve(folder: &Path, flags: &[&str]) -> Gateway {
     Gateway::start(
         ["serve", "--data"]

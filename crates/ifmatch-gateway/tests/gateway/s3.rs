@@ -31,7 +31,7 @@ async fn one_of_sixteen_writers_wins() {
 #[tokio::test]
 async fn a_list_of_tags_shows_no_other_account() {
     let accounts = ["--accounts", "photos:c2VjcmV0", "--accounts", "reports:c2VjcmV0"];
-    let mut gateway = Gateway::embedded(&[&["--listen-s3", "127.0.0.1:0"][..], &accounts[..]].concat());
+    let mut gateway = Gateway::on_folder(&[&["--listen-s3", "127.0.0.1:0"][..], &accounts[..]].concat());
     let address = gateway.s3();
     let (first, second) = (S3::new(address, "photos", "c2VjcmV0"), S3::new(address, "reports", "c2VjcmV0"));
     first.put("/album", &[], "").await.expect(200);
@@ -71,7 +71,7 @@ async fn encryption_at_rest_is_what_the_operator_states() {
     const ASKS: (&str, &str) = ("x-amz-server-side-encryption", "AES256");
     let told = |answer: &Answer| answer.headers.get(ASKS.0).map(|value| value.to_str().unwrap().to_owned());
     for (flags, is_stated) in [(&["--encrypted-at-rest"][..], true), (&[], false)] {
-        let mut gateway = Gateway::embedded(&[&["--listen-s3", "127.0.0.1:0"][..], flags].concat());
+        let mut gateway = Gateway::on_folder(&[&["--listen-s3", "127.0.0.1:0"][..], flags].concat());
         let s3 = S3::development(gateway.s3());
         s3.put("/docs", &[], "").await.expect(200);
         s3.put("/docs/plain", &[], "one").await.expect(200);
@@ -119,7 +119,7 @@ async fn public_reads_need_no_signature() {
     let flags =
         ["--listen-s3", "127.0.0.1:0", "--public-read", "--write-token", "secret", "--accounts", "photos:c2VjcmV0"];
     let other = ["--accounts", "reports:c2VjcmV0"];
-    let mut gateway = Gateway::embedded(&[&flags[..], &other[..]].concat());
+    let mut gateway = Gateway::on_folder(&[&flags[..], &other[..]].concat());
     let address = gateway.s3();
     let (s3, reports) = (S3::new(address, "photos", "c2VjcmV0"), S3::new(address, "reports", "c2VjcmV0"));
     for client in [&s3, &reports] {
@@ -211,7 +211,7 @@ async fn a_host_may_name_the_bucket() {
 
 #[tokio::test]
 async fn pages_of_allowed_origins_may_send_requests() {
-    let mut gateway = Gateway::embedded(&["--listen-s3", "127.0.0.1:0", "--cors-origin", "https://app.example"]);
+    let mut gateway = Gateway::on_folder(&["--listen-s3", "127.0.0.1:0", "--cors-origin", "https://app.example"]);
     let address = gateway.s3();
     let s3 = S3::development(address);
     s3.put("/docs", &[], "").await.expect(200);
@@ -235,7 +235,7 @@ async fn pages_of_allowed_origins_may_send_requests() {
 #[tokio::test]
 async fn signatures_are_verified_with_their_time_and_their_headers() {
     let account = format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}:YW5vdGhlciBvZiAxNiBieXRlcw==");
-    let mut gateway = Gateway::embedded(&["--listen-s3", "127.0.0.1:0", "--accounts", &account]);
+    let mut gateway = Gateway::on_folder(&["--listen-s3", "127.0.0.1:0", "--accounts", &account]);
     let address = gateway.s3();
     let s3 = S3::development(address);
     s3.put("/docs", &[], "").await.expect(200);

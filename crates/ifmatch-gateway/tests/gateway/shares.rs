@@ -79,7 +79,7 @@ fn begin(
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
     const LIST: usize = 8 << 20;
-    let mut gateway = crate::Gateway::embedded(&["--listen-tables", "127.0.0.1:0"]);
+    let mut gateway = crate::Gateway::on_folder(&["--listen-tables", "127.0.0.1:0"]);
     let (blobs, tables) = (gateway.address(), gateway.tables());
     let put = (Method::PUT, "/box?restype=container", &[][..]);
     begin((ONE, blobs), Form::Blob, put, 0, "").answer().expect(201);

@@ -28,7 +28,7 @@ fn wait_until_port_closed(gateway: &Gateway) {
 
 #[tokio::test]
 async fn writes_in_flight_are_completed() {
-    let mut gateway = Gateway::embedded(&[]);
+    let mut gateway = Gateway::on_folder(&[]);
     let mut idle = Connection::open(gateway.address());
     idle.send(get("/-/health"));
     idle.answer().expect(200);
@@ -49,7 +49,7 @@ async fn writes_in_flight_are_completed() {
 
 #[tokio::test]
 async fn a_write_beyond_the_grace_period_changes_nothing() {
-    let mut gateway = Gateway::embedded(&["--shutdown-grace", "300ms"]);
+    let mut gateway = Gateway::on_folder(&["--shutdown-grace", "300ms"]);
     let tag = Client::new(gateway.address()).put("/c/slow", &[], "old").await.expect(201).etag().to_owned();
     let mut put = half_a_put(&gateway);
     let end = gateway.stop();

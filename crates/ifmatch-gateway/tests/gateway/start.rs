@@ -259,7 +259,7 @@ fn the_settings_of_the_package_are_accepted() {
 
 #[tokio::test]
 async fn the_health_of_a_running_gateway_is_asked_by_a_command() {
-    let mut gateway = Gateway::embedded(&[]);
+    let mut gateway = Gateway::on_folder(&[]);
     let url = gateway.url("");
     for flags in [&["health", "--url", &url][..], &["health", "--ready", "--url", &url]] {
         let healthy = run(flags);
@@ -305,7 +305,7 @@ async fn object_stores_serve_the_same() {
 
 #[tokio::test]
 async fn every_response_has_a_date_a_server_and_a_request_id() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let client = Client::new(gateway.address());
     for path in ["/", "/none/none", "/-/health", "/-/nothing"] {
         let answer = client.get(path, &[("x-request-id", "mine-1")]).await;
@@ -318,7 +318,7 @@ async fn every_response_has_a_date_a_server_and_a_request_id() {
 
 #[tokio::test]
 async fn conditions_can_be_required() {
-    let gateway = Gateway::embedded(&["--require-conditions"]);
+    let gateway = Gateway::on_folder(&["--require-conditions"]);
     let client = Client::new(gateway.address());
     client.put("/docs/a", &[], "one").await.expect(428);
     client.put("/docs/a", &[("if-none-match", "*")], "one").await.expect(201);
@@ -329,7 +329,7 @@ async fn conditions_can_be_required() {
 #[tokio::test]
 async fn the_access_log_shows_requests_but_no_tokens() {
     let flags = ["--access-log", "--log-format", "json", "--log", "trace", "--write-token", "hunter2hunter2"];
-    let mut gateway = Gateway::embedded(&flags);
+    let mut gateway = Gateway::on_folder(&flags);
     let client = Client::new(gateway.address());
     let headers = [("x-request-id", "find-me"), ("authorization", "Bearer hunter2hunter2")];
     client.put("/docs/a", &headers, "12345").await.expect(201);

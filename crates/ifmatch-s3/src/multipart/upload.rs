@@ -300,7 +300,7 @@ mod tests {
     use ifmatch_blob::headers::BlobHeaders;
     use ifmatch_blob::store::{BlobStore, Put, Upload as Body};
     use ifmatch_blob::test_util::ManualClock;
-    use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_blob_indexed::IndexedStore;
     use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
@@ -328,7 +328,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::default().with_timers();
         let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-        let store: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
+        let store: Arc<dyn BlobStore> = Arc::new(IndexedStore::with_driver(folder.path(), driver).await.unwrap());
         let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
         let places = uploads_and_parts(&*store).await;
         let left = async || {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ifmatch_blob::store::BoxError;
-use ifmatch_blob_embedded as embedded;
+use ifmatch_blob_indexed as indexed;
 use ifmatch_blob_objects::{self as objects, ObjectRegister};
 use ifmatch_core::record::Revision;
 use ifmatch_gateway_commands::store_url;
@@ -159,7 +159,7 @@ fn redb_error(option: &str, error: &BoxError) -> Error {
 
 async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxError> {
     let open = move || -> Result<Arc<dyn Register>, BoxError> {
-        embedded::create_folder(&folder)?;
+        indexed::create_folder(&folder)?;
         Ok(Arc::new(RedbRegister::open(file)?))
     };
     spawn_blocking(open).await?

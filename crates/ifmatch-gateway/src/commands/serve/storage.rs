@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
-use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
+use ifmatch_blob_indexed::{self as indexed, IndexedStore};
 use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::store_url::check_folder;
@@ -30,7 +30,7 @@ const UPKEEP: Duration = Duration::from_hours(1);
 pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The store, if it is a folder and can take snapshots.
-    pub(crate) folder: Option<EmbeddedStore>,
+    pub(crate) folder: Option<IndexedStore>,
     /// The register of an object store.
     pub(crate) register: Option<Arc<dyn Register>>,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
             check_folder("--data", folder)?;
-            let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
+            let store = IndexedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
             Ok(OpenedStore { folder: Some(store.clone()), ..OpenedStore::new(store) })
@@ -97,7 +97,7 @@ async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, E
 }
 
 /// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.
-async fn sweep(store: EmbeddedStore) {
+async fn sweep(store: IndexedStore) {
     loop {
         let share = ifmatch_runtime::nonce().map_or(1, |nonce| 1 + nonce % 2_000);
         tokio::time::sleep(SWEEP * u32::try_from(share).unwrap_or(1_000) / 1_000).await;
@@ -143,8 +143,8 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
 }
 
 /// Returns the error of a data folder that can't be used.
-pub(crate) fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
-    use embedded::OpenErrorKind as Kind;
+pub(crate) fn folder_error(folder: &Path, error: &indexed::OpenError) -> Error {
+    use indexed::OpenErrorKind as Kind;
     let hint = match error.kind() {
         Kind::InUse => "Another ifmatch process uses this folder. Stop it, or choose another folder.",
         Kind::Denied => "Grant this user write access, or choose another folder.",

@@ -13,7 +13,7 @@ use tower::service_fn;
 
 #[test]
 fn the_gateway_honours_conditions() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let end = run(["check", &gateway.url("/box")]);
     assert_eq!(end.status.code(), Some(0), "{end:#?}");
     assert!(end.stdout.contains("yes      13.1.1    one of 16 concurrent replacements succeeds\n"), "{}", end.stdout);

@@ -16,7 +16,7 @@ fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {
 
 #[test]
 fn the_command_gets_its_fence_and_its_exit_code_is_passed_on() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     let fence = |end: &support::Finished| end.stdout.trim().parse::<u64>().expect("a number");
     let first = locked(&url, &["--name", "test"], "echo $IFMATCH_FENCE");
@@ -33,7 +33,7 @@ fn the_command_gets_its_fence_and_its_exit_code_is_passed_on() {
 
 #[test]
 fn a_held_lock_is_not_acquired_until_its_command_ends() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     let mut first = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
     assert_eq!(first.line(), "started");
@@ -52,7 +52,7 @@ fn a_held_lock_is_not_acquired_until_its_command_ends() {
 
 #[test]
 fn signals_reach_the_command() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     for signal in ["TERM", "INT", "HUP", "USR1"] {
         let script = format!("trap 'echo got; exit 9' {signal}; echo started; while :; do sleep 0.05; done");
@@ -65,7 +65,7 @@ fn signals_reach_the_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_without_a_network_is_ended_even_if_it_ignores_sigterm() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let url = format!("http://{}/locks/a", proxy.address());
     let run = tokio::task::spawn_blocking(move || {
@@ -83,7 +83,7 @@ async fn a_command_without_a_network_is_ended_even_if_it_ignores_sigterm() {
 /// The shell ends at SIGTERM. The process that it has started ignores the signal, and would go on to work without the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_processes_that_a_command_has_started_are_ended_with_it() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let url = format!("http://{}/locks/a", proxy.address());
     let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $$; wait";
@@ -101,7 +101,7 @@ async fn the_processes_that_a_command_has_started_are_ended_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_answer_is_reported_until_it_does() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     proxy.set(Network::Reset);
     let url = format!("http://{}/leaders/a", proxy.address());
@@ -121,7 +121,7 @@ async fn a_server_that_does_not_answer_is_reported_until_it_does() {
 
 #[test]
 fn a_stopped_holder_finds_the_lock_lost() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     let mut stopped = Guarded::start(&["lock", &url, "--ttl", "9s"], "echo started; exec sleep 600");
     assert_eq!(stopped.line(), "started");
@@ -161,7 +161,7 @@ fn a_lost_lock_is_no_success_of_the_command() {
 /// The command ends, the server doesn't answer the release, and the signal ends the wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_a_release() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let url = format!("http://{}/locks/a", proxy.address());
     let run = tokio::task::spawn_blocking(move || {
@@ -188,7 +188,7 @@ async fn a_signal_ends_a_release() {
 
 #[test]
 fn a_killed_holder_is_followed() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     let mut killed = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo $$; exec sleep 600");
     let command = killed.line();
@@ -201,7 +201,7 @@ fn a_killed_holder_is_followed() {
 
 #[test]
 fn a_candidate_leads_after_the_leader_and_ends_with_its_command() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/leaders/a");
     let mut leader = Guarded::start(&["elect", &url, "--name", "one"], "echo leads; exec sleep 600");
     assert_eq!(leader.line(), "leads");
@@ -213,7 +213,7 @@ fn a_candidate_leads_after_the_leader_and_ends_with_its_command() {
 
 #[test]
 fn a_leader_that_was_stopped_leads_again_with_a_new_command() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/leaders/a");
     let script = "echo $IFMATCH_FENCE; exec sleep 600";
     let mut leader = Guarded::start(&["elect", &url, "--ttl", "3s"], script);

@@ -35,7 +35,7 @@ fn client(url: &str) -> Client {
 
 #[tokio::test]
 async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let cut = async |network: Network| {
         let proxy = Proxy::start(gateway.address()).await;
         let lock = |url: &str| client(url).lock(format!("{network:?}")).ttl(TTL);
@@ -55,7 +55,7 @@ async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_go_on_after_the_gateway_was_killed_and_none_is_lost_or_repeated() {
-    let mut gateway = Gateway::embedded(&[]);
+    let mut gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let url = format!("http://{}/box", proxy.address());
     let done = Arc::new(AtomicUsize::new(0));
@@ -91,7 +91,7 @@ async fn updates_go_on_after_the_gateway_was_killed_and_none_is_lost_or_repeated
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_still_held_after_the_gateway_was_killed() {
-    let mut gateway = Gateway::embedded(&[]);
+    let mut gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let client = client(&format!("http://{}/box", proxy.address()));
     let held = client.lock("lock").ttl(PATIENCE).acquire().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_on
     if let (Ok(url), Ok(number)) = (std::env::var(URL), std::env::var(NUMBER)) {
         return write_until_lost(&client(&url), &number).await;
     }
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/box");
     let holders = (0..HOLDERS).map(|number| {
         let url = url.clone();

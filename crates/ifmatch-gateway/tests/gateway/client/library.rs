@@ -27,7 +27,7 @@ fn client(url: &str) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_tasks_with_100_updates_each_none_is_lost() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     // Eight documents contend. The tasks of each take turns.
     let documents: Vec<_> = (0..8).map(|_| client(&gateway.url("/box")).json::<u64>("hits")).collect();
     let task = |number: usize| {
@@ -46,7 +46,7 @@ async fn of_64_tasks_with_100_updates_each_none_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let document = client(&format!("http://{}/box", proxy.address())).json::<u64>("hits");
     for number in 0..1_000 {
@@ -65,7 +65,7 @@ async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
 
 #[tokio::test]
 async fn the_gateway_itself_fences_late_writes_off() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let client = client(&gateway.url("/box"));
     let lock = client.lock("lock");
     let old = lock.acquire().await.unwrap();
@@ -90,7 +90,7 @@ async fn the_gateway_itself_fences_late_writes_off() {
 
 #[tokio::test]
 async fn jobs_go_through_the_listing_of_the_gateway() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     for url in [gateway.url(""), gateway.url("/box"), gateway.url("/box/deep")] {
         let queue = client(&url).queue("jobs");
         assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
@@ -106,7 +106,7 @@ async fn jobs_go_through_the_listing_of_the_gateway() {
 /// over.
 #[tokio::test]
 async fn workers_that_end_at_once_recover_a_job_from_the_gateway() {
-    let gateway = Gateway::embedded(&[]);
+    let gateway = Gateway::on_folder(&[]);
     let worker = || client(&gateway.url("/box")).queue("jobs");
     worker().push(&"resize").await.unwrap();
     drop(worker().take(Duration::from_secs(3)).await.unwrap().expect("a job"));

@@ -8,7 +8,7 @@ use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::BlobStore;
 use ifmatch_blob::test_util::{Hooked, ManualClock, Step, Stop};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_register::{Driver, MemoryRegister};
 use s3s::S3ErrorCode;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ async fn setup_with(stop: Stop) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::default();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let inner: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
+    let inner: Arc<dyn BlobStore> = Arc::new(IndexedStore::with_driver(folder.path(), driver).await.unwrap());
     let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner: Arc::clone(&inner), hook: stop.clone() });
     let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
     let backend =

@@ -17,14 +17,14 @@ use super::error::OpenError;
 use super::payload::Payload;
 use super::spool::Spool;
 use super::verify::{Progress, Total};
-use super::{EmbeddedStore, Place, key};
+use super::{IndexedStore, Place, key};
 
 /// Number of records that are copied at the same time.
 const AT_ONCE: usize = 8;
 /// Maximum number of attempts to copy a blob that is being replaced.
 const ATTEMPTS: usize = 32;
 
-impl EmbeddedStore {
+impl IndexedStore {
     /// Copies all containers and blobs into an empty store that nothing else uses yet.
     ///
     /// While this store is written to, each blob is copied as it is at one moment, and not all at the same one. After an error, the target
@@ -36,7 +36,7 @@ impl EmbeddedStore {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use ifmatch_blob_embedded::{EmbeddedStore, Objects, Progress};
+    /// use ifmatch_blob_indexed::{IndexedStore, Objects, Progress};
     /// use ifmatch_register::{Driver, MemoryRegister};
     /// use object_store::memory::InMemory;
     /// use object_store::path::Path;
@@ -44,9 +44,9 @@ impl EmbeddedStore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
-    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let store = IndexedStore::open(folder.path()).await?;
     /// let objects = Objects::new(Arc::new(InMemory::new()), Path::default());
-    /// let bucket = EmbeddedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
+    /// let bucket = IndexedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
     /// assert_eq!(store.copy_into(&bucket, &Progress::default()).await?.bodies, 0);
     /// # Ok(())
     /// # }

@@ -16,12 +16,12 @@ mod unreliable;
 
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::{self, Subject};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_store_conforms() {
+async fn the_indexed_store_conforms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    conformance::check(&subject(EmbeddedStore::open(folder.path()).await.expect("opens"))).await;
+    conformance::check(&subject(IndexedStore::open(folder.path()).await.expect("opens"))).await;
 }
 
 /// Returns a store to check, with all that this crate's stores can do.

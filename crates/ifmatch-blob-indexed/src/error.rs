@@ -128,7 +128,7 @@ impl OpenError {
 
     pub(super) fn custom_index() -> Self {
         let text =
-            "a snapshot can't contain a custom index (EmbeddedStore::with_driver). Copy the index with its register's \
+            "a snapshot can't contain a custom index (IndexedStore::with_driver). Copy the index with its register's \
                     tools"
                 .to_owned();
         Self { kind: OpenErrorKind::Other, text, source: None }

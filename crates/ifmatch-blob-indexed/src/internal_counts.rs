@@ -94,7 +94,7 @@ mod tests {
     use ifmatch_core::tag::TagList;
 
     use super::*;
-    use crate::EmbeddedStore;
+    use crate::IndexedStore;
     use ifmatch_blob::name::{BlobName, BlobPath};
     use ifmatch_blob::store::{BlobStore, Delete, MissingContainer, Peek, Put, Reading, StoreErrorKind, Upload};
 
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_container_with_blobs_is_not_empty_even_after_a_restart() {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || async { EmbeddedStore::open(folder.path()).await.expect("it opens") };
+        let open = || async { IndexedStore::open(folder.path()).await.expect("it opens") };
         let store = open().await;
         assert!(store.is_empty(&blocks()));
         for name in ["a", "b", "a"] {
@@ -140,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn a_refused_write_does_not_count() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let store = IndexedStore::open(folder.path()).await.expect("it opens");
         store.put(&blob("a"), bytes()).await.expect("written");
         let refused = store.put(&blob("a"), Put { preconditions: if_absent(), ..bytes() }).await;
         assert!(matches!(refused.expect_err("there is one").kind(), StoreErrorKind::PreconditionFailed { .. }));
@@ -170,7 +170,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn concurrent_writers_are_all_counted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let store = IndexedStore::open(folder.path()).await.expect("it opens");
         let writers = (0..4_usize).map(|writer| {
             let store = store.clone();
             tokio::spawn(async move {

@@ -9,7 +9,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, LeaseRequest, Put, StoreErrorKind};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseState, LeaseUse};
 use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
@@ -21,14 +21,14 @@ use ifmatch_blob::test_util::{ManualClock, reopen};
 struct Fixture {
     _folder: TempDir,
     clock: ManualClock,
-    store: EmbeddedStore,
+    store: IndexedStore,
 }
 
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(MemoryRegister::unbounded(), clock.clone());
-    let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
+    let store = IndexedStore::with_driver(folder.path(), driver).await.unwrap();
     Fixture { _folder: folder, clock, store }
 }
 
@@ -155,7 +155,7 @@ async fn no_date_recurs_after_a_restart_with_a_clock_set_back() {
     let mut dates = Vec::new();
     for clock in [late, early] {
         let driver = || Driver::with_clock(Arc::clone(&register), clock.clone());
-        let store = reopen(async || EmbeddedStore::with_driver(folder.path(), driver()).await).await;
+        let store = reopen(async || IndexedStore::with_driver(folder.path(), driver()).await).await;
         for text in ["one", "two"] {
             let written = store.put(&blob, put(text)).await.unwrap();
             let shown = store.open(&blob, ifmatch_blob::store::Reading::HEAD).await.unwrap().unwrap().info;

@@ -13,7 +13,7 @@ use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
 use ifmatch_blob::test_util::ManualClock;
-use ifmatch_blob_embedded::{EmbeddedStore, Objects, OpenErrorKind};
+use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind};
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{Driver, Engine, Guarantee, MemoryRegister, Register, Scan};
 use object_store::local::LocalFileSystem;
@@ -29,7 +29,7 @@ const IN_PARTS: usize = 20 * 1024 * 1024;
 
 /// Gateways of which each call uses another one.
 struct Turns {
-    gateways: Vec<EmbeddedStore>,
+    gateways: Vec<IndexedStore>,
     calls: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ fn gateways(number: usize, objects: &Arc<dyn ObjectStore>) -> Turns {
     let open = || {
         let register = FaultyRegister::on(Arc::clone(&records));
         let objects = Objects::new(Arc::clone(objects), Path::from("blobs")).copied_by_store();
-        EmbeddedStore::in_bucket(objects, Driver::new(register)).unwrap()
+        IndexedStore::in_bucket(objects, Driver::new(register)).unwrap()
     };
     Turns { gateways: (0..number).map(|_| open()).collect(), calls: AtomicUsize::new(0) }
 }
@@ -74,7 +74,7 @@ async fn three_gateways_on_files_conform() {
 struct Two {
     objects: FaultyObjects,
     registers: [FaultyRegister; 2],
-    stores: [EmbeddedStore; 2],
+    stores: [IndexedStore; 2],
     clock: ManualClock,
 }
 
@@ -87,12 +87,12 @@ fn two_with(clock: ManualClock) -> Two {
     let registers = [(); 2].map(|()| FaultyRegister::on(Arc::clone(&records)));
     let stores = [0, 1].map(|at: usize| {
         let driver = Driver::with_clock(registers[at].clone(), clock.clone());
-        EmbeddedStore::in_bucket(Objects::new(Arc::new(objects.clone()), Path::default()), driver).unwrap()
+        IndexedStore::in_bucket(Objects::new(Arc::new(objects.clone()), Path::default()), driver).unwrap()
     });
     Two { objects, registers, stores, clock }
 }
 
-async fn read(store: &EmbeddedStore, blob: &BlobPath) -> Option<Bytes> {
+async fn read(store: &IndexedStore, blob: &BlobPath) -> Option<Bytes> {
     let mut opened = store.open(blob, Reading::WHOLE).await.unwrap()?;
     Some(opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes())
 }
@@ -201,7 +201,7 @@ async fn a_body_that_took_too_long_is_not_named() {
 }
 
 /// Runs a sweep to its end.
-async fn sweep(store: &EmbeddedStore, clock: &ManualClock) -> Result<u64, ifmatch_blob_embedded::OpenError> {
+async fn sweep(store: &IndexedStore, clock: &ManualClock) -> Result<u64, ifmatch_blob_indexed::OpenError> {
     let store = store.clone();
     let mut sweeping = tokio::spawn(async move { store.sweep().await });
     for _ in 0..10_000 {
@@ -349,7 +349,7 @@ async fn a_register_that_may_lose_swaps_is_refused() {
     let register = FaultyRegister::default();
     register.set_engine(Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() });
     let objects = Objects::new(Arc::new(FaultyObjects::default()), Path::default());
-    let refused = EmbeddedStore::in_bucket(objects, Driver::new(register)).unwrap_err();
+    let refused = IndexedStore::in_bucket(objects, Driver::new(register)).unwrap_err();
     assert_eq!(refused.kind(), OpenErrorKind::Other);
     assert!(refused.to_string().contains("acknowledged swaps"), "{refused}");
 }

@@ -13,8 +13,8 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, StoreErrorKind, Written,
 };
-use ifmatch_blob_embedded::EmbeddedStore;
-use ifmatch_blob_embedded::OpenErrorKind;
+use ifmatch_blob_indexed::IndexedStore;
+use ifmatch_blob_indexed::OpenErrorKind;
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::precondition::Preconditions;
@@ -30,7 +30,7 @@ use ifmatch_blob::conformance::leases::acquire;
 use ifmatch_blob::conformance::{blob, kind, pattern, put};
 use ifmatch_blob::test_util::reopen;
 
-type Store = EmbeddedStore;
+type Store = IndexedStore;
 
 struct Fixture {
     folder: TempDir,
@@ -43,7 +43,7 @@ struct Fixture {
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let register = FaultyRegister::default();
-    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
     let blob = blob("c", "b");
     store.put(&blob, put(pattern(10_000))).await.unwrap();
     Fixture { folder, register, store, blob }
@@ -241,7 +241,7 @@ async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record()
     let fixture = fixture().await;
     let (folder, register) = (fixture.folder().to_owned(), fixture.register.clone());
     fixture.before_next_swap(|_, _| async move {
-        let second = EmbeddedStore::with_driver(folder, Driver::new(register)).await;
+        let second = IndexedStore::with_driver(folder, Driver::new(register)).await;
         assert_eq!(second.map(drop).unwrap_err().kind(), OpenErrorKind::InUse);
     });
     fixture.store.put(&fixture.blob, put(pattern(20_000))).await.unwrap();
@@ -250,7 +250,7 @@ async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record()
 
     let Fixture { folder, register, store, blob } = fixture;
     drop(store);
-    let store = reopen(async || EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await).await;
+    let store = reopen(async || IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await).await;
     assert_eq!(Fixture { folder, register, store, blob }.read().await.unwrap().1, pattern(20_000));
 }
 

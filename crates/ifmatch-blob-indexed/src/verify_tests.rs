@@ -11,7 +11,7 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Delete, Put, Reading, Upload};
 
-use crate::{Damage, EmbeddedStore, Finding, OpenError, OpenErrorKind, Verification};
+use crate::{Damage, Finding, IndexedStore, OpenError, OpenErrorKind, Verification};
 
 /// Size of a body that is stored in a file.
 const LONG: usize = 60_000;
@@ -26,7 +26,7 @@ fn path(name: &str) -> BlobPath {
 /// Returns a folder with long and short bodies, an overwritten one, a deleted one, and a deleted container.
 async fn folder(long: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let store = IndexedStore::open(folder.path()).await.expect("it opens");
     let put = async |path: &BlobPath, text: String| {
         store.put(path, Put::new(Upload::new(Full::<Bytes>::from(text)))).await.expect("written");
     };
@@ -146,7 +146,7 @@ async fn a_folder_in_use_or_without_a_store_is_refused() {
     let error = Verification::open(folder.path()).await.expect_err("there is no store");
     assert_eq!(error.kind(), OpenErrorKind::Missing);
     assert!(!folder.path().join("bodies").exists(), "it created a store");
-    let _store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let _store = IndexedStore::open(folder.path()).await.expect("it opens");
     let error = Verification::open(folder.path()).await.expect_err("the store has it open");
     assert_eq!(error.kind(), OpenErrorKind::InUse);
 }
@@ -166,7 +166,7 @@ async fn once_free<T, F: Future<Output = Result<T, OpenError>>>(mut open: impl F
 
 /// Returns tag and bytes of all short blobs, or an error of one.
 async fn served(folder: &Path) -> Result<Vec<Option<(String, Bytes)>>, String> {
-    let store = once_free(|| EmbeddedStore::open(folder)).await.map_err(|error| error.to_string())?;
+    let store = once_free(|| IndexedStore::open(folder)).await.map_err(|error| error.to_string())?;
     let mut all = Vec::new();
     for number in 0..SHORT {
         let opened = store.open(&path(&number.to_string()), Reading::WHOLE).await.map_err(|error| error.to_string())?;
@@ -185,7 +185,7 @@ async fn served(folder: &Path) -> Result<Vec<Option<(String, Bytes)>>, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_index_is_found_or_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let store = IndexedStore::open(folder.path()).await.expect("it opens");
     for number in 0..SHORT {
         let text = format!("{number:500}");
         store.put(&path(&number.to_string()), Put::new(Upload::new(Full::<Bytes>::from(text)))).await.expect("written");
@@ -222,11 +222,11 @@ async fn a_flipped_bit_in_the_index_is_found_or_changes_nothing() {
 #[tokio::test]
 async fn a_store_of_short_bodies_without_its_index_does_not_start_empty() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let store = IndexedStore::open(folder.path()).await.expect("it opens");
     store.put(&path("short"), Put::new(Upload::new(Full::<Bytes>::from("short")))).await.expect("written");
     drop(store);
     fs::remove_file(folder.path().join("index.redb")).expect("removed");
-    let error = once_free(|| EmbeddedStore::open(folder.path())).await.expect_err("it starts empty");
+    let error = once_free(|| IndexedStore::open(folder.path())).await.expect_err("it starts empty");
     assert_eq!(error.kind(), OpenErrorKind::Unreadable);
     assert!(error.to_string().contains("Restore it from a backup"), "{error}");
 }

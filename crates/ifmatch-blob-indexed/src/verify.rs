@@ -33,12 +33,12 @@ const SHARES: u64 = 1 << 32;
 /// The verification of a data folder that no other process has open. It changes no blob.
 ///
 /// ```
-/// use ifmatch_blob_embedded::{EmbeddedStore, Verification};
+/// use ifmatch_blob_indexed::{IndexedStore, Verification};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// # drop(EmbeddedStore::open(folder.path()).await?);
+/// # drop(IndexedStore::open(folder.path()).await?);
 /// let mut verification = Verification::open(folder.path()).await?;
 /// assert_eq!(verification.total().bodies, 0);
 /// while let Some(findings) = verification.step().await? {
@@ -134,7 +134,7 @@ impl Verification {
     /// Locks a data folder, opens its index, and counts the bodies.
     ///
     /// # Errors
-    /// Same as [`EmbeddedStore::open`](crate::EmbeddedStore::open); also fails if the folder contains no store.
+    /// Same as [`IndexedStore::open`](crate::IndexedStore::open); also fails if the folder contains no store.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_read_only(index)).await
     }

@@ -147,13 +147,13 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
-    use crate::EmbeddedStore;
+    use crate::IndexedStore;
     use ifmatch_blob::headers::FieldText;
     use ifmatch_blob::store::{BlobStore, Cached, Delete, HeaderChange, Peek, Put, Reading, SetHeaders, Upload};
 
-    async fn store() -> (EmbeddedStore, tempfile::TempDir) {
+    async fn store() -> (IndexedStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
-        (EmbeddedStore::open(folder.path()).await.expect("it opens"), folder)
+        (IndexedStore::open(folder.path()).await.expect("it opens"), folder)
     }
 
     fn blob() -> BlobPath {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     /// Returns the cached blob after it was opened a few times. The first time brings its records into memory.
-    async fn opened(store: &EmbeddedStore) -> Option<Cached> {
+    async fn opened(store: &IndexedStore) -> Option<Cached> {
         for _ in 0..3 {
             store.open(&blob(), Reading::WHOLE).await.expect("it can be read");
         }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Looks up a container until it comes from memory.
-    async fn look_up(store: &EmbeddedStore, name: &ContainerName) -> Option<Arc<Container>> {
+    async fn look_up(store: &IndexedStore, name: &ContainerName) -> Option<Arc<Container>> {
         for _ in 0..3 {
             store.inner.look_up(name).await.expect("it can be read");
         }
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn a_cached_container_is_the_current_one() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let store = IndexedStore::open(folder.path()).await.expect("it opens");
         let name = ContainerName::new("notes").expect("valid");
         assert!(look_up(&store, &name).await.is_none());
         store.create_container(&name, fields("me")).await.expect("created");

@@ -15,7 +15,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     Delete, HeaderChange, Opened, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind, Written,
 };
-use ifmatch_blob_embedded::{EmbeddedStore, Objects};
+use ifmatch_blob_indexed::{IndexedStore, Objects};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
@@ -144,7 +144,7 @@ impl History {
 }
 
 struct Client {
-    store: EmbeddedStore,
+    store: IndexedStore,
     dice: Dice,
     name: u64,
     history: Arc<Mutex<History>>,
@@ -272,7 +272,7 @@ async fn round(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (records, dice) = (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)));
     let register = Unreliable { records: Arc::clone(&records), dice, late: Arc::default() };
-    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
     let history = Arc::new(Mutex::new(History::default()));
     let clients = (1..=CLIENTS).map(|name| {
         let (store, history, dice) = (store.clone(), Arc::clone(&history), Dice::new(seed << 8 | name));
@@ -284,12 +284,12 @@ async fn round(seed: u64) {
     let mut late = std::mem::take(&mut *register.late.lock().unwrap());
     while late.join_next().await.is_some() {}
     drop(store);
-    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
+    let open = async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
     check(&reopen(open).await, &history).await;
 }
 
 /// Checks what is there at the end.
-async fn check(store: &EmbeddedStore, history: &Mutex<History>) {
+async fn check(store: &IndexedStore, history: &Mutex<History>) {
     let history = std::mem::take(&mut *history.lock().unwrap());
     assert!(history.acknowledged > 0, "the register lets some writes through");
     let both: Vec<_> = history.refused.intersection(&history.seen).collect();
@@ -315,7 +315,7 @@ async fn round_in_bucket(seed: u64) {
     let open = || {
         let register = Unreliable { records: Arc::clone(&records), dice: Arc::clone(&dice), late: Arc::clone(&late) };
         let objects = Objects::new(Arc::new(objects.clone()), Path::default());
-        EmbeddedStore::in_bucket(objects, Driver::with_clock(register, clock.clone())).unwrap()
+        IndexedStore::in_bucket(objects, Driver::with_clock(register, clock.clone())).unwrap()
     };
     let stores = [open(), open(), open()];
     let history = Arc::new(Mutex::new(History::default()));
@@ -355,7 +355,7 @@ async fn round_in_bucket(seed: u64) {
     while late.join_next().await.is_some() {}
     assert!(swept > 0, "the bucket lost answers, so there were bodies to sweep");
     let objects = Objects::new(Arc::new(objects), Path::default());
-    check(&EmbeddedStore::in_bucket(objects, Driver::new(Arc::clone(&records))).unwrap(), &history).await;
+    check(&IndexedStore::in_bucket(objects, Driver::new(Arc::clone(&records))).unwrap(), &history).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

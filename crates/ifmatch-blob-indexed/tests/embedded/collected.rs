@@ -7,7 +7,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{Register, Scan};
 use tokio::runtime::Builder;
@@ -30,8 +30,8 @@ async fn records(folder: &Path, prefix: &str) -> usize {
 }
 
 /// Opens the store once the tasks of the previous one have released it.
-async fn open(folder: &Path) -> EmbeddedStore {
-    reopen(async || EmbeddedStore::open(folder).await).await
+async fn open(folder: &Path) -> IndexedStore {
+    reopen(async || IndexedStore::open(folder).await).await
 }
 
 async fn until_bodies(folder: &Path, expected: usize) {
@@ -44,7 +44,7 @@ async fn until_bodies(folder: &Path, expected: usize) {
     assert!(waited.is_ok(), "{} bodies instead of {expected}", bodies(folder));
 }
 
-async fn fill(store: &EmbeddedStore, container: &str) {
+async fn fill(store: &IndexedStore, container: &str) {
     for number in 0..20 {
         let length = if number % 2 == 0 { 10 } else { 10_000 };
         store.put(&blob(container, &format!("{number}")), put(pattern(length))).await.unwrap();

@@ -19,10 +19,10 @@ use ifmatch_blob::store::{
 };
 use ifmatch_register::{Driver, MemoryRegister};
 
-use super::EmbeddedStore;
+use super::IndexedStore;
 use super::disk::{Disk, OpenFolder, Space, System};
 
-type Store = EmbeddedStore;
+type Store = IndexedStore;
 
 /// Call to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ fn content(number: usize) -> Bytes {
 }
 
 async fn open(folder: &Path, register: &Arc<MemoryRegister>, disk: Arc<dyn Disk>) -> Result<Store, super::OpenError> {
-    EmbeddedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
+    IndexedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
 }
 
 /// The copy of a blob has a number larger by this.
@@ -360,12 +360,12 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
 async fn other_users_cannot_read_a_new_store() {
     let root = tempfile::tempdir().expect("a temporary folder");
     let mode = |name: &str| fs::metadata(root.path().join(name)).expect("it exists").permissions().mode() & 0o777;
-    drop(EmbeddedStore::open(root.path().join("new/data")).await.expect("it opens"));
+    drop(IndexedStore::open(root.path().join("new/data")).await.expect("it opens"));
     assert_eq!((mode("new"), mode("new/data")), (0o700, 0o700));
 
     fs::create_dir(root.path().join("shared")).expect("created");
     fs::set_permissions(root.path().join("shared"), Permissions::from_mode(0o750)).expect("changed");
-    drop(EmbeddedStore::open(root.path().join("shared")).await.expect("it opens"));
+    drop(IndexedStore::open(root.path().join("shared")).await.expect("it opens"));
     assert_eq!(mode("shared"), 0o750, "an existing folder keeps its permissions");
 }
 
@@ -378,10 +378,10 @@ async fn other_users_cannot_read_new_files_in_a_shared_folder() {
     fs::set_permissions(root.path().join("bodies"), Permissions::from_mode(0o755)).expect("changed");
     fs::write(root.path().join("bodies/foreign"), "").expect("written");
     let index = root.path().join("index.redb");
-    drop(EmbeddedStore::open(root.path()).await.expect("it opens"));
+    drop(IndexedStore::open(root.path()).await.expect("it opens"));
     fs::set_permissions(&index, Permissions::from_mode(0o644)).expect("changed");
 
-    let store = EmbeddedStore::open(root.path()).await.expect("it opens");
+    let store = IndexedStore::open(root.path()).await.expect("it opens");
     let put = Put::new(Upload::new(Full::<Bytes>::from(vec![7; 100_000])));
     store.put(&BlobPath::parse("/c/b").expect("valid"), put).await.expect("written");
     assert_eq!(open_to_others(root.path()), [root.path().join("bodies/foreign")]);

@@ -1,4 +1,4 @@
-//! The embedded store: bodies of more than 4 KiB as files in a folder, or as objects in a bucket, and everything else in an index.
+//! The indexed store: bodies of more than 4 KiB as files in a folder, or as objects in a bucket, and everything else in an index.
 //!
 //! A blob is one record. Its payload contains the header fields, and the body itself if it has at most 4 KiB; otherwise
 //! the name of the body's file. A write of a longer body stores it under a unique name, makes it durable, and then
@@ -78,20 +78,20 @@ mod verify;
 mod verify_tests;
 mod write;
 
-/// The embedded store: bodies as files in a folder or objects in a bucket, and everything else in a register. Cheap to clone.
+/// The indexed store: bodies as files in a folder or objects in a bucket, and everything else in a register. Cheap to clone.
 ///
 /// ```
-/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_blob_indexed::IndexedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let store = IndexedStore::open(folder.path()).await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct EmbeddedStore {
+pub struct IndexedStore {
     inner: Arc<Inner>,
     place: Place,
 }
@@ -115,7 +115,7 @@ struct Inner {
     gates: Gates,
 }
 
-impl EmbeddedStore {
+impl IndexedStore {
     /// Opens or creates the store in a folder, with its index in `index.redb`.
     ///
     /// Collects the remains of a crash first.
@@ -149,7 +149,7 @@ impl EmbeddedStore {
     /// the store may write to the index. Collects the remains of a crash first.
     ///
     /// # Errors
-    /// Same as [`EmbeddedStore::open`].
+    /// Same as [`IndexedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver) -> Result<Self, OpenError> {
         Self::on_disk(folder, driver, Arc::new(System)).await
     }
@@ -185,14 +185,14 @@ impl EmbeddedStore {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use ifmatch_blob_embedded::{EmbeddedStore, Objects};
+    /// use ifmatch_blob_indexed::{IndexedStore, Objects};
     /// use ifmatch_register::{Driver, MemoryRegister};
     /// use object_store::memory::InMemory;
     /// use object_store::path::Path;
     ///
     /// let objects = Objects::new(Arc::new(InMemory::new()), Path::from("blobs"));
-    /// let store = EmbeddedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
-    /// # Ok::<(), ifmatch_blob_embedded::OpenError>(())
+    /// let store = IndexedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded()))?;
+    /// # Ok::<(), ifmatch_blob_indexed::OpenError>(())
     /// ```
     pub fn in_bucket(objects: Objects, driver: Driver) -> Result<Self, OpenError> {
         check_guarantee(&driver)?;
@@ -253,7 +253,7 @@ impl EmbeddedStore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
-    /// let store = ifmatch_blob_embedded::EmbeddedStore::open(folder.path()).await?;
+    /// let store = ifmatch_blob_indexed::IndexedStore::open(folder.path()).await?;
     /// let snapshot = store.snapshot().await?;
     /// assert_eq!((snapshot.folder, snapshot.bodies), (folder.path().join("snapshot"), 0));
     /// # Ok(())
@@ -293,14 +293,14 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for EmbeddedStore {
+impl fmt::Debug for IndexedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedStore").field("bodies", &self.inner.bodies).finish_non_exhaustive()
+        f.debug_struct("IndexedStore").field("bodies", &self.inner.bodies).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl BlobStore for EmbeddedStore {
+impl BlobStore for IndexedStore {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.inner.open(blob, reading).await
     }
@@ -370,7 +370,7 @@ impl BlobStore for EmbeddedStore {
     }
 }
 
-impl Peek for EmbeddedStore {
+impl Peek for IndexedStore {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
         self.inner.cached(blob)
     }

@@ -90,7 +90,7 @@ mod tests {
     use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
-    use crate::EmbeddedStore;
+    use crate::IndexedStore;
     use ifmatch_blob::headers::BlobHeaders;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob::store::{
@@ -165,7 +165,7 @@ mod tests {
     async fn a_full_disk_refuses_writes_but_not_deletions() {
         let folder = tempfile::tempdir().expect("a folder");
         let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
-        let store = EmbeddedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
+        let store = IndexedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
         let put = async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
         put("large", bytes(100_000)).await.expect("there is room");
         put("small", bytes(100)).await.expect("there is room");

@@ -17,7 +17,7 @@ use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{AppendBlock, Delete, Put, Reading, StoreErrorKind};
 use ifmatch_blob::test_util::reopen;
-use ifmatch_blob_embedded::{EmbeddedStore, Finding, Verification};
+use ifmatch_blob_indexed::{Finding, IndexedStore, Verification};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{Driver, MemoryRegister};
 
@@ -39,30 +39,30 @@ fn inodes(folder: &Path) -> BTreeSet<u64> {
     files(folder).iter().map(|file| file.metadata().unwrap().ino()).collect()
 }
 
-async fn create(store: &EmbeddedStore) {
+async fn create(store: &IndexedStore) {
     let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
     store.put(&log(), Put { headers, ..put("") }).await.unwrap();
 }
 
-async fn append_to(store: &EmbeddedStore, blob: &BlobPath, block: impl Into<Bytes>) {
+async fn append_to(store: &IndexedStore, blob: &BlobPath, block: impl Into<Bytes>) {
     store.append(blob, AppendBlock::new(block.into())).await.unwrap();
 }
 
-async fn append(store: &EmbeddedStore, block: impl Into<Bytes>) {
+async fn append(store: &IndexedStore, block: impl Into<Bytes>) {
     append_to(store, &log(), block).await;
 }
 
 /// Returns the bytes, which have the hash of their version.
-async fn read(store: &EmbeddedStore, blob: &BlobPath) -> Bytes {
+async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
     let mut opened = store.open(blob, Reading::WHOLE).await.unwrap().expect("there it is");
     let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
     assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
     bytes
 }
 
-async fn fixture() -> (EmbeddedStore, tempfile::TempDir) {
+async fn fixture() -> (IndexedStore, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path()).await.unwrap();
+    let store = IndexedStore::open(folder.path()).await.unwrap();
     create(&store).await;
     append(&store, pattern(LENGTH)).await;
     (store, folder)
@@ -89,7 +89,7 @@ async fn an_append_lengthens_the_file_of_the_version() {
     let first = inodes(folder.path());
     append(&store, "one").await;
     drop(store);
-    let store = reopen(async || EmbeddedStore::open(folder.path()).await).await;
+    let store = reopen(async || IndexedStore::open(folder.path()).await).await;
     append(&store, "two").await;
     assert_eq!(read(&store, &log()).await, with(&["one", "two"]));
     assert_eq!(inodes(folder.path()), first);
@@ -125,7 +125,7 @@ async fn bytes_beyond_the_recorded_length_are_neither_served_nor_overwritten() {
     drop(store);
     assert!(verify(folder.path()).await.is_empty());
 
-    let store = reopen(async || EmbeddedStore::open(folder.path()).await).await;
+    let store = reopen(async || IndexedStore::open(folder.path()).await).await;
     append(&store, "one").await;
     append(&store, "two").await;
     assert_eq!(read(&store, &log()).await, with(&["one", "two"]));
@@ -170,7 +170,7 @@ async fn a_store_and_its_snapshot_grow_apart() {
     // Both could otherwise append to one file at the same time.
     assert!(inodes(folder.path()).is_disjoint(&inodes(&snapshot)));
     assert!(verify(&snapshot).await.is_empty());
-    let copy = EmbeddedStore::open(&snapshot).await.unwrap();
+    let copy = IndexedStore::open(&snapshot).await.unwrap();
     assert_eq!(read(&copy, &log()).await, with(&["one"]));
     append(&copy, "of the snapshot").await;
     append(&store, "three").await;
@@ -227,11 +227,11 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
     for seed in 1..=4 {
         let folder = tempfile::tempdir().unwrap();
         let (records, dice) = (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)));
-        let store = EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await.unwrap();
+        let store = IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await.unwrap();
         create(&store).await;
         drop(store);
         let register = Unreliable { records: Arc::clone(&records), dice, late: Arc::default() };
-        let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await;
+        let open = async || IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await;
         let store = reopen(open).await;
         let (acknowledged, refused) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let clients = (1..=CLIENTS).map(|name| {
@@ -262,7 +262,7 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
         let mut late = std::mem::take(&mut *register.late.lock().unwrap());
         while late.join_next().await.is_some() {}
         drop(store);
-        let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
+        let open = async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
         let store = reopen(open).await;
         let bytes = read(&store, &log()).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap();

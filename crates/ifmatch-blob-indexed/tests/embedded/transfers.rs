@@ -13,7 +13,7 @@ use ifmatch_blob::store::{
     AppendBlock, BlobInfo, ContainerInfo, Delete, HeaderChange, ListQuery, Put, Reading, SetHeaders,
 };
 use ifmatch_blob::test_util::reopen;
-use ifmatch_blob_embedded::{EmbeddedStore, Objects, Progress};
+use ifmatch_blob_indexed::{IndexedStore, Objects, Progress};
 use ifmatch_core::record::Record;
 use ifmatch_register::{Driver, Key, MemoryRegister, Scan};
 use object_store::path::Path as Location;
@@ -23,17 +23,17 @@ use crate::faulty_objects::FaultyObjects;
 /// Longer than any body that is sent at once.
 const IN_PARTS: usize = 9 * 1024 * 1024;
 
-fn bucket() -> EmbeddedStore {
+fn bucket() -> IndexedStore {
     let objects = Objects::new(Arc::new(FaultyObjects::default()), Location::default());
-    EmbeddedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded())).unwrap()
+    IndexedStore::in_bucket(objects, Driver::new(MemoryRegister::unbounded())).unwrap()
 }
 
-async fn open(folder: &Path) -> EmbeddedStore {
-    reopen(async || EmbeddedStore::open(folder).await).await
+async fn open(folder: &Path) -> IndexedStore {
+    reopen(async || IndexedStore::open(folder).await).await
 }
 
 /// Returns all that a store shows.
-async fn shown(store: &EmbeddedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInfo, Bytes)>)> {
+async fn shown(store: &IndexedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInfo, Bytes)>)> {
     let mut all = Vec::new();
     for container in store.containers(&ListQuery::first(100)).await.unwrap().items {
         let mut blobs = Vec::new();
@@ -50,7 +50,7 @@ async fn shown(store: &EmbeddedStore) -> Vec<(String, ContainerInfo, Vec<(BlobIn
 }
 
 /// Returns the records: all that a store knows, also fencing tokens, dates of deletions, and responses for late retries.
-async fn records(store: &EmbeddedStore) -> Vec<(Key, Record)> {
+async fn records(store: &IndexedStore) -> Vec<(Key, Record)> {
     store.index().scan(&Scan { prefix: "", after: None, limit: 100 }).await.unwrap()
 }
 

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, Opened, Put, Reading, StoreErrorKind, Upload};
-use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_indexed::IndexedStore;
 
 use ifmatch_blob::conformance::{blob, kind, pattern, put};
 use ifmatch_blob::test_util::reopen;
@@ -29,7 +29,7 @@ async fn shared(source: &BlobPath, opened: Opened) -> Put {
     Put { body: Upload::new(StreamBody::new(lost)), ..Put::copying(source, opened).await.unwrap() }
 }
 
-async fn read(store: &EmbeddedStore, blob: &BlobPath) -> Bytes {
+async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
     let mut opened = store.open(blob, Reading::WHOLE).await.unwrap().expect("there it is");
     opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes()
 }
@@ -37,7 +37,7 @@ async fn read(store: &EmbeddedStore, blob: &BlobPath) -> Bytes {
 #[tokio::test]
 async fn a_copy_shares_the_file_and_outlives_its_source() {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path()).await.unwrap();
+    let store = IndexedStore::open(folder.path()).await.unwrap();
     let (source, copy) = (blob("c", "source"), blob("c", "copy"));
     store.put(&source, put(pattern(LENGTH))).await.unwrap();
     let open = async || store.open(&source, Reading::RANGES).await.unwrap().unwrap();
@@ -58,7 +58,7 @@ async fn a_copy_shares_the_file_and_outlives_its_source() {
     store.delete(&source, Delete::default()).await.unwrap();
     assert_eq!(read(&store, &copy).await, pattern(LENGTH));
     drop(store);
-    let store = reopen(async || EmbeddedStore::open(folder.path()).await).await;
+    let store = reopen(async || IndexedStore::open(folder.path()).await).await;
     assert_eq!(read(&store, &copy).await, pattern(LENGTH));
     assert_eq!(files(folder.path()).len(), 1, "a restart keeps one name");
 }
@@ -67,14 +67,14 @@ async fn a_copy_shares_the_file_and_outlives_its_source() {
 #[tokio::test]
 async fn a_name_without_a_record_is_collected() {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path()).await.unwrap();
+    let store = IndexedStore::open(folder.path()).await.unwrap();
     let source = blob("c", "source");
     store.put(&source, put(pattern(LENGTH))).await.unwrap();
     drop(store);
     let file = files(folder.path()).remove(0);
     let name = file.to_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
     std::fs::hard_link(&file, format!("{name}-00000000000000ff")).unwrap();
-    let store = reopen(async || EmbeddedStore::open(folder.path()).await).await;
+    let store = reopen(async || IndexedStore::open(folder.path()).await).await;
     assert_eq!(files(folder.path()), [file]);
     assert_eq!(read(&store, &source).await, pattern(LENGTH));
 }
