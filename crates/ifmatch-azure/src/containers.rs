@@ -112,7 +112,7 @@ pub(crate) async fn delete_container(
 ) -> Result<Response<BlobBody>, AzureError> {
     let ContainerWrite { conditions, lease, request } = write;
     check(context, container, &conditions, lease).await?;
-    let delete = Delete { preconditions: conditions.preconditions, lease, request };
+    let delete = Delete { preconditions: conditions.preconditions, lease, request, ..Delete::default() };
     context.store.delete_container(container, delete).await.map_err(AzureError::of_container)?;
     Ok(response::empty(StatusCode::ACCEPTED, None, None))
 }

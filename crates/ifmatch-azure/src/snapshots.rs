@@ -5,25 +5,40 @@
 //! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy, for which a folder needs no more than a second
 //! name of the file.
 //!
-//! Only a store with an index has snapshots: no other tells when a blob was created. The gates below are of one process. If several share
-//! a bucket, a snapshot that one takes while another deletes the blob without its snapshots may be lost (docs/stores.md).
+//! Only a store with an index has snapshots: no other tells when a blob was created.
 //!
-//! # Interleavings
+//! # A snapshot, and a deletion that must leave none behind
+//!
+//! Both may be in different processes. The blob's record has a field that each snapshot changes, and that other writes keep.
+//!
+//! ```text
+//!   take      read the blob ─▶ write the snapshot ─▶ change the field, if it's still the same life ─▶ answer
+//!   delete    read the field ─▶ look for snapshots ─▶ delete the blob, if the field is the same
+//! ```
+//!
+//! - **The field changes before the deletion**: the deletion starts over, and its look finds the snapshot.
+//! - **The deletion comes first**: there is no field to change, so the snapshot isn't acknowledged, and removed.
+//! - **A write in between** keeps the field, so neither has to start over.
+//! - **The blob is deleted and created again in between**: another life, whose field the snapshot doesn't change.
+//! - **A crash before the field is changed** leaves a snapshot that wasn't acknowledged. It can be read, and keeps the blob from being
+//!   deleted without it.
+//!
+//! The model is in `ifmatch_sim::snapshots`.
+//!
+//! # Other interleavings
 //!
 //! - **A snapshot, and a write.** The snapshot has the version that was opened, with its own file. Neither the write nor the garbage
 //!   collection of bodies has anything to do with that file.
-//! - **A snapshot, and a deletion that spares snapshots.** The deletion could find no snapshot, which is then taken and answered, and
-//!   delete the blob under it. So both hold the blob's gate from the look at the blob to the end of the change. They continue if their
-//!   client disconnects.
-//! - **A snapshot of a later version, and a deletion of the snapshots alone.** The deletion evaluates its condition on one version, another
-//!   one is written, and its snapshot is taken and answered: the deletion must spare it. So it holds the gate, too.
-//! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may be written after the deletion. It belongs
-//!   to the blob's past life, as if it had been taken before.
+//! - **Two snapshots in the same microsecond.** Only one can create its name, and the other takes a later one.
+//! - **A snapshot of a later version, and a deletion of the snapshots alone.** The deletion evaluates its condition on one version,
+//!   another one is written, and its snapshot is taken and answered: the deletion must spare it. So it lists the snapshots first, and then
+//!   evaluates its condition.
+//! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may change the field before the deletion, and be
+//!   found by nobody afterwards. It belongs to the blob's past life.
 //! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -33,18 +48,20 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName};
+use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{
-    BlobInfo, ContainerInfo, Delete, ListQuery, Opened, Put, Reading, StoreError, StoreErrorKind,
+    BlobInfo, ContainerInfo, Delete, HeaderChange, LastSnapshot, ListQuery, Opened, Put, Reading, SetHeaders,
+    StoreError, StoreErrorKind,
 };
 use ifmatch_blob::sweep::remove_old;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_runtime::task;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::auth::shared_access::instant;
 use crate::blobs::write;
@@ -60,8 +77,10 @@ const SNAPSHOT: HeaderName = HeaderName::from_static("x-ms-snapshot");
 const STEP: usize = 500;
 /// Number of snapshots deleted at the same time.
 const PARALLEL: usize = 16;
-/// Maximum number of snapshots of one blob within a few microseconds.
-const TRIES: u64 = 1000;
+/// Maximum number of attempts to find a time that no other snapshot of the blob has.
+const TIMES: u64 = 100;
+/// Maximum number of attempts to delete a blob of which snapshots are taken, and deleted, in the meantime.
+const DELETIONS: usize = 8;
 /// Age at which unreachable snapshots are removed.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 
@@ -172,21 +191,31 @@ impl BlobLife {
         info
     }
 
-    /// Removes all snapshots. Those that can't be removed are garbage if the blob was deleted.
-    async fn discard(&self, context: &Context) -> Result<(), AzureError> {
+    /// Returns the times of all snapshots.
+    async fn times(&self, context: &Context) -> Result<Vec<SnapshotTime>, AzureError> {
+        let mut times = Vec::new();
         loop {
-            let (snapshots, has_more) = self.page(context, None, STEP).await?;
-            let deletions = stream::iter(snapshots).map(async |(time, _)| {
-                match context.store.delete(&self.path(time)?, Delete::default()).await {
-                    Err(error) if *error.kind() != StoreErrorKind::NotFound => Err(AzureError::of_blob(error)),
-                    _ => Ok(()),
-                }
-            });
-            deletions.buffer_unordered(PARALLEL).try_collect::<()>().await?;
+            let (snapshots, has_more) = self.page(context, times.last().copied(), STEP).await?;
+            times.extend(snapshots.into_iter().map(|(time, _)| time));
             if !has_more {
-                return Ok(());
+                return Ok(times);
             }
         }
+    }
+
+    /// Removes these snapshots. Those that can't be removed are garbage if the blob was deleted.
+    async fn discard(&self, context: &Context, times: Vec<SnapshotTime>) -> Result<(), AzureError> {
+        let deletions = stream::iter(times).map(async |time| {
+            match context.store.delete(&self.path(time)?, Delete::default()).await {
+                Err(error) if *error.kind() != StoreErrorKind::NotFound => Err(AzureError::of_blob(error)),
+                _ => Ok(()),
+            }
+        });
+        deletions.buffer_unordered(PARALLEL).try_collect::<()>().await
+    }
+
+    async fn discard_all(&self, context: &Context) -> Result<(), AzureError> {
+        self.discard(context, self.times(context).await?).await
     }
 }
 
@@ -226,23 +255,30 @@ pub(crate) async fn take(
     write::check(context, blob, &take.write.conditions, take.write.lease).await?;
     let (context, blob) = (context.clone(), blob.clone());
     to_the_end(async move {
-        let _gate = gate(&blob).await;
-        take_in_gate(&context, &blob, take).await
+        let now = context.wall().micros();
+        for time in (now..now.saturating_add(TIMES)).map(SnapshotTime::of_micros) {
+            if let Some(taken) = take_at(&context, &blob, &take, time).await? {
+                return Ok(taken);
+            }
+        }
+        Err(AzureError::busy())
     })
     .await
 }
 
-async fn take_in_gate(
+/// Takes a snapshot with this time, unless another one has it.
+async fn take_at(
     context: &Context,
     blob: &BlobPath,
-    take: TakeSnapshot,
-) -> Result<Response<BlobBody>, AzureError> {
+    take: &TakeSnapshot,
+    time: SnapshotTime,
+) -> Result<Option<Response<BlobBody>>, AzureError> {
     let container = containers::find(context, &blob.container).await?;
     let opened = context.store.open(blob, Reading::WHOLE).await.map_err(AzureError::of_blob)?;
     let opened = opened.ok_or_else(AzureError::blob_not_found)?;
     write::evaluate(&opened.info, &take.write)?;
     let life = BlobLife::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
-    let (time, path) = free(context, &life).await?;
+    let path = life.path(time)?;
     let tag = opened.info.tag.clone();
     let tag = match &take.metadata {
         // With other metadata, it is another representation.
@@ -254,28 +290,35 @@ async fn take_in_gate(
     let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
     (whole.headers.copied, whole.headers.tier, whole.headers.tags) = (copied, tier, tags);
     whole.headers.snapshot = Some(origin.to_field()?);
-    if let Some(metadata) = take.metadata {
-        whole.headers.metadata = metadata;
+    if let Some(metadata) = &take.metadata {
+        whole.headers.metadata = metadata.clone();
     }
     let put = Put { preconditions: Preconditions::absent(), ..whole };
-    let written = context.store.put(&path, put).await.map_err(AzureError::of_blob)?;
+    let written = match context.store.put(&path, put).await {
+        Err(error) if matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }) => return Ok(None),
+        written => written.map_err(AzureError::of_blob)?,
+    };
+    if let Err(error) = confirm(context, blob, &life).await {
+        if *error.kind() == StoreErrorKind::NotFound {
+            // The blob was deleted: this isn't its snapshot.
+            life.discard(context, vec![time]).await?;
+        }
+        return Err(AzureError::of_blob(error));
+    }
     let tag = origin.tag.or(written.tag);
     let mut response = response::empty(StatusCode::CREATED, tag.as_ref(), Some(origin.last_modified));
     response.headers_mut().extend(HeaderValue::try_from(time.to_string()).ok().map(|time| (SNAPSHOT, time)));
     response::set_not_encrypted(&mut response);
-    Ok(response)
+    Ok(Some(response))
 }
 
-/// Returns the time for the next snapshot, which no other has.
-async fn free(context: &Context, life: &BlobLife) -> Result<(SnapshotTime, BlobPath), AzureError> {
-    let now = context.wall().micros();
-    for time in (now..now.saturating_add(TRIES)).map(SnapshotTime::of_micros) {
-        let path = life.path(time)?;
-        if context.store.open(&path, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?.is_none() {
-            return Ok((time, path));
-        }
-    }
-    Err(AzureError::busy())
+/// Changes the field of the blob by which a deletion learns of a snapshot.
+async fn confirm(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
+    let last = FieldText::new(&format!("{:016x}", nonce()?));
+    let last = last.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+    let change = HeaderChange::Snapshot { last, created: life.created };
+    let set = SetHeaders { lease: LeaseUse::Read(None), ..SetHeaders::new(change) };
+    context.store.set_headers(blob, set).await.map(drop)
 }
 
 /// Opens a blob, or one of its snapshots.
@@ -315,25 +358,28 @@ pub(crate) async fn delete(
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,
         request: write.request.clone(),
+        last_snapshot: None,
     };
     match deletion {
         // Any other store has no snapshots.
         SnapshotDeletion::Bare if context.store.peek().is_some() => {
-            let (context, blob) = (context.clone(), blob.clone());
-            to_the_end(async move {
-                let _gate = gate(&blob).await;
-                refuse_snapshots(&context, &blob, &write).await?;
-                delete_blob(&context, &blob, delete).await
-            })
-            .await
+            for _ in 0..DELETIONS {
+                let last_snapshot = Some(refuse_snapshots(context, blob, &write).await?);
+                let delete = Delete { last_snapshot, ..delete.clone() };
+                match context.store.delete(blob, delete).await {
+                    Err(error) if *error.kind() == StoreErrorKind::SnapshotTaken => {}
+                    deleted => return explained(context, blob, deleted).await,
+                }
+            }
+            Err(AzureError::busy())
         }
         SnapshotDeletion::Include if may_exist(context) => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {
                 let life = BlobLife::find(&context, &blob).await?;
-                delete_blob(&context, &blob, delete).await?;
+                explained(&context, &blob, context.store.delete(&blob, delete).await).await?;
                 if let Some((life, _)) = life
-                    && let Err(error) = life.discard(&context).await
+                    && let Err(error) = life.discard_all(&context).await
                 {
                     tracing::warn!(error = %error.message, "snapshots of a deleted blob remain; they are collected later");
                 }
@@ -341,22 +387,21 @@ pub(crate) async fn delete(
             })
             .await
         }
-        SnapshotDeletion::Bare | SnapshotDeletion::Include => delete_blob(context, blob, delete).await,
+        SnapshotDeletion::Bare | SnapshotDeletion::Include => {
+            explained(context, blob, context.store.delete(blob, delete).await).await
+        }
         SnapshotDeletion::Only => {
-            let (context, blob) = (context.clone(), blob.clone());
-            to_the_end(async move {
-                // A later version's snapshots are not those that the condition was for.
-                let _gate = gate(&blob).await;
-                let container = containers::find(&context, &blob.container).await?;
-                let opened = context.store.open(&blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-                let opened = opened.ok_or_else(AzureError::blob_not_found)?;
-                write::evaluate(&opened.info, &write)?;
-                match BlobLife::of(&container, &blob, &opened.info).filter(|_| may_exist(&context)) {
-                    Some(life) => life.discard(&context).await,
-                    None => Ok(()),
-                }
-            })
-            .await
+            containers::find(context, &blob.container).await?;
+            let found = if may_exist(context) { BlobLife::find(context, blob).await? } else { None };
+            let snapshots = match found {
+                Some((life, _)) => Some((life.times(context).await?, life)),
+                None => None,
+            };
+            let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+            write::evaluate(&opened.ok_or_else(AzureError::blob_not_found)?.info, &write)?;
+            let Some((times, life)) = snapshots else { return Ok(()) };
+            let context = context.clone();
+            to_the_end(async move { life.discard(&context, times).await }).await
         }
         SnapshotDeletion::One(time) => {
             let Some(opened) = open(context, blob, Some(time), Reading::HEAD).await? else {
@@ -371,22 +416,24 @@ pub(crate) async fn delete(
     }
 }
 
-/// Refuses to delete a blob with snapshots alone. Its lease and a false condition are reported first.
-async fn refuse_snapshots(context: &Context, blob: &BlobPath, write: &WriteHeaders) -> Result<(), AzureError> {
-    if !may_exist(context) {
-        return Ok(());
-    }
-    let Some((life, info)) = BlobLife::find(context, blob).await? else { return Ok(()) };
-    if life.page(context, None, 1).await?.0.is_empty() {
-        return Ok(());
+/// Refuses to delete a blob with snapshots alone. Its lease and a false condition are reported first. If it has none, returns the last
+/// one that it had before the look.
+async fn refuse_snapshots(
+    context: &Context,
+    blob: &BlobPath,
+    write: &WriteHeaders,
+) -> Result<LastSnapshot, AzureError> {
+    let Some((life, info)) = BlobLife::find(context, blob).await? else { return Ok(LastSnapshot::default()) };
+    if !may_exist(context) || life.page(context, None, 1).await?.0.is_empty() {
+        return Ok(LastSnapshot(info.headers.last_snapshot));
     }
     write::evaluate(&info, write)?;
     let message = "the blob has snapshots: delete them first, or with it (x-ms-delete-snapshots: include)";
     Err(AzureError::new(StatusCode::CONFLICT, "SnapshotsPresent", message))
 }
 
-async fn delete_blob(context: &Context, blob: &BlobPath, delete: Delete) -> Result<(), AzureError> {
-    match context.store.delete(blob, delete).await {
+async fn explained(context: &Context, blob: &BlobPath, deleted: Result<(), StoreError>) -> Result<(), AzureError> {
+    match deleted {
         Ok(()) => Ok(()),
         Err(error) => Err(write::explain(context, blob, error).await),
     }
@@ -420,18 +467,6 @@ async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError
     Ok(life.is_none_or(|life| place.name.as_str().starts_with(&life.folder)))
 }
 
-/// Number of gates. Some blobs share one, so they wait for each other.
-const GATES: usize = 256;
-
-/// Waits in turn until no other snapshot and no other deletion of the blob is in progress. The process has one set of gates, shared by
-/// several services over one store.
-async fn gate(blob: &BlobPath) -> MutexGuard<'static, ()> {
-    static ALL: LazyLock<[Mutex<()>; GATES]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::new(())));
-    let mut hasher = DefaultHasher::new();
-    (blob.container.as_str(), blob.name.as_str()).hash(&mut hasher);
-    ALL[usize::try_from(hasher.finish() % GATES as u64).unwrap_or_default()].lock().await
-}
-
 /// Runs to the end even if the client disconnects.
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, AzureError>> + Send + 'static,
@@ -440,7 +475,7 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 fn unsupported() -> AzureError {
-    let message = "only a folder (ifmatch serve --data) keeps snapshots";
+    let message = "in front of an object store (--store), no snapshots are taken";
     AzureError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
 }
 

@@ -103,10 +103,12 @@ pub(super) fn updated(
         ContentChange::Delete => Ok(Some(Content::Absent)),
         ContentChange::Replace(bytes) => {
             let payload = version.map(payload_of).transpose()?;
-            let created = version.zip(payload).map(|(version, payload)| payload.created(version));
+            let created = version.zip(payload.as_ref()).map(|(version, payload)| payload.created(version));
+            let last_snapshot = payload.and_then(|payload| payload.headers.last_snapshot);
             let length = bytes.len() as u64;
             let (place, hash) = draft.replace(bytes);
-            encoded(&Payload { hash, length, place, created, headers: BlobHeaders::default() }).map(Some)
+            let headers = BlobHeaders { last_snapshot, ..BlobHeaders::default() };
+            encoded(&Payload { hash, length, place, created, headers }).map(Some)
         }
     }
 }

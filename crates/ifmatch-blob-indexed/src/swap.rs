@@ -204,7 +204,7 @@ impl Inner {
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
-                fields.check(&payload.headers, payload.length)?;
+                fields.check(&payload.headers, payload.length, Some(payload.created(version).timestamp()))?;
                 let headers = fields.of(&payload.headers);
                 if fields.keeps_version() {
                     return kept(&Payload { headers, ..payload });

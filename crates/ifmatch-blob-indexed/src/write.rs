@@ -22,7 +22,9 @@ use super::upload::{self, Expected, INLINE, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::records::{of_driver, refused};
-use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
+use ifmatch_blob::store::{
+    Delete, LastSnapshot, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written,
+};
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     // A short body arrives sooner than the answer of a shared register.
@@ -61,11 +63,20 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 }
 
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+    let last = delete.last_snapshot.clone();
     let request = WriteRequest::deletion(delete)?;
+    let absent = move |version: Option<&Version>| {
+        match (&last, version) {
+            (Some(LastSnapshot(last)), Some(version)) if payload_of(version)?.headers.last_snapshot != *last => {
+                Err(StoreErrorKind::SnapshotTaken.into())
+            }
+            _ => Ok(Content::Absent),
+        }
+    };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
-        let applied = inner.swap(&key, request, Content::Absent).await?;
+        let applied = inner.change(&key, Edit::Write(request, Box::new(absent))).await?;
         inner.settle(applied, None).await.map(drop)
     })
     .await
@@ -133,8 +144,10 @@ impl Job {
             let replaced = version.and_then(|version| Some((payload_of(version).ok()?, version)));
             let created = replaced.as_ref().map(|(payload, version)| payload.created(version));
             let mut headers = headers.clone();
+            let kept = replaced.map(|(payload, _)| payload.headers).unwrap_or_default();
+            headers.last_snapshot = kept.last_snapshot;
             if keeps_tags {
-                headers.tags = replaced.map(|(payload, _)| payload.headers.tags).unwrap_or_default();
+                headers.tags = kept.tags;
             }
             encoded(&Payload { hash, length, place: place.clone(), created, headers })
         };

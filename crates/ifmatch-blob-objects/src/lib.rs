@@ -293,7 +293,7 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete(&self.shared, blob, delete).await
+        Box::pin(Shared::delete(&self.shared, blob, delete)).await
     }
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {

@@ -91,7 +91,7 @@ impl Shared {
                 Ok(0)
             }
             Ok(gone @ Registered::Gone(_)) if is_past_retention(record, now) && record.is_forgettable(now) => {
-                match self.remove_strays(container, gone.members()).await {
+                match Box::pin(self.remove_strays(container, gone.members())).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
                         tracing::warn!(%container, %error, "objects of a deleted container remain");

@@ -28,7 +28,7 @@ impl Shared {
         }
         if set.change.keeps_version() {
             // The object would be a new one, with another tag.
-            let why = "in front of an object store, a blob's tags and tier do not change: write it with them";
+            let why = "in front of an object store, a blob's tags and tier do not change, and no snapshots are taken";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         let mut unread = None;
@@ -41,7 +41,7 @@ impl Shared {
                 let (precondition, current) = (Precondition::IfMatch, info.tag);
                 return Err(StoreErrorKind::PreconditionFailed { precondition, current }.into());
             }
-            set.change.check(&info.headers, info.length)?;
+            set.change.check(&info.headers, info.length, info.created)?;
             if !keeps_fields {
                 return Err(no_fields());
             }

@@ -244,6 +244,12 @@ impl Shared {
     /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the
     /// permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        if delete.last_snapshot.is_some() {
+            return Err(StoreError::new(
+                StoreErrorKind::Unsupported,
+                "no snapshots are taken in front of an object store",
+            ));
+        }
         let location = this.location(blob)?;
         let members = this.container_for_write(&blob.container).await?.members();
         let Some(current) = this.look(&location, members).await? else {

@@ -61,6 +61,9 @@ pub enum StoreErrorKind {
     /// The container has blobs (409).
     #[error("the container isn't empty. Delete its blobs first")]
     ContainerNotEmpty,
+    /// A snapshot of the blob was taken since its deletion began (409).
+    #[error("a snapshot of the blob was taken in the meantime. Delete it first")]
+    SnapshotTaken,
     /// The lease of the blob or the container forbids it (412).
     #[error("{0}")]
     LeaseFailed(LeaseFailure),

@@ -55,6 +55,8 @@ pub struct BlobHeaders {
     pub tier: Option<FieldText>,
     /// Names the version of which this is a snapshot, in a dialect's own form. `None` for blobs that requests can name.
     pub snapshot: Option<FieldText>,
+    /// Differs after each snapshot of the blob, whatever else is written. `None` if there was none since the blob was created.
+    pub last_snapshot: Option<FieldText>,
     /// A container's stored access policies, in a dialect's own form. `None` for blobs.
     pub policies: Option<FieldText>,
     /// Names the deletion of a container that goes on if there are no blobs. `None` for blobs.
@@ -67,6 +69,7 @@ const COPIED: &str = " copy";
 const CHECKSUM: &str = " checksum";
 const TIER: &str = " tier";
 const SNAPSHOT: &str = " snapshot";
+const LAST_SNAPSHOT: &str = " last-snapshot";
 const POLICIES: &str = " policies";
 const TAGS: &str = " tags";
 const EMPTYING: &str = " emptying";
@@ -84,6 +87,7 @@ impl BlobHeaders {
             &self.checksum,
             &self.tier,
             &self.snapshot,
+            &self.last_snapshot,
             &self.policies,
             &self.emptying,
         ];
@@ -95,7 +99,8 @@ impl BlobHeaders {
     }
 
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 9] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, POLICIES, EMPTYING];
+    pub const INTERNAL: [&str; 10] =
+        [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, LAST_SNAPSHOT, POLICIES, EMPTYING];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -106,9 +111,12 @@ impl BlobHeaders {
         let tags = (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string()));
         let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
         let snapshot = self.snapshot.as_ref().map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
+        let last_snapshot = self.last_snapshot.as_ref().map(|last| (LAST_SNAPSHOT, last.as_str().to_owned()));
         let tier = self.tier.as_ref().map(|tier| (TIER, tier.as_str().to_owned()));
         let emptying = self.emptying.as_ref().map(|emptying| (EMPTYING, emptying.as_str().to_owned()));
-        [append, block_list, copied, checksum, tags, tier, snapshot, policies, emptying].into_iter().flatten()
+        [append, block_list, copied, checksum, tags, tier, snapshot, last_snapshot, policies, emptying]
+            .into_iter()
+            .flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -124,6 +132,7 @@ impl BlobHeaders {
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
             TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            LAST_SNAPSHOT => self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             EMPTYING => self.emptying = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),

@@ -10,9 +10,11 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Cached, Delete, ListQuery, Peek, Wrapper};
 use ifmatch_blob::test_util::{Hook, Hooked, Step, Stop, reopen};
-use ifmatch_blob_indexed::IndexedStore;
+use ifmatch_blob_indexed::{IndexedStore, Objects};
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
-use ifmatch_register::MemoryRegister;
+use ifmatch_register::{Driver, MemoryRegister};
+use object_store::memory::InMemory;
+use object_store::path::Path;
 
 use crate::shared_access::{Token, read};
 use crate::support::{Answer, Client, Fixture, accounts, fixture};
@@ -264,9 +266,13 @@ async fn unreachable_snapshots_are_collected() {
     clock.advance(Duration::from_hours(8 * 24));
     assert_eq!(ifmatch_azure::collect_blocks(&context).await.expect("collected"), 1);
     assert_eq!(client.listed("").await, ["kept:1", "kept"]);
-    let left = ListQuery::first(10);
-    let left = store.list(&ContainerName::internal("snapshots").expect("valid"), &left).await.expect("listed");
-    assert_eq!(left.map(|page| page.items.len()), Some(1));
+    assert_eq!(stored(&store).await, 1);
+}
+
+/// Returns the number of snapshots, also of those that can't be reached.
+async fn stored(store: &IndexedStore) -> usize {
+    let (container, all) = (ContainerName::internal("snapshots").expect("valid"), ListQuery::first(10));
+    store.list(&container, &all).await.expect("listed").map_or(0, |page| page.items.len())
 }
 
 fn context(store: &IndexedStore, client: &Client) -> Context {
@@ -316,19 +322,41 @@ async fn object_stores_have_no_snapshots() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_snapshot_and_a_bare_deletion_one_wins() {
     let client = fixture().await.client;
+    race(&client, &client).await;
+}
+
+/// Also if they are requests to two gateways that share a bucket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_snapshot_and_a_bare_deletion_by_two_gateways_one_wins() {
+    let own = fixture().await;
+    let (register, bodies) = (Arc::new(MemoryRegister::unbounded()), Arc::new(InMemory::new()));
+    let gateway = || {
+        let objects = Objects::new(Arc::<InMemory>::clone(&bodies), Path::default());
+        let store = IndexedStore::in_bucket(objects, Driver::new(Arc::clone(&register))).expect("it opens");
+        let service = BlobService::with_clock(Arc::new(store), own.clock.clone());
+        Client { service: service.dialect(AzureDialect::new(accounts())), ..own.client.clone() }
+    };
+    let (one, other) = (gateway(), gateway());
+    one.put("/box?restype=container", &[], "").await.expect(201);
+    race(&one, &other).await;
+}
+
+/// Races snapshots by one client and deletions by another, until each has won, and beyond that.
+async fn race(one: &Client, other: &Client) {
     let mut won = [0, 0];
     for round in 0..RACES {
-        client.upload("/box/a", "1", &[]).await.expect(201);
-        let (one, other) = (client.clone(), client.clone());
-        let take = tokio::spawn(async move { one.snapshot("/box/a", &[]).await });
-        let delete = tokio::spawn(async move { other.delete("/box/a", &[]).await });
+        one.upload("/box/a", "1", &[]).await.expect(201);
+        let (first, second) = (one.clone(), other.clone());
+        let take = tokio::spawn(async move { first.snapshot("/box/a", &[]).await });
+        let delete = tokio::spawn(async move { second.delete("/box/a", &[]).await });
         let (taken, deleted) = (take.await.expect("no panic"), delete.await.expect("no panic"));
         match (taken.status.as_u16(), deleted.status.as_u16()) {
             (201, 409) => {
                 won[0] += 1;
                 let snapshot = format!("/box/a?snapshot={}", taken.header("x-ms-snapshot"));
-                client.get(&snapshot).await.expect(200);
-                client.delete("/box/a", &[("x-ms-delete-snapshots", "include")]).await.expect(202);
+                one.get(&snapshot).await.expect(200);
+                other.get(&snapshot).await.expect(200);
+                other.delete("/box/a", &[("x-ms-delete-snapshots", "include")]).await.expect(202);
             }
             (404, 202) => won[1] += 1,
             _ => panic!("round {round}: {taken:?} {deleted:?}"),
@@ -383,51 +411,53 @@ async fn begin(work: impl Future<Output = Answer> + Send + 'static, hook: &Stop)
     request
 }
 
-/// Lets other requests go as far as they can.
-async fn settle() {
-    for _ in 0..1000 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
-async fn a_bare_deletion_waits_for_a_snapshot() {
+async fn a_snapshot_that_a_bare_deletion_overtakes_is_not_taken() {
     let fixture = fixture().await;
     let client = fixture.client.clone();
-    client.upload("/box/a", "1", &[]).await.expect(201);
-    let (slow, hook) = stopped(&fixture, before_the_write_of_a_snapshot);
-    let taking = begin(async move { slow.snapshot("/box/a", &[]).await }, &hook).await;
-    let deleter = client.clone();
-    let deleting = tokio::spawn(async move { deleter.delete("/box/a", &[]).await });
-    settle().await;
-    assert!(!deleting.is_finished(), "the deletion overtook the snapshot");
-    hook.go_on();
-    taking.await.expect("no panic").expect(201);
-    deleting.await.expect("no panic").refused(409, "SnapshotsPresent");
-    assert_eq!(client.listed("").await, ["a:1", "a"]);
-}
-
-#[tokio::test]
-async fn a_snapshot_waits_for_a_bare_deletion_even_if_its_client_is_gone() {
-    for disconnects in [false, true] {
-        let fixture = fixture().await;
-        let client = fixture.client.clone();
+    for is_created_again in [false, true] {
         client.upload("/box/a", "1", &[]).await.expect(201);
-        let (slow, hook) = stopped(&fixture, before_a_deletion);
-        let deleting = begin(async move { slow.delete("/box/a", &[]).await }, &hook).await;
-        if disconnects {
-            deleting.abort();
+        let (slow, hook) = stopped(&fixture, before_the_write_of_a_snapshot);
+        let taking = begin(async move { slow.snapshot("/box/a", &[]).await }, &hook).await;
+        client.delete("/box/a", &[]).await.expect(202);
+        if is_created_again {
+            client.upload("/box/a", "2", &[]).await.expect(201);
         }
-        let taker = client.clone();
-        let taking = tokio::spawn(async move { taker.snapshot("/box/a", &[]).await });
-        settle().await;
-        assert!(!taking.is_finished(), "the snapshot overtook the deletion");
         hook.go_on();
         taking.await.expect("no panic").refused(404, "BlobNotFound");
-        if !disconnects {
-            deleting.await.expect("no panic").expect(202);
+        assert_eq!(stored(&fixture.store).await, 0);
+    }
+    client.delete("/box/a", &[]).await.expect(202);
+}
+
+/// Whatever else is written, and whether or not there were snapshots before.
+#[tokio::test]
+async fn a_bare_deletion_that_a_snapshot_overtakes_spares_the_blob() {
+    for had_one in [false, true] {
+        for (comp, fields) in [
+            ("", &[][..]),
+            ("&comp=metadata", &[("x-ms-meta-a", "1")]),
+            ("&comp=tier", &[("x-ms-access-tier", "Cool")]),
+        ] {
+            let fixture = fixture().await;
+            let client = fixture.client.clone();
+            client.upload("/box/a", "1", &[]).await.expect(201);
+            if had_one {
+                let snapshot = client.snapshot_of("/box/a").await;
+                client.delete(&snapshot, &[]).await.expect(202);
+            }
+            let (slow, hook) = stopped(&fixture, before_a_deletion);
+            let deleting = begin(async move { slow.delete("/box/a", &[]).await }, &hook).await;
+            let snapshot = client.snapshot_of("/box/a").await;
+            if comp.is_empty() {
+                client.upload("/box/a", "2", &[]).await.expect(201);
+            } else {
+                client.put(&format!("/box/a?x=1{comp}"), fields, "").await.expect(200);
+            }
+            hook.go_on();
+            deleting.await.expect("no panic").refused(409, "SnapshotsPresent");
+            assert_eq!(client.get(&snapshot).await.expect(200).text(), "1");
         }
-        assert!(client.listed("").await.is_empty());
     }
 }
 
@@ -447,18 +477,14 @@ async fn a_deletion_of_the_snapshots_alone_spares_those_of_a_later_version() {
     let only = async move { slow.delete("/box/a", &[("if-match", &*tag), ("x-ms-delete-snapshots", "only")]).await };
     let deleting = begin(only, &hook).await;
     client.upload("/box/a", "2", &[]).await.expect(201);
-    let taker = client.clone();
-    let taking = tokio::spawn(async move { taker.snapshot("/box/a", &[]).await });
-    settle().await;
-    assert!(!taking.is_finished(), "the snapshot overtook the deletion");
+    client.snapshot_of("/box/a").await;
     hook.go_on();
     deleting.await.expect("no panic").expect(202);
-    taking.await.expect("no panic").expect(201);
     assert_eq!(client.listed("").await, ["a:2", "a"]);
 }
 
 #[tokio::test]
-async fn a_snapshot_that_a_deletion_with_snapshots_overtakes_belongs_to_the_deleted_blob() {
+async fn a_snapshot_that_a_deletion_with_snapshots_overtakes_is_not_taken() {
     let fixture = fixture().await;
     let client = fixture.client.clone();
     client.upload("/box/a", "1", &[]).await.expect(201);
@@ -467,9 +493,7 @@ async fn a_snapshot_that_a_deletion_with_snapshots_overtakes_belongs_to_the_dele
     client.delete("/box/a", &[("x-ms-delete-snapshots", "include")]).await.expect(202);
     client.upload("/box/a", "2", &[]).await.expect(201);
     hook.go_on();
-    let taken = taking.await.expect("no panic").expect(201);
-    let snapshot = format!("/box/a?snapshot={}", taken.header("x-ms-snapshot"));
-    client.get(&snapshot).await.refused(404, "BlobNotFound");
+    taking.await.expect("no panic").refused(404, "BlobNotFound");
     assert_eq!(client.listed("").await, ["a"]);
     client.delete("/box/a", &[]).await.expect(202);
 }

@@ -183,6 +183,7 @@ async fn headers_are_kept(subject: &Subject) {
         tier: Some(text("Cool")),
         snapshot: Some(text("\"7f3c\" 7 a%20b")),
         policies: None,
+        last_snapshot: None,
         emptying: None,
     };
     let blob = blob("reading", "headers");

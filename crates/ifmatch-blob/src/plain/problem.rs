@@ -44,10 +44,11 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
         StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),
         StoreErrorKind::DigestMismatch => bad_body("digest-mismatch", error),
-        // No write of this dialect keeps the type or appends, and no deletion needs an empty container.
+        // No write of this dialect keeps the type or appends, and no deletion needs an empty container or keeps snapshots.
         StoreErrorKind::OtherType
         | StoreErrorKind::AppendFailed(_)
         | StoreErrorKind::ContainerNotEmpty
+        | StoreErrorKind::SnapshotTaken
         | StoreErrorKind::Unsupported => bad_body("unsupported", error),
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),

@@ -41,7 +41,7 @@ pub(super) async fn put(
 pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
     let lease = fields::lease_of_write(&head.headers)?;
-    let delete = Delete { preconditions, lease, request: fields::request_key(head)? };
+    let delete = Delete { preconditions, lease, request: fields::request_key(head)?, ..Delete::default() };
     shared.store.delete(blob, delete).await?;
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -15,8 +15,8 @@ pub use turns::Turns;
 pub use update::{ChangeOf, ContentChange, Current, Update, Updated};
 pub use wrapper::Wrapper;
 pub use write::{
-    ContainerInfo, Delete, HeaderChange, LateChecksum, LeaseRequest, Leased, MissingContainer, Put, RequestKey,
-    SetHeaders, Written,
+    ContainerInfo, Delete, HeaderChange, LastSnapshot, LateChecksum, LeaseRequest, Leased, MissingContainer, Put,
+    RequestKey, SetHeaders, Written,
 };
 
 mod append;

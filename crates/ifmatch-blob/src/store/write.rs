@@ -115,7 +115,14 @@ pub struct Delete {
     pub lease: LeaseUse,
     /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
+    /// Deletes only a blob whose last snapshot is this one: otherwise [`StoreErrorKind::SnapshotTaken`](crate::store::StoreErrorKind::SnapshotTaken).
+    pub last_snapshot: Option<LastSnapshot>,
 }
+
+/// The field [`last_snapshot`](BlobHeaders::last_snapshot) of a blob that was read before. A deletion that must leave no snapshot behind
+/// reads it, then looks for snapshots, and then deletes the blob on the condition that it is the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastSnapshot(pub Option<FieldText>);
 
 impl Delete {
     /// A deletion on the condition that the blob still has this tag. Without a tag, it is never true.
@@ -267,6 +274,14 @@ pub enum HeaderChange {
     Tags(Tags),
     /// Replaces the access tier, and keeps all fields.
     Tier(FieldText),
+    /// A snapshot was taken of a blob that was created at this time: all other fields stay. Fails with
+    /// [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound) if another blob has its name.
+    Snapshot {
+        /// The new [`BlobHeaders::last_snapshot`], which no other snapshot has had.
+        last: FieldText,
+        /// When the blob was created.
+        created: Timestamp,
+    },
     /// Replaces the stored access policies of a container, and keeps all fields.
     Policies(Option<FieldText>),
 }
@@ -275,16 +290,22 @@ impl HeaderChange {
     /// Returns `true` if the blob keeps its version, with its tag and its date. Stores that can't do that refuse the change with
     /// [`StoreErrorKind::Unsupported`](crate::store::StoreErrorKind::Unsupported).
     pub const fn keeps_version(&self) -> bool {
-        matches!(self, Self::Tags(_) | Self::Tier(_))
+        matches!(self, Self::Tags(_) | Self::Tier(_) | Self::Snapshot { .. })
     }
 
-    /// Checks that the change is possible for a blob with these fields and this length.
+    /// Checks that the change is possible for a blob with these fields, this length and this time of creation.
     ///
     /// # Errors
-    /// Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType) if it isn't an append blob, and
+    /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound). Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType) if it isn't an append blob, and
     /// [`StoreErrorKind::AppendFailed`](crate::store::StoreErrorKind::AppendFailed) if a condition is false.
-    pub fn check(&self, kept: &BlobHeaders, length: u64) -> Result<(), StoreError> {
-        let Self::Seal(conditions) = self else { return Ok(()) };
+    pub fn check(&self, kept: &BlobHeaders, length: u64, created: Option<Timestamp>) -> Result<(), StoreError> {
+        let conditions = match self {
+            Self::Seal(conditions) => conditions,
+            Self::Snapshot { created: expected, .. } if created != Some(*expected) => {
+                return Err(StoreErrorKind::NotFound.into());
+            }
+            _ => return Ok(()),
+        };
         if kept.append.is_none() {
             return Err(StoreErrorKind::OtherType.into());
         }
@@ -296,8 +317,18 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, checksum, tags, tier, .. } = kept.clone();
-                BlobHeaders { metadata, append, block_list, checksum, tags, tier, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, checksum, tags, tier, last_snapshot, .. } =
+                    kept.clone();
+                BlobHeaders {
+                    metadata,
+                    append,
+                    block_list,
+                    checksum,
+                    tags,
+                    tier,
+                    last_snapshot,
+                    ..BlobHeaders::clone(fields)
+                }
             }
             Self::Seal(_) => {
                 let append = kept.append.map(|append| Append { sealed: true, ..append });
@@ -305,6 +336,7 @@ impl HeaderChange {
             }
             Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
             Self::Tier(tier) => BlobHeaders { tier: Some(tier.clone()), ..kept.clone() },
+            Self::Snapshot { last, .. } => BlobHeaders { last_snapshot: Some(last.clone()), ..kept.clone() },
             Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
         }
     }

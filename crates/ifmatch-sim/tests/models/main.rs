@@ -11,3 +11,4 @@ mod leases;
 mod lock;
 mod protocol;
 mod purges;
+mod snapshots;

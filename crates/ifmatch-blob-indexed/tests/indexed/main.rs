@@ -1,4 +1,4 @@
-//! The conformance suite on the embedded store with its index in the folder.
+//! The conformance suite on the indexed store with its index in the folder.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
