@@ -42,7 +42,7 @@ impl Inner {
         if let Some(container) = current.and_then(|current| self.decoded.container(&key, current)) {
             return Ok(Some(container));
         }
-        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        let record = self.look(&key).await?;
         // A container's record never has a write in flight, so it says the same at any time, except for its lease.
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Ok(None) };

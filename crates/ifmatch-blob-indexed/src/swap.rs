@@ -105,6 +105,8 @@ pub(super) enum Edit {
     Update(WriteRequest, Update),
     /// A lease operation, with its random number.
     Lease(LeaseRequest, u64),
+    /// A look at the record, which changes nothing. Those that wait at the same time share one.
+    Look,
 }
 
 impl Edit {
@@ -118,7 +120,7 @@ impl Edit {
         match self {
             Self::Append(..) => Some(Need::End),
             Self::Update(_, update) => Some(Need::Whole(update.limit)),
-            Self::Write(..) | Self::Lease(..) => None,
+            Self::Write(..) | Self::Lease(..) | Self::Look => None,
         }
     }
 }
@@ -131,7 +133,7 @@ impl Change for Edit {
         match self {
             Self::Append(..) => draft.takes_appends(),
             Self::Update(..) => draft.takes_updates(),
-            Self::Write(..) | Self::Lease(..) => true,
+            Self::Write(..) | Self::Lease(..) | Self::Look => true,
         }
     }
 
@@ -149,6 +151,7 @@ impl Change for Edit {
                 // Refused, so nothing changes.
                 None => Command::Write(request.write_if(&FALSE, Content::Unknown)),
             },
+            Self::Look => Command::Write(Write::new(&Method::GET, &FALSE, Content::Unknown, 0)),
             Self::Lease(LeaseRequest { action, preconditions, request }, nonce) => Command::Lease(
                 LeaseOperation::new(*action, preconditions, *nonce)
                     .with_authority(Authority::Register)
@@ -187,6 +190,16 @@ impl Inner {
             counted.end(applied.as_ref().ok(), self.driver.now());
         }
         applied
+    }
+
+    /// Loads a record that many requests need, together with those that wait for it.
+    pub(super) async fn look(&self, key: &Key) -> Result<Record, StoreError> {
+        match self.changes.apply(key, Edit::Look).await {
+            Ok(applied) => applied.map(|applied| applied.before),
+            // A change in the same group has an unknown outcome, but this has none.
+            Err(error) if error.is_ambiguous() => self.driver.load(key).await.map_err(of_driver),
+            Err(error) => Err(of_driver(error)),
+        }
     }
 
     /// Swaps in this content.

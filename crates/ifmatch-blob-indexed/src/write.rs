@@ -65,13 +65,11 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
     let last = delete.last_snapshot.clone();
     let request = WriteRequest::deletion(delete)?;
-    let absent = move |version: Option<&Version>| {
-        match (&last, version) {
-            (Some(LastSnapshot(last)), Some(version)) if payload_of(version)?.headers.last_snapshot != *last => {
-                Err(StoreErrorKind::SnapshotTaken.into())
-            }
-            _ => Ok(Content::Absent),
+    let absent = move |version: Option<&Version>| match (&last, version) {
+        (Some(LastSnapshot(last)), Some(version)) if payload_of(version)?.headers.last_snapshot != *last => {
+            Err(StoreErrorKind::SnapshotTaken.into())
         }
+        _ => Ok(Content::Absent),
     };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {

@@ -50,6 +50,11 @@ impl Clients {
         &self.workload
     }
 
+    /// Returns the number of swaps that took place.
+    pub fn wins(&self) -> usize {
+        self.members.iter().map(Client::wins).sum()
+    }
+
     /// Runs the clients until each has swapped `wins` more times.
     pub async fn run<R: Register>(self, register: &Arc<R>, wins: usize) -> Self {
         let Self { workload, members, ticks } = self;

@@ -3,6 +3,7 @@
 mod bucket;
 mod dialects;
 mod gateways;
+mod history;
 mod outage;
 mod purge_storm;
 mod purges;
