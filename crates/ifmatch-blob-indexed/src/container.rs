@@ -16,7 +16,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::{leased, nonce, of_driver, refused};
+use ifmatch_blob::records::{leased, nonce, refused};
 use ifmatch_blob::store::{
     ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, SetHeaders, StoreError, StoreErrorKind,
 };
@@ -59,15 +59,6 @@ impl Inner {
             return Ok(Some(key::INTERNAL));
         }
         Ok(self.look_up(container).await?.map(|container| container.incarnation))
-    }
-
-    /// Returns the incarnation of a container as this process has seen it last. Another process may have replaced it since.
-    pub(super) async fn find_recent(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
-        if !self.confirms(container) {
-            return self.find(container).await;
-        }
-        let record = self.driver.recent(&key::of_container(container)?).await.map_err(of_driver)?;
-        incarnation_of(&record, self)
     }
 
     /// Returns the incarnation of a container that must exist.

@@ -33,8 +33,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     let container = match put.container {
         // It is looked up when the body is there.
         MissingContainer::Create if is_soon => None,
-        MissingContainer::Create => inner.find_recent(&blob.container).await?,
-        MissingContainer::Refuse => inner.find(&blob.container).await?,
+        _ => inner.find(&blob.container).await?,
     };
     let request = WriteRequest {
         until: inner.bodies.lifetime().map(|lifetime| inner.driver.now().saturating_add(lifetime)),
@@ -44,7 +43,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     if put.request.is_none() && !is_soon {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
-        inner.check_early(blob, container, put.container, &request, kind).await?;
+        inner.check(blob, container, put.container, &request, kind).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
@@ -173,26 +172,6 @@ impl Inner {
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
         upload::share(&self.bodies, body, expected).await
-    }
-
-    /// Rejects a write before its body arrives.
-    async fn check_early(
-        &self,
-        blob: &BlobPath,
-        container: Option<Revision>,
-        missing: MissingContainer,
-        request: &WriteRequest,
-        kind: Kind,
-    ) -> Result<(), StoreError> {
-        let refused = match self.check(blob, container, missing, request, kind).await {
-            Err(refused) if self.confirms(&blob.container) => refused,
-            checked => return checked,
-        };
-        // Another process may have replaced the container.
-        match self.find(&blob.container).await? {
-            found if found == container => Err(refused),
-            found => self.check(blob, found, missing, request, kind).await,
-        }
     }
 
     /// Rejects a write early.

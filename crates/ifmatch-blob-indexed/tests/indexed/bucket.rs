@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
@@ -14,8 +15,11 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
 use ifmatch_blob::test_util::ManualClock;
 use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind};
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::FaultyRegister;
-use ifmatch_register::{Driver, Engine, Guarantee, MemoryRegister, Register, Scan};
+use ifmatch_register::{
+    Driver, Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait,
+};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -352,4 +356,65 @@ async fn a_register_that_may_lose_swaps_is_refused() {
     let refused = IndexedStore::in_bucket(objects, Driver::new(register)).unwrap_err();
     assert_eq!(refused.kind(), OpenErrorKind::Other);
     assert!(refused.to_string().contains("acknowledged swaps"), "{refused}");
+}
+
+/// A register on an engine that fails over, whose calls take a millisecond and are counted.
+#[derive(Clone)]
+struct Counted {
+    records: Arc<MemoryRegister>,
+    loads: Arc<AtomicUsize>,
+    swaps: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl ifmatch_register::Wrapper for Counted {
+    fn inner(&self) -> &dyn Register {
+        &self.records
+    }
+
+    fn engine(&self) -> Engine {
+        Engine { fails_over: true, ..self.records.engine() }
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.records.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.swaps.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.records.compare_and_swap(key, expected, next).await
+    }
+}
+
+/// A write looks at its container twice, but those at the same time look together.
+#[tokio::test(start_paused = true)]
+async fn writes_at_the_same_time_share_their_looks_at_the_container() {
+    let records = Arc::new(MemoryRegister::unbounded());
+    let register = Counted { records, loads: Arc::default(), swaps: Arc::default() };
+    let objects = Objects::new(Arc::new(FaultyObjects::default()), Path::default());
+    let store = IndexedStore::in_bucket(objects, Driver::new(register.clone())).unwrap();
+    store.put(&blob("c", "first"), put("1")).await.unwrap();
+    let calls = async |writes: usize| {
+        let before = [&register.loads, &register.swaps].map(|calls| calls.load(Ordering::SeqCst));
+        let written = (0..writes).map(|number| {
+            let store = store.clone();
+            async move { store.put(&blob("c", &number.to_string()), Put { length: Some(1), ..put("1") }).await }
+        });
+        for written in join_all(written).await {
+            written.unwrap();
+        }
+        [register.loads.load(Ordering::SeqCst) - before[0], register.swaps.load(Ordering::SeqCst) - before[1]]
+    };
+    assert_eq!(calls(1).await, [3, 1]);
+    let [loads, swaps] = calls(64).await;
+    assert_eq!(swaps, 64);
+    assert!((64..=72).contains(&loads), "{loads} loads");
 }
