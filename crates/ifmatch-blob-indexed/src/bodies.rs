@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ifmatch_blob::store::{Source, StoreError};
-use ifmatch_core::digest::ContentHash;
+use ifmatch_blob::store::{Source, StoreError, StoreErrorKind};
+use ifmatch_core::digest::{ContentHash, Hasher};
 
 use super::body_files::BodyName;
+use super::payload::Payload;
 use super::source::Budget;
 
 /// Keeps the bytes of a short body in memory.
@@ -23,8 +24,8 @@ pub(super) trait Bodies: fmt::Debug + Send + Sync + 'static {
     /// Rejects a write if too little space is left.
     fn check_space(&self) -> Result<(), StoreError>;
 
-    /// Begins a body.
-    fn begin(self: Arc<Self>) -> Result<Box<dyn Incoming>, StoreError>;
+    /// Begins a body, under this name if it doesn't follow from the content.
+    fn begin(self: Arc<Self>, name: Option<BodyName>) -> Result<Box<dyn Incoming>, StoreError>;
 
     /// Opens a body of a known length. Returns `None` if it is known to be removed. Passes the bytes of a short one to `keep`.
     async fn open(
@@ -48,6 +49,10 @@ pub(super) trait Bodies: fmt::Debug + Send + Sync + 'static {
     /// Removes a body that no record will ever name, without waiting. It may remain.
     fn abandon(self: Arc<Self>, body: BodyName);
 
+    /// Lets blocks follow the body of a version: in its place, if nothing else can have been written behind it, or behind a copy with
+    /// this number.
+    async fn extend(self: Arc<Self>, version: Payload, nonce: u64) -> Result<ExtendedBody, StoreError>;
+
     /// Returns the time after its beginning in which a record must name a body. Later, it may be gone. `None` if it stays.
     fn lifetime(&self) -> Option<Duration>;
 }
@@ -60,6 +65,25 @@ pub(super) trait Incoming: Send {
 
     /// Makes the body durable under its name, if it has the declared hash.
     async fn finish(self: Box<Self>, promised: Option<ContentHash>) -> Result<Staged, StoreError>;
+}
+
+/// The end of a body, behind which blocks are written once.
+#[async_trait]
+pub(super) trait BodyEnd: fmt::Debug + Send {
+    /// Durably writes the blocks. After an error, what is at the end is unknown.
+    async fn write(self: Box<Self>, blocks: Vec<Bytes>) -> Result<(), StoreError>;
+}
+
+/// A body that blocks may follow.
+pub(super) struct ExtendedBody {
+    pub(super) name: BodyName,
+    pub(super) end: Box<dyn BodyEnd>,
+    /// The state after the present bytes.
+    pub(super) hasher: Hasher,
+}
+
+pub(super) fn differs() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored")
 }
 
 /// A complete, durable body that isn't yet part of the store. Dropping it removes the body.

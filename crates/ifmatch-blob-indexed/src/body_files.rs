@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ifmatch_blob::records::nonce;
+use ifmatch_blob::store::StoreError;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::{folders, private_files};
 
@@ -56,6 +58,16 @@ pub(super) struct Folder {
 pub(super) struct BodyName {
     pub(super) hash: ContentHash,
     pub(super) nonce: u64,
+}
+
+impl BodyName {
+    /// The highest bit of the number, which a random one doesn't have. A bucket marks its long bodies with it.
+    pub(super) const MARK: u64 = 1 << 63;
+
+    /// Returns a random number.
+    pub(super) fn number() -> Result<u64, StoreError> {
+        Ok(nonce()? & !Self::MARK)
+    }
 }
 
 impl Folder {

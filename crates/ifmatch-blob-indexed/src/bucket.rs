@@ -14,9 +14,8 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{BoxError, Reply, Source, StoreError, StoreErrorKind};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::{ContentHash, Hasher};
@@ -27,12 +26,13 @@ use object_store::{
     Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart,
 };
 
-use super::bodies::{Bodies, Incoming, Keep, Staged};
+use super::bodies::{Bodies, BodyEnd, ExtendedBody, Incoming, Keep, Staged, differs};
 use super::body_files::BodyName;
+use super::payload::Payload;
 use super::source::{Budget, Memory, SHORT};
 
 /// Time from the beginning of a body in which a record must name it.
-pub(super) const LIFETIME: Duration = Duration::from_hours(6);
+const LIFETIME: Duration = Duration::from_hours(6);
 /// Age from which the sweep removes a body that no record names. A swap that was sent in time takes place until then, if ever.
 pub(super) const AGE: Duration = Duration::from_hours(24);
 /// Time for which a replaced body stays, so the readers of all processes finish.
@@ -48,7 +48,7 @@ const MAX_RETIRED: usize = 1 << 18;
 /// Folder of the bodies.
 const BODIES: &str = "bodies";
 /// Marks the number of a body that was sent in parts.
-const LONG: u64 = 1 << 63;
+const LONG: u64 = BodyName::MARK;
 /// Name of the object that shows the store's time.
 const CLOCK: [&str; 2] = ["-ifmatch", "clock"];
 
@@ -96,11 +96,6 @@ impl Bucket {
 
     fn store(&self) -> &dyn ObjectStore {
         &*self.objects.store
-    }
-
-    /// Begins a body with this name.
-    pub(super) fn begin_as(self: Arc<Self>, name: BodyName) -> Arriving {
-        Arriving::new(self, name.nonce, Some(name))
     }
 
     /// Returns the time of the index.
@@ -206,8 +201,9 @@ impl Bodies for Bucket {
         Ok(())
     }
 
-    fn begin(self: Arc<Self>) -> Result<Box<dyn Incoming>, StoreError> {
-        Ok(Box::new(Arriving::new(self, number(nonce()?), None)))
+    fn begin(self: Arc<Self>, name: Option<BodyName>) -> Result<Box<dyn Incoming>, StoreError> {
+        let nonce = name.map_or_else(BodyName::number, |name| Ok(name.nonce))?;
+        Ok(Box::new(Arriving::new(self, nonce, name)))
     }
 
     /// Sends no request: a condition may show that the bytes aren't needed.
@@ -226,7 +222,7 @@ impl Bodies for Bucket {
         if !self.objects.copies {
             return Ok(None);
         }
-        let name = BodyName { nonce: (nonce()? & !LONG) | (body.nonce & LONG), ..body };
+        let name = BodyName { nonce: BodyName::number()? | (body.nonce & LONG), ..body };
         match self.store().copy(&self.location(&body), &self.location(&name)).await {
             Ok(()) => Ok(Some(Staged::new(name, self))),
             // The bytes are read and written again. A copy that is made all the same has a name that no record has.
@@ -254,14 +250,27 @@ impl Bodies for Bucket {
         drop(detach(async move { self.remove(body).await }));
     }
 
+    /// An object can't be lengthened, so it is copied.
+    async fn extend(self: Arc<Self>, version: Payload, nonce: u64) -> Result<ExtendedBody, StoreError> {
+        let body = version.file().ok_or(StoreErrorKind::Unreadable)?;
+        let source = self.open(body, version.length, None, Box::new(drop)).await?;
+        let mut bytes = source.ok_or(StoreErrorKind::Unavailable)?.read(None).await?;
+        let name = BodyName { hash: version.hash, nonce };
+        let mut copy = Arriving::new(self, nonce, Some(name));
+        while let Some(frame) = bytes.frame().await {
+            let Ok(chunk) = frame?.into_data() else { continue };
+            copy.take(chunk).await?;
+        }
+        let hasher = copy.hasher.clone();
+        if hasher.clone().finish() != version.hash {
+            return Err(differs());
+        }
+        Ok(ExtendedBody { name, end: Box::new(copy), hasher })
+    }
+
     fn lifetime(&self) -> Option<Duration> {
         Some(LIFETIME)
     }
-}
-
-/// Returns the number for a body whose name contains its hash.
-pub(super) fn number(nonce: u64) -> u64 {
-    nonce & !LONG
 }
 
 /// A body that arrives.
@@ -276,6 +285,7 @@ pub(super) struct Arriving {
     held: Vec<Bytes>,
     size: usize,
     parts: Option<Parts>,
+    began: Timestamp,
 }
 
 /// An upload in parts. Dropping it aborts it.
@@ -293,11 +303,12 @@ impl Drop for Parts {
 
 impl Arriving {
     fn new(bucket: Arc<Bucket>, nonce: u64, name: Option<BodyName>) -> Self {
-        Self { bucket, nonce, name, hasher: Hasher::default(), held: Vec::new(), size: 0, parts: None }
+        let began = bucket.now();
+        Self { bucket, nonce, name, hasher: Hasher::default(), held: Vec::new(), size: 0, parts: None, began }
     }
 
     /// Makes the body durable under this name, which it has had from the beginning.
-    pub(super) async fn finish_as(mut self: Box<Self>, name: BodyName) -> Result<Staged, StoreError> {
+    async fn finish_as(mut self: Box<Self>, name: BodyName) -> Result<Staged, StoreError> {
         // After an error, the object may be there, or arrive later. No record will name it.
         if let Some(upload) = self.parts.as_mut().and_then(|parts| parts.0.take()) {
             upload.finish().await.map_err(unavailable)?;
@@ -305,7 +316,22 @@ impl Arriving {
             let payload: PutPayload = std::mem::take(&mut self.held).into_iter().collect();
             self.bucket.store().put(&self.bucket.location(&name), payload).await.map_err(unavailable)?;
         }
-        Ok(Staged::new(name, Arc::<Bucket>::clone(&self.bucket)))
+        let staged = Staged::new(name, Arc::<Bucket>::clone(&self.bucket));
+        if self.began.until(self.bucket.now()) > LIFETIME {
+            Err(unavailable("the body took too long"))
+        } else {
+            Ok(staged)
+        }
+    }
+
+    async fn take(&mut self, chunk: Bytes) -> Result<(), StoreError> {
+        self.hasher.update(&chunk);
+        self.size = self.size.saturating_add(chunk.len());
+        self.held.push(chunk);
+        if self.size > PART {
+            self.send_parts().await?;
+        }
+        Ok(())
     }
 
     async fn send_parts(&mut self) -> Result<&mut WriteMultipart, StoreError> {
@@ -330,13 +356,7 @@ impl Arriving {
 #[async_trait]
 impl Incoming for Arriving {
     async fn write(&mut self, chunk: Vec<u8>) -> Result<(), StoreError> {
-        self.hasher.update(&chunk);
-        self.size = self.size.saturating_add(chunk.len());
-        self.held.push(chunk.into());
-        if self.size > PART {
-            self.send_parts().await?;
-        }
-        Ok(())
+        self.take(chunk.into()).await
     }
 
     async fn finish(mut self: Box<Self>, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
@@ -346,6 +366,17 @@ impl Incoming for Arriving {
         }
         let name = self.name.unwrap_or(BodyName { hash, nonce: self.nonce });
         self.finish_as(name).await
+    }
+}
+
+#[async_trait]
+impl BodyEnd for Arriving {
+    async fn write(mut self: Box<Self>, blocks: Vec<Bytes>) -> Result<(), StoreError> {
+        for block in blocks {
+            self.take(block).await?;
+        }
+        self.finish(None).await?.keep();
+        Ok(())
     }
 }
 

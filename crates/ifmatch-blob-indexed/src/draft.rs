@@ -26,35 +26,21 @@
 //! The hash continues from the state of the hasher, which is in the record. A state that doesn't fit the hash is not used: the body is
 //! copied and hashed again.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
-use ifmatch_core::append::FileEnd;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_core::record::{Record, Version};
 use ifmatch_register::Staging;
-use ifmatch_runtime::{folders, private_files};
-use tokio::task::spawn_blocking;
 
-use super::bodies::{Bodies, Incoming};
-use super::body_files::{BodyName, Folder};
-use super::bucket::{self, Arriving, Bucket};
-use super::error::{disk, lost};
+use super::bodies::{Bodies, BodyEnd, differs};
+use super::body_files::BodyName;
 use super::payload::{AppendedBody, Payload, Place};
-use super::spool::Removed;
 use super::swap::{Edit, payload_of};
 use super::upload::INLINE;
-
-/// Number of bytes copied at a time.
-const CHUNK: usize = 256 * 1024;
-/// Length up to which a body in a bucket is kept in memory during an append.
-const IN_MEMORY: u64 = 8 * 1024 * 1024;
 
 /// The content that a group of changes has reached, as far as its changes need it.
 #[derive(Debug)]
@@ -64,8 +50,6 @@ pub(super) struct Draft {
     nonce: u64,
     /// The content after the change that is being decided.
     proposed: Option<Proposed>,
-    /// When the group was begun.
-    began: Timestamp,
 }
 
 #[derive(Debug)]
@@ -85,22 +69,11 @@ enum Reached {
 #[derive(Debug)]
 struct Appending {
     name: BodyName,
-    target: Target,
+    /// Where the blocks go, or `None` if they are all of a new body.
+    end: Option<Box<dyn BodyEnd>>,
     /// The state after all blocks.
     hasher: Hasher,
     blocks: Vec<Bytes>,
-}
-
-#[derive(Debug)]
-enum Target {
-    /// The file of the version, which ends at this position.
-    InPlace(u64),
-    /// A new file with a copy of the body.
-    Copied(File, Removed),
-    /// A new file, of the blocks alone.
-    New,
-    /// A new object, with a copy of the body so far.
-    Sent(Box<Arriving>),
 }
 
 #[derive(Debug)]
@@ -112,7 +85,7 @@ enum Proposed {
 
 impl Draft {
     fn new(content: Reached, nonce: u64) -> Self {
-        Self { content, nonce, proposed: None, began: Timestamp::from_micros(0) }
+        Self { content, nonce, proposed: None }
     }
 
     fn failed(error: &StoreError) -> Self {
@@ -160,7 +133,7 @@ impl Draft {
                     hasher.update(block);
                 }
                 let name = BodyName { hash: hasher.clone().finish(), nonce: self.nonce };
-                let appending = Appending { name, target: Target::New, hasher: hasher.clone(), blocks };
+                let appending = Appending { name, end: None, hasher: hasher.clone(), blocks };
                 self.proposed = Some(Proposed::Other(Reached::Appending(appending.into())));
                 (name, hasher)
             }
@@ -212,36 +185,27 @@ impl Draft {
     }
 }
 
-/// Reads and writes the content of groups, in a folder or in a bucket.
+/// Reads and writes the content of groups.
 #[derive(Debug)]
-pub(super) enum Drafts {
-    Folder(Arc<Folder>),
-    Bucket(Arc<Bucket>),
-}
+pub(super) struct Drafts(pub(super) Arc<dyn Bodies>);
 
 impl Staging<Edit> for Drafts {
     async fn prepare(&self, before: &Record, changes: &[&Edit], now: Timestamp) -> Draft {
         let Some(need) = changes.iter().find_map(|change| change.need()) else { return Draft::new(Reached::Unread, 0) };
-        let draft = self.read(before.state(now).version(), need).await.unwrap_or_else(|error| Draft::failed(&error));
-        Draft { began: now, ..draft }
+        self.read(before.state(now).version(), need).await.unwrap_or_else(|error| Draft::failed(&error))
     }
 
     async fn stage(&self, draft: &mut Draft) -> Result<(), Draft> {
-        let (target, name, blocks) = match &mut draft.content {
+        let (end, name, blocks) = match &mut draft.content {
             Reached::Appending(appending) if !appending.blocks.is_empty() => {
-                let target = std::mem::replace(&mut appending.target, Target::New);
-                (target, appending.name, std::mem::take(&mut appending.blocks))
+                (appending.end.take(), appending.name, std::mem::take(&mut appending.blocks))
             }
-            Reached::Memory(bytes, Some(name)) => (Target::New, *name, vec![bytes.clone()]),
+            Reached::Memory(bytes, Some(name)) => (None, *name, vec![bytes.clone()]),
             _ => return Ok(()),
         };
-        let written = match self {
-            Self::Folder(folder) => {
-                let folder = Arc::clone(folder);
-                let written = spawn_blocking(move || target.write(&folder, &name, &blocks)).await;
-                written.map_err(lost).and_then(|written| written.map_err(disk))
-            }
-            Self::Bucket(bucket) => put(bucket, target, name, &blocks, draft.began).await,
+        let written = match end {
+            Some(end) => end.write(blocks).await,
+            None => self.create(name, blocks).await,
         };
         written.map_err(|error| Draft::failed(&error))
     }
@@ -258,164 +222,40 @@ pub(super) enum Need {
 
 impl Drafts {
     async fn read(&self, version: Option<&Version>, need: Need) -> Result<Draft, StoreError> {
-        let nonce = nonce()?;
+        let nonce = BodyName::number()?;
         let Some(payload) = version.map(payload_of).transpose()? else { return Ok(Draft::new(Reached::Absent, nonce)) };
-        if let Need::Whole(limit) = need
-            && payload.length > limit
-        {
-            return Err(StoreErrorKind::TooLarge { limit }.into());
-        }
-        if let Place::Inline(bytes) = payload.place {
-            return Ok(Draft::new(Reached::Memory(bytes, None), nonce));
-        }
-        let content = match self {
-            Self::Folder(folder) => {
-                let folder = Arc::clone(folder);
-                let read = move || match need {
-                    Need::Whole(_) => whole(&folder, &payload).map_err(disk),
-                    Need::End => end(&folder, &payload, nonce),
-                };
-                spawn_blocking(read).await.map_err(lost)??
+        let content = match (&payload.place, need) {
+            (_, Need::Whole(limit)) if payload.length > limit => {
+                return Err(StoreErrorKind::TooLarge { limit }.into());
             }
-            Self::Bucket(bucket) => {
-                let nonce = bucket::number(nonce);
-                return Ok(Draft::new(get(bucket, &payload, need, nonce).await?, nonce));
+            (Place::Inline(bytes), _) => Reached::Memory(bytes.clone(), None),
+            (_, Need::Whole(_)) => Reached::Memory(self.whole(&payload).await?, None),
+            (_, Need::End) => {
+                let extended = Arc::clone(&self.0).extend(payload, nonce).await?;
+                let (name, end, hasher) = (extended.name, Some(extended.end), extended.hasher);
+                Reached::Appending(Appending { name, end, hasher, blocks: Vec::new() }.into())
             }
         };
         Ok(Draft::new(content, nonce))
     }
-}
 
-/// Returns the content of a version in a bucket. The longer ones are copied for an append.
-async fn get(bucket: &Arc<Bucket>, payload: &Payload, need: Need, nonce: u64) -> Result<Reached, StoreError> {
-    let Some(body) = payload.file() else { return Ok(Reached::Absent) };
-    let mut source =
-        bucket.open(body, payload.length, None, Box::new(drop)).await?.ok_or(StoreErrorKind::Unavailable)?;
-    let mut bytes = source.read(None).await?;
-    if matches!(need, Need::Whole(_)) || payload.length <= IN_MEMORY {
-        let whole = bytes.collect().await?.to_bytes();
+    /// Durably stores a new body.
+    async fn create(&self, name: BodyName, blocks: Vec<Bytes>) -> Result<(), StoreError> {
+        let mut body = Arc::clone(&self.0).begin(Some(name))?;
+        for block in blocks {
+            body.write(block.into()).await?;
+        }
+        body.finish(None).await?.keep();
+        Ok(())
+    }
+
+    async fn whole(&self, payload: &Payload) -> Result<Bytes, StoreError> {
+        let body = payload.file().ok_or(StoreErrorKind::Unreadable)?;
+        let source = self.0.open(body, payload.length, None, Box::new(drop)).await?;
+        let mut source = source.ok_or(StoreErrorKind::Unavailable)?;
+        let whole = source.read(None).await?.collect().await?.to_bytes();
         let mut hasher = Hasher::new(payload.hash.format());
         hasher.update(&whole);
-        return if hasher.finish() == payload.hash { Ok(Reached::Memory(whole, None)) } else { Err(differs()) };
+        if hasher.finish() == payload.hash { Ok(whole) } else { Err(differs()) }
     }
-    let name = BodyName { hash: payload.hash, nonce };
-    let (mut copy, mut hasher) = (Arc::clone(bucket).begin_as(name), Hasher::default());
-    while let Some(frame) = bytes.frame().await {
-        let Ok(chunk) = frame?.into_data() else { continue };
-        hasher.update(&chunk);
-        copy.write(chunk.into()).await?;
-    }
-    if hasher.clone().finish() != payload.hash {
-        return Err(differs());
-    }
-    let target = Target::Sent(Box::new(copy));
-    Ok(Reached::Appending(Appending { name, target, hasher, blocks: Vec::new() }.into()))
-}
-
-fn differs() -> StoreError {
-    StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored")
-}
-
-/// Durably stores a body in a bucket: a copy, if there is one, and the blocks.
-async fn put(
-    bucket: &Arc<Bucket>,
-    target: Target,
-    name: BodyName,
-    blocks: &[Bytes],
-    began: Timestamp,
-) -> Result<(), StoreError> {
-    let mut body = match target {
-        Target::Sent(copy) => copy,
-        _ => Box::new(Arc::clone(bucket).begin_as(name)),
-    };
-    for block in blocks {
-        body.write(block.to_vec()).await?;
-    }
-    body.finish_as(name).await?.keep();
-    if began.until(bucket.now()) > bucket::LIFETIME {
-        return Err(StoreError::new(StoreErrorKind::Unavailable, "the copy of the body took too long"));
-    }
-    Ok(())
-}
-
-fn open(folder: &Folder, payload: &Payload) -> io::Result<(BodyName, File)> {
-    let name = payload.file().ok_or(io::ErrorKind::NotFound)?;
-    Ok((name, File::open(folder.body(&name))?))
-}
-
-fn whole(folder: &Folder, payload: &Payload) -> io::Result<Reached> {
-    let (_, mut file) = open(folder, payload)?;
-    let mut bytes = vec![0; usize::try_from(payload.length).map_err(io::Error::other)?];
-    file.read_exact(&mut bytes)?;
-    Ok(Reached::Memory(bytes.into(), None))
-}
-
-/// Returns the file of the version if a block can be written to its end, or else a copy.
-fn end(folder: &Folder, payload: &Payload, nonce: u64) -> Result<Reached, StoreError> {
-    let (name, file) = open(folder, payload).map_err(disk)?;
-    let found = file.metadata().map_err(disk)?;
-    let end = FileEnd { length: found.len(), has_one_name: folders::has_one_name(&found) };
-    let state = match &payload.place {
-        Place::Appended(body) if end.takes_append_at(payload.length) => Hasher::resume(&body.hasher),
-        _ => None,
-    };
-    let appending = match state.filter(|state| state.clone().finish() == payload.hash) {
-        Some(hasher) => Appending { name, target: Target::InPlace(payload.length), hasher, blocks: Vec::new() },
-        None => copy(folder, file, payload, nonce)?,
-    };
-    Ok(Reached::Appending(appending.into()))
-}
-
-/// Copies the body into a new file.
-fn copy(folder: &Folder, from: File, payload: &Payload, nonce: u64) -> Result<Appending, StoreError> {
-    let (mut to, path) = create(folder, nonce).map_err(disk)?;
-    let (mut hasher, mut buffer) = (Hasher::default(), vec![0; CHUNK]);
-    let mut from = from.take(payload.length);
-    loop {
-        let count = from.read(&mut buffer).map_err(disk)?;
-        if count == 0 {
-            break;
-        }
-        folder.check_free_space().and_then(|()| to.write_all(&buffer[..count])).map_err(disk)?;
-        hasher.update(&buffer[..count]);
-    }
-    if hasher.clone().finish() != payload.hash {
-        return Err(differs());
-    }
-    let name = BodyName { hash: payload.hash, nonce };
-    Ok(Appending { name, target: Target::Copied(to, path), hasher, blocks: Vec::new() })
-}
-
-fn create(folder: &Folder, nonce: u64) -> io::Result<(File, Removed)> {
-    let path = folder.incoming(nonce);
-    let file = private_files::create_new(&path)?;
-    Ok((file, Removed::on_drop(path)))
-}
-
-impl Target {
-    /// Durably writes the blocks to the end. After an error, what is at the end is unknown.
-    fn write(self, folder: &Folder, name: &BodyName, blocks: &[Bytes]) -> io::Result<()> {
-        folder.check_free_space()?;
-        match self {
-            Self::InPlace(position) => {
-                let mut file = OpenOptions::new().write(true).open(folder.body(name))?;
-                file.seek(SeekFrom::Start(position))?;
-                write_all(&mut file, blocks)?;
-                folder.sync(&file)
-            }
-            Self::Copied(mut file, path) => {
-                write_all(&mut file, blocks)?;
-                path.place(folder, &file, name)
-            }
-            Self::New | Self::Sent(_) => {
-                let (mut file, path) = create(folder, name.nonce)?;
-                write_all(&mut file, blocks)?;
-                path.place(folder, &file, name)
-            }
-        }
-    }
-}
-
-fn write_all(file: &mut File, blocks: &[Bytes]) -> io::Result<()> {
-    blocks.iter().try_for_each(|block| file.write_all(block))
 }

@@ -171,7 +171,7 @@ impl IndexedStore {
         let path = root.path().to_owned();
         let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
         let folder = Arc::new(tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??);
-        let inner = Inner::new(driver, Arc::<Folder>::clone(&folder), Drafts::Folder(Arc::clone(&folder)));
+        let inner = Inner::new(driver, Arc::<Folder>::clone(&folder));
         inner.collect(&folder).await?;
         Ok(Self { inner: Arc::new(inner), place: Place::Folder(Arc::new(Local { folder, index })) })
     }
@@ -201,7 +201,7 @@ impl IndexedStore {
         let inner = Inner {
             internal_counts: InternalCounts::unknown(),
             gates: Gates::shared(),
-            ..Inner::new(driver, Arc::<Bucket>::clone(&bucket), Drafts::Bucket(Arc::clone(&bucket)))
+            ..Inner::new(driver, Arc::<Bucket>::clone(&bucket))
         };
         Ok(Self { inner: Arc::new(inner), place: Place::Bucket(bucket) })
     }
@@ -278,10 +278,10 @@ fn check_guarantee(driver: &Driver) -> Result<(), OpenError> {
 }
 
 impl Inner {
-    fn new(driver: Driver, bodies: Arc<dyn Bodies>, drafts: Drafts) -> Self {
+    fn new(driver: Driver, bodies: Arc<dyn Bodies>) -> Self {
         let driver = driver.assume_absent();
         Self {
-            changes: Combiner::with_staging(driver.clone(), drafts),
+            changes: Combiner::with_staging(driver.clone(), Drafts(Arc::clone(&bodies))),
             driver,
             bodies,
             decoded: DecodedRecords::new(),

@@ -11,13 +11,11 @@ use ifmatch_core::digest::Hasher;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Swap};
 
-use super::bodies::Incoming;
-use super::bucket::Bucket;
+use super::bodies::differs;
 use super::error::OpenError;
 use super::payload::Payload;
-use super::spool::Spool;
 use super::verify::{Progress, Total};
-use super::{IndexedStore, Place, key};
+use super::{IndexedStore, key};
 
 /// Number of records that are copied at the same time.
 const AT_ONCE: usize = 8;
@@ -124,10 +122,7 @@ impl IndexedStore {
         let missing = || StoreError::new(StoreErrorKind::Unreadable, "the body is missing");
         let source = self.inner.bodies.open(body, payload.length, None, Box::new(drop)).await?;
         let mut bytes = source.ok_or_else(missing)?.read(None).await?;
-        let mut copy: Box<dyn Incoming> = match &target.place {
-            Place::Folder(local) => Box::new(Spool::begin_as(Arc::clone(&local.folder), body)),
-            Place::Bucket(bucket) => Box::new(Arc::<Bucket>::clone(bucket).begin_as(body)),
-        };
+        let mut copy = Arc::clone(&target.inner.bodies).begin(Some(body))?;
         let (mut hasher, mut length) = (Hasher::new(payload.hash.format()), 0);
         while let Some(frame) = bytes.frame().await {
             let Ok(chunk) = frame?.into_data() else { continue };
@@ -136,7 +131,7 @@ impl IndexedStore {
             copy.write(chunk.into()).await?;
         }
         if hasher.finish() != payload.hash || length != payload.length {
-            return Err(StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored"));
+            return Err(differs());
         }
         copy.finish(None).await?.keep();
         progress.count(length);

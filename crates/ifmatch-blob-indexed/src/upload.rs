@@ -73,7 +73,7 @@ pub(super) async fn receive(
             if buffer.len() == CHUNK {
                 let incoming = match &mut incoming {
                     Some(incoming) => incoming,
-                    none => none.insert(Arc::clone(bodies).begin()?),
+                    none => none.insert(Arc::clone(bodies).begin(None)?),
                 };
                 incoming.write(std::mem::take(&mut buffer)).await?;
                 buffer.reserve_exact(CHUNK);
@@ -84,7 +84,7 @@ pub(super) async fn receive(
     if incoming.is_none() && buffer.len() <= INLINE {
         return inline(buffer, expected);
     }
-    let mut incoming = incoming.map_or_else(|| Arc::clone(bodies).begin(), Ok)?;
+    let mut incoming = incoming.map_or_else(|| Arc::clone(bodies).begin(None), Ok)?;
     incoming.write(buffer).await?;
     let staged = incoming.finish(expected.digest).await?;
     Ok(Received { hash: staged.hash(), length, body: Body::File(staged) })
