@@ -9,6 +9,7 @@ mod client_objects;
 mod cloud_stores;
 mod cluster;
 mod howtos;
+mod kubernetes;
 mod object_stores;
 mod registers;
 mod traces;
