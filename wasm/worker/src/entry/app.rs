@@ -13,7 +13,7 @@ use ifmatch_blob::cors;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, StoreCapabilities};
 use ifmatch_runtime::SystemClock;
 use tower_service::Service;
 use worker::{Bucket, Env, Result, web_sys};
@@ -135,17 +135,18 @@ impl App {
         let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
         let objects = Arc::new(if settings.leases { R2::new(bucket) } else { R2::new(bucket).by_date() });
-        let backing = Backing::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
+        let backing =
+            BackingStore::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
             let records = RecordObjects::open(env).map_err(|error| error.to_string())?;
-            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), Capability::FULL)
+            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), StoreCapabilities::FULL)
                 .map_err(|error| error.to_string())?
         } else {
-            ObjectBlobs::unrecorded(backing.deletes_if(objects), Capability::FULL)
+            ObjectBlobs::unrecorded(backing.deletes_if(objects), StoreCapabilities::FULL)
         };
         let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());
         let store: Arc<dyn BlobStore> = match settings.max_staleness {

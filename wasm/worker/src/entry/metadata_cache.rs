@@ -197,7 +197,7 @@ mod tests {
     use http_body_util::Full;
     use ifmatch_blob::BlobService;
     use ifmatch_blob::store::{LeaseRequest, Upload};
-    use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+    use ifmatch_blob_objects::{BackingStore, ObjectBlobs, StoreCapabilities};
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
@@ -213,8 +213,8 @@ mod tests {
     /// Two isolates over one bucket: one that remembers, and one that doesn't.
     fn isolates() -> (MetadataCache, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
-        let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
-        let other = ObjectBlobs::trusting(backing, register, Capability::FULL).unwrap();
+        let backing = BackingStore::new(Arc::new(InMemory::new())).listed_in_order();
+        let other = ObjectBlobs::trusting(backing, register, StoreCapabilities::FULL).unwrap();
         let clock = ManualClock::default();
         (MetadataCache::new(Arc::new(other.clone()), BOUND, Arc::new(clock.clone())), other, clock)
     }
