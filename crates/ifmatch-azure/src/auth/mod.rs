@@ -41,12 +41,12 @@ pub struct Authenticated<'a> {
     /// The account.
     pub account: &'a Account,
     /// The request's rights.
-    pub grant: Grant,
+    pub grant: AccessGrant,
 }
 
 /// A request's rights.
 #[derive(Clone, Debug)]
-pub enum Grant {
+pub enum AccessGrant {
     /// Everything: it is signed with the account's key.
     Everything,
     /// The rights that a shared access signature grants.
@@ -106,7 +106,7 @@ pub(crate) fn authenticate_part(
     head: &Parts,
     now: Timestamp,
     policy: Option<&AccessPolicy>,
-) -> Result<Grant, AuthError> {
+) -> Result<AccessGrant, AuthError> {
     let is_own = |other: &Account| other.name() == account.name();
     let authenticated = if has_shared_access(head) {
         authenticate_shared(accounts, head, SignedService::Blob, now, policy)?
@@ -133,11 +133,11 @@ pub(crate) fn authenticate_source(
         return Err(AuthError::Missing);
     }
     match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
-        Grant::SharedAccess(access) => {
+        AccessGrant::SharedAccess(access) => {
             access.permit(Level::Object, "r")?;
             if reads_tags { Ok(access.permit(Level::Object, "t")?) } else { Ok(()) }
         }
-        Grant::Everything => Ok(()),
+        AccessGrant::Everything => Ok(()),
     }
 }
 
@@ -251,7 +251,7 @@ fn authenticate_for<'a>(
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so only signed requests learn about the server's clock.
     if in_time(&head.headers, now) {
-        Ok(Authenticated { account, grant: Grant::Everything })
+        Ok(Authenticated { account, grant: AccessGrant::Everything })
     } else {
         Err(AuthError::Skewed)
     }
@@ -269,7 +269,7 @@ fn authenticate_shared<'a>(
     let account = verify_shared(accounts, head, &claim)?;
     // Limits are checked last, so only the holder of a signature learns about them.
     let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now, policy)?;
-    Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
+    Ok(Authenticated { account, grant: AccessGrant::SharedAccess(grant) })
 }
 
 /// Verifies the signature, and returns its account.

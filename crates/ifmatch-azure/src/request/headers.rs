@@ -18,7 +18,7 @@ use ifmatch_core::lease::fields;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::shared_key::X_MS_DATE;
 
-use crate::auth::Grant;
+use crate::auth::AccessGrant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
@@ -194,10 +194,10 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 }
 
 /// Rejects a request with a malformed version, or with a client request id that is too long.
-pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), AzureError> {
+pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
     // A shared access signature states a version itself, so a browser can open it.
-    if !version.map_or(matches!(grant, Grant::SharedAccess(_)), is_version) {
+    if !version.map_or(matches!(grant, AccessGrant::SharedAccess(_)), is_version) {
         return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
     }
     match one(headers, &CLIENT_REQUEST_ID)? {
