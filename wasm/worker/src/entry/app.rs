@@ -21,12 +21,12 @@ use worker::{Bucket, Env, Result, web_sys};
 use super::edge;
 use super::edge::body::EdgeBody;
 use super::front::{self, Front};
-use super::held::Room;
+use super::held::BodyRoom;
 use super::loopback::is_loopback;
 use super::metadata_cache::MetadataCache;
-use super::r2::R2;
+use super::r2::R2Bucket;
 use super::r2::direct::RuntimeHash;
-use super::settings::{Serves, Settings};
+use super::settings::{Serves, WorkerSettings};
 use crate::bindings::{missing, variable};
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::subrequests;
@@ -132,9 +132,9 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bucket(env).map_err(|error| error.to_string())?;
-        let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
+        let settings = WorkerSettings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
-        let objects = Arc::new(if settings.leases { R2::new(bucket) } else { R2::new(bucket).by_date() });
+        let objects = Arc::new(if settings.leases { R2Bucket::new(bucket) } else { R2Bucket::new(bucket).by_date() });
         let backing =
             BackingStore::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
@@ -188,7 +188,7 @@ impl App {
         if let Some(answer) = self.front.answer(&request) {
             return answer;
         }
-        let Some(room) = Room::take(request.method(), request.headers()) else { return front::busy() };
+        let Some(room) = BodyRoom::take(request.method(), request.headers()) else { return front::busy() };
         let request = request.map(|body| body.limited_by(&room));
         let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
             Serving::Blobs(mut service) => service.call(request).await,
