@@ -7,14 +7,19 @@ pub mod auth;
 mod batch;
 mod blobs;
 mod blocks;
+mod body;
 mod containers;
+mod copy_source;
 mod crc64;
 mod error;
+mod lookup;
 mod policies;
+mod query;
 mod request;
 mod response;
 pub mod service_info;
 mod snapshots;
+mod write;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 //! 15 minutes, a signed request can be replayed, and the parts that the signature doesn't cover can be changed. TLS
 //! prevents both.
 
+pub(crate) mod access_policy;
 pub mod shared_access;
 
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Peer;
 use ifmatch_blob::name::ContainerName;
@@ -23,12 +24,14 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
-use crate::policies::AccessPolicy;
-use crate::request::headers::COPY_SOURCE;
+use crate::error::AzureError;
+use access_policy::AccessPolicy;
 use shared_access::{SharedAccessClaim, SignedService};
 
 pub use shared_access::{Level, SharedAccess, SharedAccessError};
 
+/// The address of the blob to copy.
+pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// Maximum distance between a request's date and now.
 const MAX_SKEW: Duration = Duration::from_mins(15);
 /// Schemes of `Authorization`.
@@ -339,6 +342,12 @@ fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
     let seconds = date.and_then(|date| u64::try_from(date.unix()).ok());
     let date = seconds.map(|seconds| Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
     date.is_some_and(|date| date.until(now) <= MAX_SKEW && now.until(date) <= MAX_SKEW)
+}
+
+impl From<AuthError> for AzureError {
+    fn from(error: AuthError) -> Self {
+        Self::new(error.status(), error.code(), error.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -13,12 +13,13 @@ use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
-use super::target::{QueryParameters, RequestTarget};
+use super::snapshot::SnapshotTime;
+use super::target::RequestTarget;
 use super::{MAX_APPENDED, MAX_BLOCK, OperationParser, WriteHeaders, conditions, headers};
 use crate::auth::{self, AccessGrant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::snapshots::SnapshotTime;
+use crate::query::QueryParameters;
 
 const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id");
 const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");

@@ -18,11 +18,12 @@ use ifmatch_core::lease::fields;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::shared_key::X_MS_DATE;
 
+use super::snapshot::SnapshotDeletion;
 use crate::auth::AccessGrant;
+pub(crate) use crate::auth::COPY_SOURCE;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
-use crate::snapshots::SnapshotDeletion;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -39,8 +40,6 @@ const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
 /// The tier of a blob.
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
-/// The address of the blob to copy.
-pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// The CRC-64 of the body.
 pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
 const PUBLIC_ACCESS: HeaderName = HeaderName::from_static("x-ms-blob-public-access");

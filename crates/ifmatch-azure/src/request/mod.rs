@@ -9,7 +9,8 @@ pub(crate) mod headers;
 mod list;
 pub(crate) mod permissions;
 mod rules;
-pub(crate) mod target;
+pub(crate) mod snapshot;
+mod target;
 pub(crate) mod xml;
 
 use base64::Engine;
@@ -30,15 +31,16 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 use crate::auth::AccessGrant;
+use crate::auth::access_policy::AccessPolicy;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::policies::AccessPolicy;
+use crate::query::QueryParameters;
 use crate::random_guid;
-use crate::snapshots::{OwnMetadata, SnapshotDeletion, SnapshotTime};
 use conditions::WriteConditions;
 use copy::{AppendFromUrl, CopyBlock, CopyParameters};
 use rules::{OfBlob, OfContainer, OfService};
-use target::{QueryParameters, RequestTarget};
+use snapshot::{OwnMetadata, SnapshotDeletion, SnapshotTime};
+use target::RequestTarget;
 
 pub(crate) use list::{ListParameters, marker_at};
 
