@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{Extensions, Method};
 use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{nonce, of_driver};
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 use ifmatch_core::EntityTag;
@@ -105,24 +105,10 @@ impl StoreState {
         basis: WriteBasis,
     ) -> Result<Written, StoreError> {
         let this = self;
-        if put.headers.append.is_some() && !this.capability.metadata {
-            let message = "a store without metadata cannot keep the state of an append blob";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
-        }
-        if !put.headers.tags.is_empty() && !this.capability.metadata {
-            let message = "a store without metadata cannot keep tags";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
-        }
+        this.refuse_unkept(&put.headers)?;
         let (location, key) = (this.location(blob)?, key(blob)?);
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
-        let (incarnation, members) = match put.container {
-            MissingContainer::Refuse => {
-                let found = this.find_for_write(&blob.container).await?;
-                let home = this.enter(&blob.container, found, MissingContainer::Refuse, None).await?;
-                ((this.keeps != KeptData::Nothing).then_some(home.incarnation), home.members())
-            }
-            MissingContainer::Create => (None, this.container_for_write(&blob.container).await?.members()),
-        };
+        let (incarnation, members) = this.enter_for_put(&blob.container, put.container).await?;
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
@@ -171,6 +157,32 @@ impl StoreState {
             this.guarded(&job.blob, request, seen, Box::pin(this.write(&job, &mut body))).await
         })
         .await
+    }
+
+    /// Refuses header fields that the store would lose.
+    fn refuse_unkept(&self, headers: &BlobHeaders) -> Result<(), StoreError> {
+        let what = match headers {
+            _ if self.capability.metadata => return Ok(()),
+            BlobHeaders { append: Some(_), .. } => "the state of an append blob",
+            _ if !headers.tags.is_empty() => "tags",
+            _ => return Ok(()),
+        };
+        let message = format!("a store without metadata cannot keep {what}");
+        Err(StoreError::new(StoreErrorKind::Unsupported, message))
+    }
+
+    /// Returns the blobs of the container, and its incarnation if the write enters it before its permit.
+    async fn enter_for_put(
+        &self,
+        container: &ContainerName,
+        missing: MissingContainer,
+    ) -> Result<(Option<Revision>, ContainerMembers), StoreError> {
+        if missing == MissingContainer::Create {
+            return Ok((None, self.container_for_write(container).await?.members()));
+        }
+        let found = self.find_for_write(container).await?;
+        let home = self.enter(container, found, missing, None).await?;
+        Ok(((self.keeps != KeptData::Nothing).then_some(home.incarnation), home.members()))
     }
 
     /// Receives a body: a small one as a whole, a large one in parts that are sent to the store, or directly if the
