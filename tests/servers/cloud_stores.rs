@@ -8,7 +8,7 @@ use ifmatch_blob::conformance;
 use ifmatch_blob::headers::FieldText;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Reading, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::MemoryRegister;
 use ifmatch_register::conformance as register_conformance;
 use ifmatch_testbed::{Network, Port, Proxy, azurite, s3};
@@ -20,7 +20,7 @@ fn pairs_of(pairs: &[(&str, &str)]) -> Settings {
 }
 
 async fn open(url: &str, settings: Settings) -> ObjectBlobs {
-    let backing = Backing::from_url(url, settings).expect("valid settings");
+    let backing = BackingStore::from_url(url, settings).expect("valid settings");
     ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("the store can be used")
 }
 
@@ -130,7 +130,7 @@ async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
 /// Returns the error for a store that can't be opened.
 async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenError {
     let settings = settings.into_iter().chain(pairs_of(also));
-    let backing = match Backing::from_url(url, settings) {
+    let backing = match BackingStore::from_url(url, settings) {
         Ok(backing) => backing,
         Err(error) => return error,
     };

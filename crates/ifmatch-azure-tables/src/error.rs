@@ -23,7 +23,7 @@ pub(crate) struct TableError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    Refused(Code),
+    Refused(ErrorCode),
     NotAuthorised(AuthError),
 }
 
@@ -31,11 +31,11 @@ macro_rules! codes {
     ($($code:ident $status:ident $message:literal,)*) => {
         /// Azure's error code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Code {
+        pub(crate) enum ErrorCode {
             $($code,)*
         }
 
-        impl Code {
+        impl ErrorCode {
             /// Returns the name, the status and the message.
             fn parts(self) -> (&'static str, StatusCode, &'static str) {
                 match self {
@@ -86,13 +86,13 @@ codes! {
 }
 
 impl TableError {
-    pub(crate) fn new(code: Code) -> Self {
+    pub(crate) fn new(code: ErrorCode) -> Self {
         Self { reason: Reason::Refused(code), detail: None, index: None }
     }
 
     /// Creates an `InvalidInput` error with details.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
-        Self::new(Code::InvalidInput).detail(detail)
+        Self::new(ErrorCode::InvalidInput).detail(detail)
     }
 
     /// Adds the index of the failed operation of a batch.
@@ -109,7 +109,7 @@ impl TableError {
 
     /// Returns the code. Panics for authentication errors.
     #[cfg(test)]
-    pub(crate) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self.reason {
             Reason::Refused(code) => code,
             Reason::NotAuthorised(error) => panic!("{error}"),
@@ -161,7 +161,7 @@ impl From<AuthError> for TableError {
 impl From<DocumentError> for TableError {
     fn from(error: DocumentError) -> Self {
         match error {
-            DocumentError::TooLong(_) => Self::new(Code::RequestBodyTooLarge),
+            DocumentError::TooLong(_) => Self::new(ErrorCode::RequestBodyTooLarge),
             DocumentError::Crowded(crowded) => crowded.into(),
             DocumentError::Broken(_) => Self::invalid("the body ended early"),
         }
@@ -171,7 +171,7 @@ impl From<DocumentError> for TableError {
 /// Translates errors of the store that an operation doesn't handle itself. Details go to the log only.
 impl From<Crowded> for TableError {
     fn from(crowded: Crowded) -> Self {
-        Self::new(Code::ServerBusy).detail(crowded.to_string())
+        Self::new(ErrorCode::ServerBusy).detail(crowded.to_string())
     }
 }
 
@@ -179,12 +179,12 @@ impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         error.report();
         match error.kind() {
-            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
-            StoreErrorKind::Crowded => Self::new(Code::ServerBusy).detail(error.to_string()),
-            StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),
-            StoreErrorKind::Unsupported => Self::new(Code::NotImplemented).detail("the store cannot keep tables"),
-            StoreErrorKind::Full => Self::new(Code::InsufficientStorage),
-            _ => Self::new(Code::InternalError),
+            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(ErrorCode::ServerBusy),
+            StoreErrorKind::Crowded => Self::new(ErrorCode::ServerBusy).detail(error.to_string()),
+            StoreErrorKind::OutcomeUnknown => Self::new(ErrorCode::OperationTimedOut),
+            StoreErrorKind::Unsupported => Self::new(ErrorCode::NotImplemented).detail("the store cannot keep tables"),
+            StoreErrorKind::Full => Self::new(ErrorCode::InsufficientStorage),
+            _ => Self::new(ErrorCode::InternalError),
         }
     }
 }

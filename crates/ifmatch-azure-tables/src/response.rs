@@ -15,7 +15,7 @@ use crate::entity::etag;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP, TYPE};
 use crate::request::metadata_level::MetadataLevel;
-use crate::storage::entities::Stored;
+use crate::storage::entities::StoredEntity;
 use crate::storage::tables::TableName;
 
 /// Characters that aren't percent-encoded in the URL of an entity.
@@ -47,7 +47,7 @@ impl ResponseFormat {
         &self,
         table: &TableName,
         key: &EntityKey,
-        stored: &Stored,
+        stored: &StoredEntity,
         select: Option<&[String]>,
     ) -> Map<String, Json> {
         let selected = |name: &str| select.is_none_or(|select| select.iter().any(|selected| selected == name));

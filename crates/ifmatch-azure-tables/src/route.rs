@@ -20,17 +20,17 @@ use ifmatch_runtime::{Clock, KeyedQueue, task};
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
-use crate::error::{Code, TableError};
-use crate::operations::batch::{self, Batch, Failed};
+use crate::error::{ErrorCode, TableError};
+use crate::operations::batch::{self, BatchOperations, FailedOperation};
 use crate::operations::query;
 use crate::operations::write;
 use crate::request::changeset;
 use crate::request::metadata_level::MetadataLevel;
-use crate::request::options::Options;
-use crate::request::resource::Resource;
+use crate::request::options::QueryOptions;
+use crate::request::resource::TableResource;
 use crate::response::ResponseFormat;
-use crate::service::Access;
-use crate::storage::entities::{Entities, EntityChange, EntityOperation};
+use crate::service::TableAccess;
+use crate::storage::entities::{EntityChange, EntityOperation, TableEntities};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -41,7 +41,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
 /// State shared by all requests.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct TableContext {
     pub(crate) store: Arc<dyn BlobStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accounts: Accounts,
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
 }
 
 /// Responds to a request.
-pub(crate) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>
+pub(crate) async fn answer<B>(shared: &TableContext, head: Parts, body: B) -> Response<BlobBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
@@ -68,7 +68,7 @@ where
 }
 
 /// Counts the response to a read, until it is sent. Those to writes are short, or take the memory of their requests.
-fn count(shared: &Shared, head: &Parts, response: Response<BlobBody>) -> Result<Response<BlobBody>, TableError> {
+fn count(shared: &TableContext, head: &Parts, response: Response<BlobBody>) -> Result<Response<BlobBody>, TableError> {
     if head.method != Method::GET {
         return Ok(response);
     }
@@ -77,17 +77,17 @@ fn count(shared: &Shared, head: &Parts, response: Response<BlobBody>) -> Result<
     Ok(Response::from_parts(parts, body))
 }
 
-async fn route<B>(shared: &Shared, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
+async fn route<B>(shared: &TableContext, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
     let Authenticated { account, grant } = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
-    let address = Resource::parse(head.uri.path())?;
+    let address = TableResource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
-    let options = Options::parse(head.uri.query().unwrap_or_default())?;
+    let options = QueryOptions::parse(head.uri.query().unwrap_or_default())?;
     if let Some((restype, comp)) = &options.other {
-        return about_service(&Access(grant), &address, method, (restype, comp));
+        return about_service(&TableAccess(grant), &address, method, (restype, comp));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
@@ -100,30 +100,30 @@ where
         options,
         format,
         containers,
-        access: Access(grant),
+        access: TableAccess(grant),
         account: account.name().to_owned(),
     };
     match address {
-        Resource::Batch => request.batch(method, body).await,
-        Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
-        Resource::Entities(table) => request.entities(&table, method, body).await,
-        Resource::Table(table) => request.table(&table, method).await,
-        Resource::Tables => request.tables(method, body).await,
-        Resource::Service => Err(TableError::new(Code::NotImplemented)),
+        TableResource::Batch => request.batch(method, body).await,
+        TableResource::Entity(table, key) => request.entity(&table, &key, method, body).await,
+        TableResource::Entities(table) => request.entities(&table, method, body).await,
+        TableResource::Table(table) => request.table(&table, method).await,
+        TableResource::Tables => request.tables(method, body).await,
+        TableResource::Service => Err(TableError::new(ErrorCode::NotImplemented)),
     }
 }
 
 /// Answers a request about the service itself.
 fn about_service(
-    access: &Access,
-    address: &Resource,
+    access: &TableAccess,
+    address: &TableResource,
     verb: Verb,
     subject: (&str, &str),
 ) -> Result<Response<BlobBody>, TableError> {
     let answer = match (address, verb, subject) {
-        (Resource::Service, Verb::Get, ("service", "properties")) => service_info::table_properties,
-        (Resource::Service, Verb::Get, ("service", "stats")) => service_info::statistics,
-        _ => return Err(TableError::new(Code::NotImplemented)),
+        (TableResource::Service, Verb::Get, ("service", "properties")) => service_info::table_properties,
+        (TableResource::Service, Verb::Get, ("service", "stats")) => service_info::statistics,
+        _ => return Err(TableError::new(ErrorCode::NotImplemented)),
     };
     access.to_service("r")?;
     Ok(answer())
@@ -131,13 +131,13 @@ fn about_service(
 
 /// An authenticated request.
 struct Request<'a> {
-    shared: &'a Shared,
+    shared: &'a TableContext,
     headers: &'a HeaderMap,
     client: Option<Client>,
-    options: Options,
+    options: QueryOptions,
     format: ResponseFormat,
     containers: AccountContainers,
-    access: Access,
+    access: TableAccess,
     account: String,
 }
 
@@ -148,7 +148,7 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         if verb != Verb::Post {
-            return Err(TableError::new(Code::UnsupportedHttpVerb));
+            return Err(TableError::new(ErrorCode::UnsupportedHttpVerb));
         }
         write::no_conditions(self.headers)?;
         let bytes = self.read(body).await?;
@@ -160,18 +160,21 @@ impl Request<'_> {
     }
 
     /// Carries out a batch. It continues if the client disconnects, since only its end removes it from the record of its partition.
-    async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
-        let batch = Batch::parse(parts, &self.account, &self.access)?;
+    async fn run_batch(
+        &self,
+        parts: Vec<changeset::ChangesetPart>,
+    ) -> Result<Vec<Response<BlobBody>>, FailedOperation> {
+        let batch = BatchOperations::parse(parts, &self.account, &self.access)?;
         let table = self.find(&batch.table).await.map_err(|error| (0, error))?;
-        let Shared { store, clock, turns, .. } = self.shared.clone();
+        let TableContext { store, clock, turns, .. } = self.shared.clone();
         let (containers, format) = (self.containers.clone(), self.format.clone());
         let work = async move {
             let entities =
-                Entities { store: &*store, clock: &clock, containers: &containers, turns: &turns, table: &table };
+                TableEntities { store: &*store, clock: &clock, containers: &containers, turns: &turns, table: &table };
             batch.run(&entities, &format).await
         };
         let done = task::detach(work).result().await;
-        done.unwrap_or_else(|| Err((0, TableError::new(Code::InternalError).detail("see the server's log"))))
+        done.unwrap_or_else(|| Err((0, TableError::new(ErrorCode::InternalError).detail("see the server's log"))))
     }
 
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
@@ -189,7 +192,7 @@ impl Request<'_> {
                 let name = write::table_name(&write::object(&bytes)?)?;
                 write::create_table(store, &self.containers, self.headers, &name, &self.format).await
             }
-            _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
+            _ => Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         }
     }
 
@@ -202,7 +205,7 @@ impl Request<'_> {
                 write::no_conditions(self.headers)?;
                 write::delete_table(store, &self.containers, name).await
             }
-            _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
+            _ => Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         }
     }
 
@@ -212,7 +215,7 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         if !matches!(verb, Verb::Get | Verb::Post) {
-            return Err(TableError::new(Code::UnsupportedHttpVerb));
+            return Err(TableError::new(ErrorCode::UnsupportedHttpVerb));
         }
         self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
         if verb == Verb::Get {
@@ -249,10 +252,10 @@ impl Request<'_> {
                 (guard, Entity::parse(&write::object(&bytes)?)?)
             }
             Verb::Delete => match write::guard(self.headers)? {
-                IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
+                IfMatch::None => return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),
                 guard => (guard, Entity::default()),
             },
-            Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
+            Verb::Post => return Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         };
         for needed in permissions(verb, &guard) {
             self.access.to_entities(needed)?;
@@ -304,12 +307,12 @@ impl Request<'_> {
     /// Returns a table, which must exist.
     async fn find(&self, name: &TableName) -> Result<Table, TableError> {
         let found = self.containers.find(&*self.shared.store, name).await?;
-        found.ok_or_else(|| TableError::new(Code::TableNotFound))
+        found.ok_or_else(|| TableError::new(ErrorCode::TableNotFound))
     }
 
-    fn entities_of<'a>(&'a self, table: &'a Table) -> Entities<'a> {
-        let Shared { store, clock, turns, .. } = self.shared;
-        Entities { store: &**store, clock, containers: &self.containers, turns, table }
+    fn entities_of<'a>(&'a self, table: &'a Table) -> TableEntities<'a> {
+        let TableContext { store, clock, turns, .. } = self.shared;
+        TableEntities { store: &**store, clock, containers: &self.containers, turns, table }
     }
 }
 
@@ -339,18 +342,20 @@ impl Verb {
     pub(crate) fn of(head: &Parts) -> Result<Self, TableError> {
         let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
         let method = match (others.next(), others.next()) {
-            (None, _) => return Self::named(head.method.as_str(), Code::UnsupportedHttpVerb),
-            (Some(_), Some(_)) => return Err(TableError::new(Code::XMethodIncorrectCount)),
-            (Some(_), None) if head.method != Method::POST => return Err(TableError::new(Code::XMethodNotUsingPost)),
+            (None, _) => return Self::named(head.method.as_str(), ErrorCode::UnsupportedHttpVerb),
+            (Some(_), Some(_)) => return Err(TableError::new(ErrorCode::XMethodIncorrectCount)),
+            (Some(_), None) if head.method != Method::POST => {
+                return Err(TableError::new(ErrorCode::XMethodNotUsingPost));
+            }
             (Some(method), None) => method.to_str().unwrap_or_default(),
         };
-        match Self::named(method, Code::XMethodIncorrectValue)? {
-            Self::Get | Self::Post => Err(TableError::new(Code::XMethodIncorrectValue)),
+        match Self::named(method, ErrorCode::XMethodIncorrectValue)? {
+            Self::Get | Self::Post => Err(TableError::new(ErrorCode::XMethodIncorrectValue)),
             verb => Ok(verb),
         }
     }
 
-    fn named(method: &str, otherwise: Code) -> Result<Self, TableError> {
+    fn named(method: &str, otherwise: ErrorCode) -> Result<Self, TableError> {
         Ok(match method {
             "GET" => Self::Get,
             "POST" => Self::Post,

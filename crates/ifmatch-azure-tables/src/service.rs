@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_azure::auth::{AuthError, Grant, Level, SharedAccessError};
+use ifmatch_azure::auth::{AccessGrant, AuthError, Level, SharedAccessError};
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::documents::Documents;
@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use crate::entity::key::EntityKey;
 use crate::error::TableError;
-use crate::route::{self, Shared};
+use crate::route::{self, TableContext};
 use crate::storage::garbage;
 use crate::storage::tables::{AccountContainers, TableName};
 
@@ -66,7 +66,7 @@ use crate::storage::tables::{AccountContainers, TableName};
 /// ```
 #[derive(Clone)]
 pub struct TableService {
-    shared: Arc<Shared>,
+    shared: Arc<TableContext>,
 }
 
 impl TableService {
@@ -77,7 +77,7 @@ impl TableService {
 
     /// Creates a service with a clock for dates and pauses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
-        let shared = Shared {
+        let shared = TableContext {
             store,
             clock: Arc::new(clock),
             accounts: Accounts::default(),
@@ -162,9 +162,9 @@ where
 
 /// A request's rights.
 #[derive(Clone, Debug)]
-pub(crate) struct Access(pub(crate) Grant);
+pub(crate) struct TableAccess(pub(crate) AccessGrant);
 
-impl Access {
+impl TableAccess {
     /// Permits operations on the service that need any of these permissions.
     pub(crate) fn to_service(&self, any_of: &str) -> Result<(), TableError> {
         self.check(Level::Service, any_of)
@@ -188,15 +188,15 @@ impl Access {
     /// Returns `true` if the entity is in the signed range.
     pub(crate) fn covers(&self, table: &TableName, key: &EntityKey) -> bool {
         match &self.0 {
-            Grant::Everything => true,
-            Grant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
+            AccessGrant::Everything => true,
+            AccessGrant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
         }
     }
 
     fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
         match &self.0 {
-            Grant::Everything => Ok(()),
-            Grant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
+            AccessGrant::Everything => Ok(()),
+            AccessGrant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
         }
     }
 }

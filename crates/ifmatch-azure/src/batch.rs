@@ -13,7 +13,7 @@ use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::Upload;
 
 use crate::auth;
-use crate::blocks;
+use crate::body;
 use crate::error::AzureError;
 use crate::policies;
 use crate::random_guid;
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let BatchParameters { container, boundary, document } = batch;
-    let bytes = blocks::read(context, document, body).await?;
+    let bytes = body::read(context, document, body).await?;
     let text = std::str::from_utf8(&bytes).map_err(|_| AzureError::invalid_batch("a batch must be UTF-8"))?;
     let parts = parse(text, &boundary)?;
     let version = head.headers.get(VERSION);

@@ -18,15 +18,16 @@ use ifmatch_blob::store::{
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
+use crate::auth::access_policy;
 use crate::blobs::tags;
-use crate::blocks;
 use crate::error::AzureError;
 use crate::policies;
 use crate::request::conditions::WriteConditions;
+use crate::request::snapshot::SnapshotTime;
 use crate::request::{ContainerWrite, LeaseParameters, ListParameters, RequestDocument, marker_at};
 use crate::response::XmlWriter;
 use crate::response::{self, headers};
-use crate::snapshots::{self, SnapshotTime};
+use crate::{body, lookup, snapshots};
 
 pub(crate) async fn create_container(
     context: &Context,
@@ -75,7 +76,7 @@ pub(crate) async fn get_policies(
     lease: LeaseUse,
 ) -> Result<Response<BlobBody>, AzureError> {
     let info = read(context, container, lease).await?;
-    let mut response = response::document(policies::document(&policies::of(&info.headers)));
+    let mut response = response::document(policies::document(&access_policy::of(&info.headers)));
     response.headers_mut().extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     response.headers_mut().extend(info.last_modified.map(|date| (LAST_MODIFIED, date.to_header())));
     Ok(response)
@@ -89,7 +90,7 @@ pub(crate) async fn set_policies(
     document: RequestDocument,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let policies = policies::parse(&blocks::read(context, document, body).await?)?;
+    let policies = policies::parse(&body::read(context, document, body).await?)?;
     set_container(context, container, write, HeaderChange::Policies(policies)).await
 }
 
@@ -117,15 +118,9 @@ pub(crate) async fn delete_container(
     Ok(response::empty(StatusCode::ACCEPTED, None, None))
 }
 
-/// Returns the container, or an error if it doesn't exist.
-pub(crate) async fn find(context: &Context, container: &ContainerName) -> Result<ContainerInfo, AzureError> {
-    let found = context.store.container(container).await.map_err(AzureError::of_container)?;
-    found.ok_or_else(AzureError::container_not_found)
-}
-
 /// Returns the container for a request that may name its lease.
 async fn read(context: &Context, container: &ContainerName, lease: LeaseUse) -> Result<ContainerInfo, AzureError> {
-    let info = find(context, container).await?;
+    let info = lookup::container(context, container).await?;
     SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
     Ok(info)
 }
@@ -140,7 +135,7 @@ async fn check(
     if !conditions.need_check() {
         return Ok(());
     }
-    let info = find(context, container).await?;
+    let info = lookup::container(context, container).await?;
     conditions.check(info.last_modified, info.lease.as_ref(), lease)
 }
 
@@ -170,7 +165,7 @@ pub(crate) async fn list_blobs(
     let mut found = context.documents.begin_answer(list.client).map_err(AzureError::crowded)?;
     let listing = listing.list(&*context.store, container, &mut found).await.map_err(AzureError::of_container)?;
     let listing = listing.ok_or_else(AzureError::container_not_found)?;
-    let with_snapshots = if list.with_snapshots { Some(find(context, container).await?) } else { None };
+    let with_snapshots = if list.with_snapshots { Some(lookup::container(context, container).await?) } else { None };
     let mut page = BlobPage { xml, list, left: list.limit, memory: context.documents.begin(list.client), counted: 0 };
     for item in &listing.items {
         let stopped = match item {

@@ -11,8 +11,6 @@ use ifmatch_core::append::AppendFailure;
 use ifmatch_core::lease::azure::HeaderError;
 use ifmatch_core::range;
 
-use crate::auth::AuthError;
-
 /// An error of the Blob service.
 #[derive(Debug)]
 pub(crate) struct AzureError {
@@ -188,12 +186,6 @@ impl AzureError {
 impl From<HeaderError> for AzureError {
     fn from(error: HeaderError) -> Self {
         Self::bad_request(error.code(), error.to_string())
-    }
-}
-
-impl From<AuthError> for AzureError {
-    fn from(error: AuthError) -> Self {
-        Self::new(error.status(), error.code(), error.to_string())
     }
 }
 

@@ -7,14 +7,19 @@ pub mod auth;
 mod batch;
 mod blobs;
 mod blocks;
+mod body;
 mod containers;
+mod copy_source;
 mod crc64;
 mod error;
+mod lookup;
 mod policies;
+mod query;
 mod request;
 mod response;
 pub mod service_info;
 mod snapshots;
+mod write;
 
 use std::sync::Arc;
 
@@ -30,7 +35,7 @@ use ifmatch_core::fields::has;
 use ifmatch_runtime::random_bytes;
 use uuid::{Builder, Uuid};
 
-use auth::{Authenticated, Grant};
+use auth::{AccessGrant, Authenticated};
 use error::AzureError;
 use request::{BlobOperation, BlobPart, ContainerOperation, RestOperation, permissions};
 use response::RequestIds;
@@ -117,7 +122,7 @@ async fn execute(
     let is_read =
         matches!(&operation, RestOperation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, BlobPart::Tags));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
-    if let Grant::SharedAccess(access) = &grant
+    if let AccessGrant::SharedAccess(access) = &grant
         && is_read
         && response.status().is_success()
     {

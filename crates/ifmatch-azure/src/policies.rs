@@ -1,68 +1,20 @@
-//! Stored access policies of a container: limits that a shared access signature names (`si`) rather than states, so they can be changed
-//! after it was given away, or removed.
+//! Documents of stored access policies, and the policies that the signatures of a request name.
 
 use http::request::Parts;
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::name::{self, ContainerName};
+use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::name::ContainerName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::auth;
-use crate::auth::shared_access::instant;
+use crate::auth::access_policy::{self, AccessPolicy, LIMITS};
 use crate::error::AzureError;
 use crate::request::xml::{self, XmlVisitor, invalid};
 use crate::response::XmlWriter;
 
 /// Maximum number of policies of a container.
 const MAX_POLICIES: usize = 5;
-/// Maximum length of an id, in characters.
-const MAX_ID: usize = 64;
-/// The letters of all permissions that Azure knows.
-const PERMISSIONS: &str = "racwdxyltfmeopi";
-
-/// A stored access policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AccessPolicy {
-    id: String,
-    /// Begin, end and permissions, which a signature must not state if the policy does.
-    limits: [Option<String>; 3],
-}
-
-/// The names of the limits: the parameter of a signature, and the element of a document.
-const LIMITS: [(&str, &str); 3] = [("st", "Start"), ("se", "Expiry"), ("sp", "Permission")];
-
-impl AccessPolicy {
-    /// Returns the limit that has this name as a parameter of a signature.
-    pub(crate) fn limit(&self, parameter: &str) -> Option<&str> {
-        let at = LIMITS.iter().position(|(name, _)| *name == parameter)?;
-        self.limits[at].as_deref()
-    }
-
-    /// Reads the form in which stores keep it.
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split(',');
-        let id = name::decode(parts.next().filter(|id| !id.is_empty())?).ok()?.into_owned();
-        let limits = LIMITS.map(|_| parts.next().filter(|text| !text.is_empty()).map(ToOwned::to_owned));
-        Some(Self { id, limits })
-    }
-
-    fn is_valid(&self) -> bool {
-        let [start, end, permissions] = &self.limits;
-        let is_time = |text: &Option<String>| text.as_deref().is_none_or(|text| instant(text).is_some());
-        let known =
-            |text: &String| text.len() <= PERMISSIONS.len() && text.chars().all(|letter| PERMISSIONS.contains(letter));
-        let id = self.id.chars().count();
-        (1..=MAX_ID).contains(&id) && is_time(start) && is_time(end) && permissions.as_ref().is_none_or(known)
-    }
-}
-
-/// Returns the policies in the fields of a container.
-pub(crate) fn of(headers: &BlobHeaders) -> Vec<AccessPolicy> {
-    let text = headers.policies.as_ref().map(FieldText::as_str).unwrap_or_default();
-    text.split(';').filter_map(AccessPolicy::parse).collect()
-}
-
 /// Parses the body of Set Container ACL into the form in which stores keep policies.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
     let mut document = PoliciesParser::default();
@@ -136,7 +88,7 @@ pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) 
 async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Result<Option<AccessPolicy>, AzureError> {
     let Some((container, id)) = named else { return Ok(None) };
     let info = context.store.container(&container).await.map_err(AzureError::of_container)?;
-    Ok(info.and_then(|info| of(&info.headers).into_iter().find(|policy| policy.id == id)))
+    Ok(info.and_then(|info| access_policy::of(&info.headers).into_iter().find(|policy| policy.id == id)))
 }
 
 /// The state of parsing a document.
@@ -215,11 +167,13 @@ impl XmlVisitor for PoliciesParser {
 
 #[cfg(test)]
 mod tests {
+    use ifmatch_blob::headers::BlobHeaders;
+
     use super::*;
 
     fn kept(document: &str) -> Result<Vec<AccessPolicy>, &'static str> {
         let policies = parse(document.as_bytes()).map_err(|error| error.code)?;
-        Ok(of(&BlobHeaders { policies, ..BlobHeaders::default() }))
+        Ok(access_policy::of(&BlobHeaders { policies, ..BlobHeaders::default() }))
     }
 
     fn identifier(id: &str, policy: &str) -> String {

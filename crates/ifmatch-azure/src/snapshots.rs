@@ -37,8 +37,6 @@
 //!   found by nobody afterwards. It belongs to the blob's past life.
 //! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -61,14 +59,11 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_runtime::task;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use time::OffsetDateTime;
 
-use crate::auth::shared_access::instant;
-use crate::blobs::write;
-use crate::containers;
 use crate::error::AzureError;
+use crate::request::snapshot::{SnapshotDeletion, SnapshotTime};
 use crate::request::{TakeSnapshot, WriteHeaders};
-use crate::response;
+use crate::{lookup, response, write};
 
 /// The container of all snapshots.
 static SNAPSHOTS: LazyLock<ContainerName> = LazyLock::new(internal);
@@ -87,52 +82,6 @@ const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 #[expect(clippy::expect_used, reason = "the name has only letters")]
 fn internal() -> ContainerName {
     ContainerName::internal("snapshots").expect("the name is valid")
-}
-
-/// The time of a snapshot, in microseconds since 1970, and the seventh digit of its second, which is 0 for all snapshots of this
-/// service: to a client, the time is opaque, and it may ask for one of another service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SnapshotTime(u64, u8);
-
-impl SnapshotTime {
-    /// Parses the form of responses, which no other text has.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let tenths = text.strip_suffix('Z')?.bytes().next_back()?.checked_sub(b'0').filter(|digit| *digit < 10)?;
-        instant(text).map(|time| Self(time.micros(), tenths)).filter(|time| time.to_string() == text)
-    }
-
-    const fn of_micros(micros: u64) -> Self {
-        Self(micros, 0)
-    }
-
-    /// Returns the end of the names of a snapshot.
-    fn name(self) -> String {
-        let Self(micros, tenths) = self;
-        if tenths == 0 { format!("{micros:016x}") } else { format!("{micros:016x}.{tenths}") }
-    }
-}
-
-/// Formats the time with seven digits of a second, as Azure does.
-impl fmt::Display for SnapshotTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000).map_err(|_| fmt::Error)?;
-        let (date, hour, minute, second, micro) =
-            (time.date(), time.hour(), time.minute(), time.second(), time.microsecond());
-        write!(f, "{date}T{hour:02}:{minute:02}:{second:02}.{micro:06}{}Z", self.1)
-    }
-}
-
-/// How a deletion treats the blob's snapshots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SnapshotDeletion {
-    /// Deletes the blob unless it has snapshots.
-    Bare,
-    /// Deletes the blob and its snapshots.
-    Include,
-    /// Deletes the snapshots, and keeps the blob.
-    Only,
-    /// Deletes this snapshot.
-    One(SnapshotTime),
 }
 
 /// A blob from its creation to its deletion.
@@ -155,7 +104,7 @@ impl BlobLife {
         let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
             return Ok(None);
         };
-        let container = containers::find(context, &blob.container).await?;
+        let container = lookup::container(context, &blob.container).await?;
         Ok(Self::of(&container, blob, &opened.info).map(|life| (life, opened.info)))
     }
 
@@ -249,7 +198,7 @@ pub(crate) async fn take(
     blob: &BlobPath,
     take: TakeSnapshot,
 ) -> Result<Response<BlobBody>, AzureError> {
-    if context.store.peek().is_none() {
+    if !context.store.has_index() {
         return Err(unsupported());
     }
     write::check(context, blob, &take.write.conditions, take.write.lease).await?;
@@ -273,7 +222,7 @@ async fn take_at(
     take: &TakeSnapshot,
     time: SnapshotTime,
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
-    let container = containers::find(context, &blob.container).await?;
+    let container = lookup::container(context, &blob.container).await?;
     let opened = context.store.open(blob, Reading::WHOLE).await.map_err(AzureError::of_blob)?;
     let opened = opened.ok_or_else(AzureError::blob_not_found)?;
     write::evaluate(&opened.info, &take.write)?;
@@ -362,7 +311,7 @@ pub(crate) async fn delete(
     };
     match deletion {
         // Any other store has no snapshots.
-        SnapshotDeletion::Bare if context.store.peek().is_some() => {
+        SnapshotDeletion::Bare if context.store.has_index() => {
             for _ in 0..DELETIONS {
                 let last_snapshot = Some(refuse_snapshots(context, blob, &write).await?);
                 let delete = Delete { last_snapshot, ..delete.clone() };
@@ -391,7 +340,7 @@ pub(crate) async fn delete(
             explained(context, blob, context.store.delete(blob, delete).await).await
         }
         SnapshotDeletion::Only => {
-            containers::find(context, &blob.container).await?;
+            lookup::container(context, &blob.container).await?;
             let found = if may_exist(context) { BlobLife::find(context, blob).await? } else { None };
             let snapshots = match found {
                 Some((life, _)) => Some((life.times(context).await?, life)),
@@ -405,7 +354,7 @@ pub(crate) async fn delete(
         }
         SnapshotDeletion::One(time) => {
             let Some(opened) = open(context, blob, Some(time), Reading::HEAD).await? else {
-                containers::find(context, &blob.container).await?;
+                lookup::container(context, &blob.container).await?;
                 return Err(AzureError::blob_not_found());
             };
             write::evaluate(&opened.info, &write)?;
@@ -479,25 +428,9 @@ fn unsupported() -> AzureError {
     AzureError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
 }
 
-/// The metadata of a snapshot, if it has its own.
-pub(crate) type OwnMetadata = Option<BTreeMap<Box<str>, FieldText>>;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_has_one_form() {
-        let text = "2026-11-28T19:00:05.0123450Z";
-        assert_eq!(SnapshotTime::parse(text).map(|time| time.to_string()).as_deref(), Some(text));
-        let foreign = "2026-11-28T19:00:05.0123458Z";
-        let time = SnapshotTime::parse(foreign).expect("a time of a service with more digits");
-        assert_eq!((time.to_string().as_str(), time.name().contains('.')), (foreign, true), "no snapshot has its name");
-        for other in ["2026-11-28T19:00:05Z", "2026-11-28T19:00:05.012345Z", "2026-11-28T19:00:05.01234510Z", "now", ""]
-        {
-            assert_eq!(SnapshotTime::parse(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn an_origin_is_read_as_it_was_written() {

@@ -24,7 +24,7 @@ const GENERATION: usize = 16;
 
 /// The syntax of metadata names in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
+pub enum MetadataNaming {
     /// Names of header fields.
     Headers,
     /// Identifiers of letters, digits and underscores.
@@ -33,7 +33,7 @@ pub enum Naming {
 
 /// The identity of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct WriteStamp {
     /// A random number for the write, in 16 hexadecimal digits.
     pub(super) nonce: String,
     /// The number of the write, larger than all earlier ones, if it is known before the bytes are sent.
@@ -57,7 +57,7 @@ pub(super) struct Origin {
 
 /// One version of an object.
 #[derive(Clone, Debug)]
-pub(super) struct Current {
+pub(super) struct StoredVersion {
     /// The blob's properties.
     pub(super) info: BlobInfo,
     /// The store's identifiers of the version.
@@ -72,7 +72,7 @@ pub(super) struct Current {
     pub(super) written: i64,
 }
 
-impl Stamp {
+impl WriteStamp {
     /// Creates the stamp of a write with its number and container still unknown.
     pub(super) fn new(nonce: String, hash: Option<ContentHash>, request: Option<String>) -> Self {
         Self { nonce, generation: None, hash, request, incarnation: None }
@@ -87,12 +87,12 @@ impl Stamp {
     }
 
     /// Returns `true` if this write made the version.
-    pub(super) fn made(&self, version: &Current) -> bool {
+    pub(super) fn made(&self, version: &StoredVersion) -> bool {
         version.write.as_ref().is_some_and(|write| write.ends_with(&self.nonce))
     }
 
     /// Returns the attributes to store with the object.
-    pub(super) fn attributes(&self, headers: &BlobHeaders, naming: Naming, created: bool) -> Attributes {
+    pub(super) fn attributes(&self, headers: &BlobHeaders, naming: MetadataNaming, created: bool) -> Attributes {
         let mut attributes = Attributes::new();
         for (attribute, value) in [
             (Attribute::ContentType, &headers.content_type),
@@ -131,7 +131,7 @@ impl Stamp {
     }
 }
 
-impl Current {
+impl StoredVersion {
     /// Reads the version in a response.
     pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
         let own = |name: &'static str| attributes.get(&Attribute::Metadata(Cow::Borrowed(name)));
@@ -174,7 +174,7 @@ pub(super) fn tag(e_tag: Option<&str>, write: Option<&str>) -> Option<EntityTag>
     }
 }
 
-impl Naming {
+impl MetadataNaming {
     /// Escapes a name for the store: an invalid character becomes `_` and two hexadecimal digits.
     ///
     /// An underscore before two such digits is escaped as well, and so is the first letter of a name in the form of an
@@ -199,7 +199,7 @@ impl Naming {
     }
 }
 
-/// Restores a name from [`Naming::escape`].
+/// Restores a name from [`MetadataNaming::escape`].
 fn unescape(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_number_of_a_write_is_part_of_its_identity() {
         let nonce = "00000000000000ab";
-        let stamp = |generation| Stamp { generation, ..Stamp::new(nonce.into(), None, None) };
+        let stamp = |generation| WriteStamp { generation, ..WriteStamp::new(nonce.into(), None, None) };
         for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
             assert_eq!(generation(&stamp(number).write()), number);
         }
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn names_are_escaped_for_the_store() {
         for (naming, name, written) in [
-            (Naming::Headers, "first-name", "first-name"),
-            (Naming::Identifiers, "first-name", "first_2dname"),
-            (Naming::Identifiers, "1st", "_31st"),
-            (Naming::Headers, "a_b", "a_b"),
-            (Naming::Headers, "a_2d", "a_5f2d"),
-            (Naming::Headers, "ifmatchwrite", "_69fmatchwrite"),
+            (MetadataNaming::Headers, "first-name", "first-name"),
+            (MetadataNaming::Identifiers, "first-name", "first_2dname"),
+            (MetadataNaming::Identifiers, "1st", "_31st"),
+            (MetadataNaming::Headers, "a_b", "a_b"),
+            (MetadataNaming::Headers, "a_2d", "a_5f2d"),
+            (MetadataNaming::Headers, "ifmatchwrite", "_69fmatchwrite"),
         ] {
             assert_eq!(naming.escape(name), written);
             assert_eq!(unescape(written), name);
@@ -321,7 +321,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_name_can_be_restored(name in "[!#$%&'*+.^_`|~0-9a-z-]{1,12}") {
-            for naming in [Naming::Headers, Naming::Identifiers] {
+            for naming in [MetadataNaming::Headers, MetadataNaming::Identifiers] {
                 let written = naming.escape(&name);
                 prop_assert_eq!(unescape(&written), name.as_str());
                 prop_assert!(!written.starts_with(RESERVED));

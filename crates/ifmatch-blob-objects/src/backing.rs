@@ -9,9 +9,9 @@ use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
-use super::attributes::Naming;
+use super::attributes::MetadataNaming;
 use super::failure::{OpenError, OpenErrorKind};
-use super::probe::Capability;
+use super::probe::StoreCapabilities;
 use super::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
@@ -37,14 +37,14 @@ pub trait ConditionalDeletion: fmt::Debug + Send + Sync {
 
 /// An object store and its particulars. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Backing {
+pub struct BackingStore {
     pub(super) objects: Arc<dyn ObjectStore>,
     /// Prefix of all names.
     pub(super) prefix: Path,
     /// `true` if listings are in the order of the names' bytes.
     pub(super) ordered: bool,
     /// The syntax of metadata names.
-    pub(super) naming: Naming,
+    pub(super) naming: MetadataNaming,
     /// Minimum lifetime of a version before it is replaced, if the store derives tags from a clock.
     pub(super) tick: Duration,
     /// `true` if a write ends with its process: no request is on its way to a server.
@@ -68,7 +68,7 @@ pub struct Backing {
     pub(super) hashing: Option<Hashing>,
 }
 
-impl Backing {
+impl BackingStore {
     /// Wraps an object store, which is assumed to list in no order.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
@@ -76,7 +76,7 @@ impl Backing {
             objects,
             prefix,
             ordered: false,
-            naming: Naming::Headers,
+            naming: MetadataNaming::Headers,
             tick: Duration::ZERO,
             is_local: false,
             takes_uploads: false,
@@ -122,7 +122,7 @@ impl Backing {
 
     /// Sets the syntax of metadata names; names of header fields if not set.
     #[must_use]
-    pub fn with_naming(self, naming: Naming) -> Self {
+    pub fn with_naming(self, naming: MetadataNaming) -> Self {
         Self { naming, ..self }
     }
 
@@ -150,7 +150,7 @@ impl Backing {
     }
 
     /// Checks the settings against the capabilities of the store.
-    pub(super) fn check(&self, capability: Capability) -> std::result::Result<(), OpenError> {
+    pub(super) fn check(&self, capability: StoreCapabilities) -> std::result::Result<(), OpenError> {
         if capability.metadata || self.container_memory.is_zero() {
             return Ok(());
         }

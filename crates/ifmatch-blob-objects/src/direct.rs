@@ -15,7 +15,7 @@ use ifmatch_blob::store::Upload;
 /// The bytes of a [`GetResult`] as a platform's body, in its extensions. They replace its payload, and
 /// [`BlobBody::downcast`] recovers them.
 ///
-/// A store that [accepts uploads](super::Backing::takes_uploads) gets them back in the extensions of `PutOptions`, for a
+/// A store that [accepts uploads](super::BackingStore::takes_uploads) gets them back in the extensions of `PutOptions`, for a
 /// change of header fields. They [replace](Self::take) the payload there, too.
 ///
 /// ```
@@ -52,24 +52,24 @@ impl fmt::Debug for DirectBody {
 }
 
 /// An incoming body that a store may take unread, in the extensions of `PutMultipartOptions`. Offered for long bodies
-/// to a store that [accepts them](super::Backing::takes_uploads).
+/// to a store that [accepts them](super::BackingStore::takes_uploads).
 ///
 /// A store that [takes](Self::take) it sends all its bytes as the only part of the upload, and reports that they [have
 /// arrived](Self::arrived). Any other store gets parts.
 #[derive(Clone)]
 pub struct DirectUpload {
     length: u64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<OfferState>>,
 }
 
-enum State {
+enum OfferState {
     Offered(Upload),
     Taken,
     Arrived(ContentHash),
 }
 
 /// The result of an offer.
-pub(super) enum Offer {
+pub(super) enum BodyOffer {
     /// The store didn't take the body.
     Left(Upload),
     /// The store has all bytes, with this hash.
@@ -80,7 +80,7 @@ pub(super) enum Offer {
 
 impl DirectUpload {
     pub(super) fn new(body: Upload, length: u64) -> Self {
-        Self { length, state: Arc::new(Mutex::new(State::Offered(body))) }
+        Self { length, state: Arc::new(Mutex::new(OfferState::Offered(body))) }
     }
 
     /// The length declared by the client. The store must verify it.
@@ -91,11 +91,11 @@ impl DirectUpload {
     /// Takes the body if it has this type and is unread: a request's body, or the body of an object being rewritten.
     pub fn take<B: 'static>(&self) -> Option<B> {
         let mut state = lock(&self.state);
-        match mem::replace(&mut *state, State::Taken) {
-            State::Offered(upload) => match downcast(upload) {
+        match mem::replace(&mut *state, OfferState::Taken) {
+            OfferState::Offered(upload) => match downcast(upload) {
                 Ok(body) => Some(body),
                 Err(upload) => {
-                    *state = State::Offered(upload);
+                    *state = OfferState::Offered(upload);
                     None
                 }
             },
@@ -109,17 +109,17 @@ impl DirectUpload {
     /// Reports that the store has all bytes, and their hash.
     pub fn arrived(&self, hash: ContentHash) {
         let mut state = lock(&self.state);
-        if matches!(*state, State::Taken) {
-            *state = State::Arrived(hash);
+        if matches!(*state, OfferState::Taken) {
+            *state = OfferState::Arrived(hash);
         }
     }
 
     /// Ends the offer.
-    pub(super) fn end(&self) -> Offer {
-        match mem::replace(&mut *lock(&self.state), State::Taken) {
-            State::Offered(upload) => Offer::Left(upload),
-            State::Arrived(hash) => Offer::Arrived(hash),
-            State::Taken => Offer::Lost,
+    pub(super) fn end(&self) -> BodyOffer {
+        match mem::replace(&mut *lock(&self.state), OfferState::Taken) {
+            OfferState::Offered(upload) => BodyOffer::Left(upload),
+            OfferState::Arrived(hash) => BodyOffer::Arrived(hash),
+            OfferState::Taken => BodyOffer::Lost,
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct TooSoon;
 
 /// The state after a failed write.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum WriteFailure {
     /// The object has changed: look it up again.
     Changed,
     /// The write followed another one too soon and didn't take effect: wait, then retry.
@@ -29,22 +29,22 @@ pub(super) enum Failure {
 }
 
 /// Converts the error of a write.
-pub(super) fn of_write(error: Error) -> Failure {
+pub(super) fn of_write(error: Error) -> WriteFailure {
     match error {
-        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => Failure::Changed,
+        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => WriteFailure::Changed,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. } => {
-            Failure::Definite(StoreError::new(StoreErrorKind::Unavailable, error))
+            WriteFailure::Definite(StoreError::new(StoreErrorKind::Unavailable, error))
         }
         Error::NotImplemented { .. } | Error::NotSupported { .. } | Error::InvalidPath { .. } => {
-            Failure::Definite(unsupported(&error))
+            WriteFailure::Definite(unsupported(&error))
         }
-        other if is_of_metadata(&other) => Failure::Definite(unsupported(&other)),
-        other if is_too_soon(&other) => Failure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
+        other if is_of_metadata(&other) => WriteFailure::Definite(unsupported(&other)),
+        other if is_too_soon(&other) => WriteFailure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
         // Includes other refusals by the server (4xx), which the crate doesn't distinguish from a lost response.
         other => match io_kind(&other).and_then(of_io) {
-            Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
-            Some(kind) => Failure::Definite(StoreError::new(kind, other)),
-            None => Failure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
+            Some(StoreErrorKind::Unsupported) => WriteFailure::Definite(unsupported(&other)),
+            Some(kind) => WriteFailure::Definite(StoreError::new(kind, other)),
+            None => WriteFailure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
         },
     }
 }
@@ -129,10 +129,10 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
 /// Why a store can't be opened; the message says what to do.
 ///
 /// ```
-/// use ifmatch_blob_objects::{Backing, OpenErrorKind};
+/// use ifmatch_blob_objects::{BackingStore, OpenErrorKind};
 ///
 /// # #[cfg(feature = "local")] {
-/// let error = Backing::from_url("ftp://host/", []).unwrap_err();
+/// let error = BackingStore::from_url("ftp://host/", []).unwrap_err();
 /// assert_eq!(error.kind(), OpenErrorKind::Url);
 /// # }
 /// ```

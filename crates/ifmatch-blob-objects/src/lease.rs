@@ -12,19 +12,19 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant};
 use object_store::path::Path;
 
-use super::attributes::Current;
-use super::container::state::Members;
-use super::permit::{Ending, Guarded, check, key};
-use super::shared::{Keeps, Shared};
+use super::attributes::StoredVersion;
+use super::container::state::ContainerMembers;
+use super::permit::{GuardedChange, GuardedOutcome, check, key};
+use super::shared::{KeptData, StoreState};
 use super::write::{contended, in_a_task};
 
 /// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;
 
-impl Shared {
+impl StoreState {
     /// Returns the lease of a blob, if leases are kept.
     pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<SeenLease>, StoreError> {
-        if self.keeps != Keeps::Leases {
+        if self.keeps != KeptData::Leases {
             return Ok(None);
         }
         let key = key(blob)?;
@@ -39,7 +39,7 @@ impl Shared {
         self: &Arc<Self>,
         blob: &BlobPath,
         location: &Path,
-        members: Members,
+        members: ContainerMembers,
         record: Record,
     ) -> Result<Record, StoreError> {
         let key = key(blob)?;
@@ -50,12 +50,12 @@ impl Shared {
         in_a_task(async move {
             let look = async {
                 match this.look(&location, members).await {
-                    Ok(None) => Ending::Done((), Content::Absent),
-                    Ok(Some(_)) => Ending::Refused(contended()),
-                    Err(error) => Ending::Refused(error),
+                    Ok(None) => GuardedOutcome::Done((), Content::Absent),
+                    Ok(Some(_)) => GuardedOutcome::Refused(contended()),
+                    Err(error) => GuardedOutcome::Refused(error),
                 }
             };
-            this.guarded(&blob, Guarded::DELETION, Some(record), look).await?;
+            this.guarded(&blob, GuardedChange::DELETION, Some(record), look).await?;
             this.driver.load(&key).await.map_err(of_driver)
         })
         .await
@@ -124,7 +124,7 @@ impl Shared {
 
     /// Rewrites a blob with its own content, so pending writes conditional on its previous version fail from then
     /// on.
-    async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
+    async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &StoredVersion) -> Result<(), StoreError> {
         let set = SetHeaders::new(HeaderChange::Metadata(current.info.headers.metadata.clone()));
         match self.set_headers(blob, set).await {
             Ok(_) => Ok(()),
@@ -153,11 +153,11 @@ impl Shared {
 
     fn must_keep_leases(&self) -> Result<(), StoreError> {
         let why = match self.keeps {
-            Keeps::Leases => return Ok(()),
-            Keeps::Containers => {
+            KeptData::Leases => return Ok(()),
+            KeptData::Containers => {
                 "leases need a register that survives a restart: give the gateway a folder (--data) beside the store"
             }
-            Keeps::Nothing => "leases are turned off",
+            KeptData::Nothing => "leases are turned off",
         };
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }

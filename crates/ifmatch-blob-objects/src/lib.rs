@@ -7,7 +7,7 @@
 //! # Writes
 //! The writers of one blob take turns, with a permit in the register. Under the permit, a write looks up the object,
 //! evaluates the request's conditions, and writes on the condition that the object is unchanged, if the store has such
-//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). So writers that share a register never lose each
+//! a condition ([`StoreCapabilities`]; [`ObjectBlobs::open`] tests it). So writers that share a register never lose each
 //! other's updates on any store, nor other programs' updates on a store with conditions. Unconditional writes carry the
 //! condition as well, so a delayed request can never replace a later version.
 //!
@@ -31,12 +31,12 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use ifmatch_blob_objects::{Backing, ObjectBlobs};
+//! use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 //! use ifmatch_register::{Register, MemoryRegister};
 //! use object_store::memory::InMemory;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! let backing = Backing::new(Arc::new(InMemory::new()));
+//! let backing = BackingStore::new(Arc::new(InMemory::new()));
 //! let blobs = ObjectBlobs::open(backing, Arc::new(MemoryRegister::with_capacity(10_000))).await?;
 //! assert!(blobs.capability().is_native());
 //! # Ok::<(), ifmatch_blob_objects::OpenError>(())
@@ -62,18 +62,18 @@ use ifmatch_blob::store::{
     ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Turns, Update, Updated, Written,
 };
 
-pub use attributes::{Naming, metadata_name};
-pub use backing::{Backing, ConditionalDeletion, DescribedListing};
+pub use attributes::{MetadataNaming, metadata_name};
+pub use backing::{BackingStore, ConditionalDeletion, DescribedListing};
 use container::memory::MemberCache;
-use container::state::Aim;
+use container::state::DeletionPurpose;
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::{OpenError, OpenErrorKind, TooSoon};
 pub use object_register::ObjectRegister;
-use owner::Owner;
+use owner::StoreOwner;
 pub use owner::{claim_bodies, forget_store};
-pub use probe::{Capability, Support};
+pub use probe::{ConditionSupport, StoreCapabilities};
 use records::RecentRecords;
-use shared::{Keeps, PATIENCE, Shared};
+use shared::{KeptData, PATIENCE, StoreState};
 use unrecorded::Unrecorded;
 pub use upload::RunningHash;
 
@@ -101,7 +101,7 @@ mod write;
 /// A [`BlobStore`] on an object store. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectBlobs {
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
 }
 
 impl ObjectBlobs {
@@ -114,8 +114,8 @@ impl ObjectBlobs {
     /// # Errors
     /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
     /// marked with another register that survives a restart, [`OpenErrorKind::Settings`] for a [memory of
-    /// containers](Backing::with_container_memory) on a store without metadata.
-    pub async fn open(backing: Backing, register: Arc<dyn Register>) -> Result<Self, OpenError> {
+    /// containers](BackingStore::with_container_memory) on a store without metadata.
+    pub async fn open(backing: BackingStore, register: Arc<dyn Register>) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
 
@@ -129,7 +129,7 @@ impl ObjectBlobs {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use ifmatch_blob_objects::{Backing, ObjectBlobs};
+    /// use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
     /// use ifmatch_redb::RedbRegister;
     /// use ifmatch_register::Register;
     /// use object_store::memory::InMemory;
@@ -137,13 +137,13 @@ impl ObjectBlobs {
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let register = RedbRegister::open(folder.path().join("register.redb"))?;
-    /// let backing = Backing::new(Arc::new(InMemory::new()));
+    /// let backing = BackingStore::new(Arc::new(InMemory::new()));
     /// let blobs = ObjectBlobs::open_durable(backing, Arc::new(register)).await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn open_durable(backing: Backing, register: Arc<dyn Register>) -> Result<Self, OpenError> {
+    pub async fn open_durable(backing: BackingStore, register: Arc<dyn Register>) -> Result<Self, OpenError> {
         if register.engine().guarantee.may_lose_swaps() {
             let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
                         that keeps them";
@@ -152,7 +152,7 @@ impl ObjectBlobs {
         Self::open_with(backing, register, true).await
     }
 
-    async fn open_with(backing: Backing, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
+    async fn open_with(backing: BackingStore, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         backing.check(capability)?;
         if capability.is_native() {
@@ -164,8 +164,8 @@ impl ObjectBlobs {
                 backing.objects
             );
         }
-        let owner = Owner::claim(&backing, capability, &register, durable).await?;
-        let keeps = if durable { Keeps::Leases } else { Keeps::Containers };
+        let owner = StoreOwner::claim(&backing, capability, &register, durable).await?;
+        let keeps = if durable { KeptData::Leases } else { KeptData::Containers };
         Ok(Self::with(backing, register, capability, keeps, Some(owner)))
     }
 
@@ -175,44 +175,48 @@ impl ObjectBlobs {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+    /// use ifmatch_blob_objects::{BackingStore, StoreCapabilities, ObjectBlobs};
     /// use ifmatch_register::{Register, MemoryRegister};
     /// use object_store::memory::InMemory;
     ///
-    /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
+    /// let backing = BackingStore::new(Arc::new(InMemory::new())).listed_in_order();
     /// let register = Arc::new(MemoryRegister::unbounded());
-    /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL)?;
+    /// let blobs = ObjectBlobs::trusting(backing, register, StoreCapabilities::FULL)?;
     /// assert!(blobs.capability().is_native());
     /// # Ok::<(), ifmatch_blob_objects::OpenError>(())
     /// ```
     ///
     /// # Errors
-    /// [`OpenErrorKind::Settings`] for a [memory of containers](Backing::with_container_memory) on a store without metadata.
-    pub fn trusting(backing: Backing, register: Arc<dyn Register>, capability: Capability) -> Result<Self, OpenError> {
+    /// [`OpenErrorKind::Settings`] for a [memory of containers](BackingStore::with_container_memory) on a store without metadata.
+    pub fn trusting(
+        backing: BackingStore,
+        register: Arc<dyn Register>,
+        capability: StoreCapabilities,
+    ) -> Result<Self, OpenError> {
         backing.check(capability)?;
-        Ok(Self::with(backing, register, capability, Keeps::Leases, None))
+        Ok(Self::with(backing, register, capability, KeptData::Leases, None))
     }
 
     /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
     /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
-    /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](Backing::deletes_if). Sends no request to the store.
-    pub fn unrecorded(backing: Backing, capability: Capability) -> Self {
-        Self::with(backing, Arc::new(Unrecorded::new()), capability, Keeps::Nothing, None)
+    /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](BackingStore::deletes_if). Sends no request to the store.
+    pub fn unrecorded(backing: BackingStore, capability: StoreCapabilities) -> Self {
+        Self::with(backing, Arc::new(Unrecorded::new()), capability, KeptData::Nothing, None)
     }
 
     fn with(
-        backing: Backing,
+        backing: BackingStore,
         register: Arc<dyn Register>,
-        capability: Capability,
-        keeps: Keeps,
-        owner: Option<Owner>,
+        capability: StoreCapabilities,
+        keeps: KeptData,
+        owner: Option<StoreOwner>,
     ) -> Self {
         // The store knows the blobs, and nothing but the register its containers.
         let is_container = |key: &Key| key.as_str().starts_with(container::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let recent_records = RecentRecords::new(member_cache.is_enabled());
-        let shared = |me: &Weak<Shared>| Shared {
+        let shared = |me: &Weak<StoreState>| StoreState {
             backing,
             capability,
             driver,
@@ -252,7 +256,7 @@ impl ObjectBlobs {
     }
 
     /// Returns the store's capabilities.
-    pub fn capability(&self) -> Capability {
+    pub fn capability(&self) -> StoreCapabilities {
         self.shared.capability
     }
 }
@@ -279,21 +283,21 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        Shared::put(&self.shared, blob, put).await
+        StoreState::put(&self.shared, blob, put).await
     }
 
     async fn append(&self, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
-        let Shared { turns, driver, .. } = &*self.shared;
+        let StoreState { turns, driver, .. } = &*self.shared;
         Box::pin(turns.append(self, driver.clock(), blob, &append)).await
     }
 
     async fn update(&self, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
-        let Shared { turns, driver, .. } = &*self.shared;
+        let StoreState { turns, driver, .. } = &*self.shared;
         Box::pin(turns.update(self, driver.clock(), blob, &update)).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
-        Box::pin(Shared::delete(&self.shared, blob, delete)).await
+        Box::pin(StoreState::delete(&self.shared, blob, delete)).await
     }
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
@@ -305,7 +309,7 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        Box::pin(Shared::lease(&self.shared, blob, request)).await
+        Box::pin(StoreState::lease(&self.shared, blob, request)).await
     }
 
     async fn create_container(
@@ -329,11 +333,11 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Aim::All).await
+        StoreState::delete_container(&self.shared, container, delete, DeletionPurpose::All).await
     }
 
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Aim::IfEmpty).await
+        StoreState::delete_container(&self.shared, container, delete, DeletionPurpose::IfEmpty).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

@@ -8,18 +8,18 @@ use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behi
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
-use super::attributes::Current;
+use super::attributes::StoredVersion;
 use super::container::is_asked_for;
-use super::container::state::Members;
+use super::container::state::ContainerMembers;
 use super::failure;
-use super::shared::Shared;
+use super::shared::StoreState;
 
 /// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
 const HIDDEN: usize = 100;
 /// Maximum number of concurrent requests for objects.
 const LOOKS: usize = 16;
 
-impl Shared {
+impl StoreState {
     /// Lists the blobs of a container. Returns `None` if there is no such container.
     ///
     /// The metadata is part of a blob's tag, and tags in a listing can be used in conditions. If the store's listing
@@ -60,9 +60,9 @@ impl Shared {
     async fn entry(
         &self,
         container: &ContainerName,
-        members: Members,
+        members: ContainerMembers,
         name: BlobName,
-        found: Option<Current>,
+        found: Option<StoredVersion>,
         with_lease: bool,
     ) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
@@ -90,8 +90,8 @@ impl Shared {
         &self,
         container: &ContainerName,
         query: &ListQuery,
-        members: Members,
-    ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
+        members: ContainerMembers,
+    ) -> Result<Vec<(BlobName, Option<StoredVersion>)>, StoreError> {
         if query.prefix.len() > BlobName::MAX_BYTES {
             return Ok(Vec::new());
         }
@@ -99,7 +99,7 @@ impl Shared {
         let offset = query.after.as_ref().and_then(|after| behind_name(&within, after));
         let mut listed = self.listed(&within, &query.prefix, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
-        let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
+        let mut first: BTreeMap<BlobName, Option<StoredVersion>> = BTreeMap::new();
         let (mut shown, mut hidden) = (None, 0);
         loop {
             let (meta, attributes) = match listed.try_next().await {
@@ -111,7 +111,7 @@ impl Shared {
             let Some(name) = name_of(&meta.location, &within).filter(|name| is_asked_for(query, name.as_str())) else {
                 continue;
             };
-            let current = attributes.map(|attributes| Current::new(&meta, &attributes));
+            let current = attributes.map(|attributes| StoredVersion::new(&meta, &attributes));
             if current.as_ref().is_some_and(|current| !members.contain(current)) {
                 continue;
             }
@@ -161,7 +161,11 @@ impl Shared {
     }
 
     /// Returns `true` if there is any blob in a container's folder.
-    pub(super) async fn has_blobs(&self, container: &ContainerName, members: Members) -> Result<bool, StoreError> {
+    pub(super) async fn has_blobs(
+        &self,
+        container: &ContainerName,
+        members: ContainerMembers,
+    ) -> Result<bool, StoreError> {
         let mut listed = self.backing.objects.list(Some(&self.folder(container)));
         loop {
             match listed.try_next().await {

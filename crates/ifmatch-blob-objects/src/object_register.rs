@@ -13,7 +13,7 @@ use ifmatch_runtime::{Clock, SystemClock, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 
-use super::backing::Backing;
+use super::backing::BackingStore;
 use super::failure::{OpenError, OpenErrorKind};
 use super::probe;
 
@@ -31,12 +31,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use ifmatch_blob_objects::{Backing, ObjectRegister};
+/// use ifmatch_blob_objects::{BackingStore, ObjectRegister};
 /// use ifmatch_register::Driver;
 /// use object_store::memory::InMemory;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// let register = ObjectRegister::open(Backing::new(Arc::new(InMemory::new()))).await?;
+/// let register = ObjectRegister::open(BackingStore::new(Arc::new(InMemory::new()))).await?;
 /// let driver = Driver::new(register);
 /// # Ok::<(), ifmatch_blob_objects::OpenError>(())
 /// # })?;
@@ -44,14 +44,14 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ObjectRegister {
-    backing: Backing,
+    backing: BackingStore,
     /// Prefix of the records' objects. No blob's name begins like this.
     prefix: Path,
     peers: Arc<PeerClocks>,
 }
 
 /// An object's content.
-struct Stored {
+struct StoredRecord {
     key: Key,
     /// `None` for a removed record.
     record: Option<Record>,
@@ -64,7 +64,7 @@ impl ObjectRegister {
     ///
     /// # Errors
     /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or doesn't honour conditions.
-    pub async fn open(backing: Backing) -> Result<Self, OpenError> {
+    pub async fn open(backing: BackingStore) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         if !capability.is_native() {
             let what = "the store does not honour conditional writes, so it cannot hold a register: use a database";
@@ -74,20 +74,20 @@ impl ObjectRegister {
         Ok(Self { backing, prefix, peers: Arc::default() })
     }
 
-    /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`Backing::from_url`].
+    /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`BackingStore::from_url`].
     ///
     /// # Errors
-    /// Same as [`Backing::from_url`] and [`ObjectRegister::open`].
+    /// Same as [`BackingStore::from_url`] and [`ObjectRegister::open`].
     #[cfg(feature = "local")]
     pub async fn connect(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
-        Self::open(Backing::from_url_once(url, settings)?).await
+        Self::open(BackingStore::from_url_once(url, settings)?).await
     }
 
     fn path(&self, key: &Key) -> Path {
         self.prefix.clone().join(object::name(key))
     }
 
-    async fn get(&self, path: &Path) -> Result<Option<Stored>, RegisterError> {
+    async fn get(&self, path: &Path) -> Result<Option<StoredRecord>, RegisterError> {
         let read = async {
             let found = match self.backing.objects.get(path).await {
                 Ok(found) => found,
@@ -102,7 +102,7 @@ impl ObjectRegister {
         if let Some(ahead) = record.as_ref().and_then(|record| self.peers.saw(&key, record, SystemClock.now())) {
             tracing::warn!("{ahead}");
         }
-        Ok(Some(Stored { key, record, version }))
+        Ok(Some(StoredRecord { key, record, version }))
     }
 
     async fn keys(&self) -> Result<Vec<Key>, RegisterError> {

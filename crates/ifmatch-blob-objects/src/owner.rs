@@ -32,10 +32,10 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion};
 use serde::{Deserialize, Serialize};
 
-use super::backing::Backing;
+use super::backing::BackingStore;
 use super::failure;
 use super::failure::{OpenError, OpenErrorKind};
-use super::probe::{Capability, FOLDER, Support, probe};
+use super::probe::{ConditionSupport, FOLDER, StoreCapabilities, probe};
 
 /// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";
@@ -50,7 +50,7 @@ const ATTEMPTS: usize = 16;
 
 /// A register, as named in a store's mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Owner {
+pub(super) struct StoreOwner {
     /// Random name, drawn when the register was first used.
     pub(super) register: String,
     /// `true` if the register outlasts its process. Otherwise the next gateway may replace its mark.
@@ -60,21 +60,21 @@ pub(super) struct Owner {
 }
 
 /// Result of an attempt to mark a store.
-pub(super) enum Claim {
+pub(super) enum StoreClaim {
     /// The store belongs to this register. Contains the mark.
-    Ours(Owner),
+    Ours(StoreOwner),
     /// The store belongs to this register.
-    Taken(Owner),
+    Taken(StoreOwner),
 }
 
-impl Owner {
+impl StoreOwner {
     /// Names the register and the store, and marks each with the other's name.
     ///
     /// # Errors
     /// [`OpenErrorKind::Taken`] if the mark names another register that outlasts its process, or the register another store.
     pub(super) async fn claim(
-        backing: &Backing,
-        capability: Capability,
+        backing: &BackingStore,
+        capability: StoreCapabilities,
         register: &dyn Register,
         lasts: bool,
     ) -> Result<Self, OpenError> {
@@ -83,8 +83,8 @@ impl Owner {
 
     /// Claims a store whose name begins like this, or one without a beginning.
     async fn claim_named(
-        backing: &Backing,
-        capability: Capability,
+        backing: &BackingStore,
+        capability: StoreCapabilities,
         register: &dyn Register,
         lasts: bool,
         beginning: &str,
@@ -115,10 +115,10 @@ impl Owner {
     }
 
     /// Marks the store, and returns the mark.
-    async fn own(&self, backing: &Backing, capability: Capability) -> Result<Self, OpenError> {
+    async fn own(&self, backing: &BackingStore, capability: StoreCapabilities) -> Result<Self, OpenError> {
         match self.mark(backing, capability, true).await.map_err(|error| unusable(backing, error))? {
-            Claim::Ours(mark) => Ok(mark),
-            Claim::Taken(other) => {
+            StoreClaim::Ours(mark) => Ok(mark),
+            StoreClaim::Taken(other) => {
                 let what = format!(
                     "{} belongs to a gateway with another register ({}): start this one with that register (the folder \
                      given by --data), or, if that gateway is gone for good, delete the object {} and start again",
@@ -133,14 +133,19 @@ impl Owner {
 
     /// Ensures that the mark names this register. With `replaces`, takes over the mark of a register that doesn't
     /// outlast its process.
-    pub(super) async fn mark(&self, backing: &Backing, capability: Capability, replaces: bool) -> Result<Claim, Error> {
+    pub(super) async fn mark(
+        &self,
+        backing: &BackingStore,
+        capability: StoreCapabilities,
+        replaces: bool,
+    ) -> Result<StoreClaim, Error> {
         let location = location(backing);
         for _ in 0..ATTEMPTS {
             let mode = match read(&*backing.objects, &location).await? {
-                Some((owner, _)) if owner.register == self.register => return Ok(Claim::Ours(owner)),
-                Some((owner, _)) if owner.lasts || !replaces => return Ok(Claim::Taken(owner)),
-                Some((_, version)) if capability.update == Support::Native => PutMode::Update(version),
-                None if capability.create == Support::Native => PutMode::Create,
+                Some((owner, _)) if owner.register == self.register => return Ok(StoreClaim::Ours(owner)),
+                Some((owner, _)) if owner.lasts || !replaces => return Ok(StoreClaim::Taken(owner)),
+                Some((_, version)) if capability.update == ConditionSupport::Native => PutMode::Update(version),
+                None if capability.create == ConditionSupport::Native => PutMode::Create,
                 _ => PutMode::Overwrite,
             };
             let text = serde_json::to_vec(self).map_err(|source| odd(source.into()))?;
@@ -159,12 +164,12 @@ impl Owner {
 /// # Errors
 /// [`OpenErrorKind::Unusable`] if the bucket is unreachable or not writable, [`OpenErrorKind::Taken`] if the bucket has another register
 /// or serves objects by their names, or if the register has another bucket (see [`forget_store`]).
-pub async fn claim_bodies(backing: &Backing, register: &dyn Register) -> Result<(), OpenError> {
+pub async fn claim_bodies(backing: &BackingStore, register: &dyn Register) -> Result<(), OpenError> {
     let capability = probe(backing).await?;
-    Owner::claim_named(backing, capability, register, true, BODIES).await.map(drop)
+    StoreOwner::claim_named(backing, capability, register, true, BODIES).await.map(drop)
 }
 
-fn of_another_kind(backing: &Backing, beginning: &str) -> OpenError {
+fn of_another_kind(backing: &BackingStore, beginning: &str) -> OpenError {
     let what = if beginning == BODIES {
         format!(
             "{} belongs to a gateway with --store: use it with --store, or choose another prefix for --data",
@@ -179,12 +184,12 @@ fn of_another_kind(backing: &Backing, beginning: &str) -> OpenError {
     OpenError::new(OpenErrorKind::Taken, what)
 }
 
-fn location(backing: &Backing) -> Path {
+fn location(backing: &BackingStore) -> Path {
     backing.prefix.clone().join(FOLDER).join(NAME)
 }
 
 /// Reads the mark.
-async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owner, UpdateVersion)>, Error> {
+async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(StoreOwner, UpdateVersion)>, Error> {
     let result = match objects.get_opts(location, GetOptions::new()).await {
         Ok(result) => result,
         Err(error) if failure::is_absence(&error) => return Ok(None),
@@ -200,12 +205,12 @@ async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owne
     }
 }
 
-fn unusable(backing: &Backing, cause: impl Into<BoxError>) -> OpenError {
+fn unusable(backing: &BackingStore, cause: impl Into<BoxError>) -> OpenError {
     let what = format!("{} cannot be marked as in use by this gateway", backing.objects);
     OpenError::new(OpenErrorKind::Unusable, what).because(cause)
 }
 
-fn describes_another(backing: &Backing) -> OpenError {
+fn describes_another(backing: &BackingStore) -> OpenError {
     let what = format!(
         "the register describes another store than {}: start the gateway with that store, or give this one a register of its \
          own. If this store was moved, restored or emptied, stop all gateways and run ifmatch register restored",

@@ -15,13 +15,13 @@ use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
-use super::attributes::Current;
+use super::attributes::StoredVersion;
 use super::failure::lost;
-use super::shared::Shared;
+use super::shared::StoreState;
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
-/// That of a write with [`Cover::Store`]. It differs, so the next process of the register can tell such a permit: see
+/// That of a write with [`LateWriteGuard::Store`]. It differs, so the next process of the register can tell such a permit: see
 /// [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost response may still take effect.
@@ -29,14 +29,14 @@ pub(super) const GRACE: Duration = Duration::from_secs(15);
 
 /// Keeps a late request from replacing a version that was written since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cover {
+pub(super) enum LateWriteGuard {
     /// The store, by the condition of the request.
     Store,
     /// Nothing but the permit.
     Permit,
 }
 
-impl Cover {
+impl LateWriteGuard {
     /// Returns a permit's duration.
     pub(super) fn ttl(self) -> Duration {
         match self {
@@ -48,21 +48,21 @@ impl Cover {
 
 /// A change under a permit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Guarded<'a> {
+pub(super) struct GuardedChange<'a> {
     pub(super) method: &'a Method,
     /// The conditions under which it needn't wait any longer once they are false. None for a retry, which its first attempt answers.
     pub(super) preconditions: &'a Preconditions,
     pub(super) lease: LeaseUse,
-    pub(super) cover: Cover,
+    pub(super) cover: LateWriteGuard,
 }
 
-impl Guarded<'_> {
+impl GuardedChange<'_> {
     /// A deletion that depends on no condition.
-    pub(super) const DELETION: Guarded<'static> = Guarded {
+    pub(super) const DELETION: GuardedChange<'static> = GuardedChange {
         method: &Method::DELETE,
         preconditions: &Preconditions::NONE,
         lease: LeaseUse::Read(None),
-        cover: Cover::Permit,
+        cover: LateWriteGuard::Permit,
     };
 
     /// Returns the refusal by a version that another writer of this register has committed since revision `since`,
@@ -87,7 +87,7 @@ impl Guarded<'_> {
 }
 
 /// The result of the work under a permit.
-pub(super) enum Ending<T> {
+pub(super) enum GuardedOutcome<T> {
     /// It took effect.
     Done(T, Content),
     /// It didn't take effect.
@@ -110,7 +110,7 @@ pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
     Command::Commit(Commit::new(token, content))
 }
 
-impl Shared {
+impl StoreState {
     /// Works on a blob while no other writer of the register does.
     ///
     /// The object is looked up under the permit, so writers of the same register can't make the result stale. Under a
@@ -118,9 +118,9 @@ impl Shared {
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
-        request: Guarded<'_>,
+        request: GuardedChange<'_>,
         seen: Option<Record>,
-        work: impl Future<Output = Ending<T>>,
+        work: impl Future<Output = GuardedOutcome<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
         let granted = self.begin(&key, &request, seen).await;
@@ -129,14 +129,13 @@ impl Shared {
             self.recent_records.forget(&key);
         }
         let (Grant { token, deadline, .. }, begun, _lock) = granted?;
-        let ending =
-            self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
-                Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
-            });
+        let ending = self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
+            GuardedOutcome::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
+        });
         let (result, command, deadline) = match ending {
-            Ending::Done(value, content) => (Ok(value), commit(token, content), deadline),
-            Ending::Refused(error) => (Err(error), Command::Abort(token), deadline),
-            Ending::Unknown(error, grace) => {
+            GuardedOutcome::Done(value, content) => (Ok(value), commit(token, content), deadline),
+            GuardedOutcome::Refused(error) => (Err(error), Command::Abort(token), deadline),
+            GuardedOutcome::Unknown(error, grace) => {
                 let deadline = self.prolong(&key, token, deadline, grace).await;
                 (Err(error), Command::Doubt(Doubt::new(token, grace)), deadline)
             }
@@ -191,7 +190,7 @@ impl Shared {
     async fn begin(
         &self,
         key: &Key,
-        request: &Guarded<'_>,
+        request: &GuardedChange<'_>,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
         let begin = Begin::new(request.method, &Preconditions::NONE, nonce()?, request.cover.ttl());
@@ -215,7 +214,7 @@ impl Shared {
     /// Waits until the version to be replaced has existed for the store's tick.
     ///
     /// Its inode is then reused by a version with a later time, so tags that contain a time never recur.
-    pub(super) async fn outlast(&self, current: Option<&Current>) {
+    pub(super) async fn outlast(&self, current: Option<&StoredVersion>) {
         let tick = self.backing.tick;
         let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
         let now = i64::try_from(self.driver.clock().wall().micros()).unwrap_or(i64::MAX);
@@ -236,7 +235,7 @@ pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
 pub(super) fn check(
     method: &Method,
     preconditions: &Preconditions,
-    current: Option<&Current>,
+    current: Option<&StoredVersion>,
 ) -> Result<(), StoreError> {
     let validators = current.map(|current| current.info.validators());
     match preconditions.evaluate(method, validators.as_ref()) {

@@ -10,7 +10,7 @@ use object_store::{
     Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult,
 };
 
-use super::backing::Backing;
+use super::backing::BackingStore;
 use super::failure::{OpenError, OpenErrorKind};
 
 /// Folder of objects that aren't blobs. Container names can't begin like this.
@@ -24,18 +24,18 @@ const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.intern
 /// The tested capabilities of a store.
 ///
 /// ```
-/// use ifmatch_blob_objects::{Capability, Support};
+/// use ifmatch_blob_objects::{StoreCapabilities, ConditionSupport};
 ///
 /// let folder =
-///     Capability { create: Support::Native, update: Support::Unsupported, metadata: false, unique_tags: false };
+///     StoreCapabilities { create: ConditionSupport::Native, update: ConditionSupport::Unsupported, metadata: false, unique_tags: false };
 /// assert!(!folder.is_native());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capability {
+pub struct StoreCapabilities {
     /// Writing an object only if it doesn't exist.
-    pub create: Support,
+    pub create: ConditionSupport,
     /// Writing an object only if its version is unchanged.
-    pub update: Support,
+    pub update: ConditionSupport,
     /// `true` if the store keeps header fields and metadata with an object.
     pub metadata: bool,
     /// `true` if each version has its own tag even with the same bytes. Hashes don't qualify.
@@ -44,7 +44,7 @@ pub struct Capability {
 
 /// Treatment of a condition by a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
+pub enum ConditionSupport {
     /// The store honours the condition.
     Native,
     /// The store accepts the condition and ignores it.
@@ -53,14 +53,14 @@ pub enum Support {
     Unsupported,
 }
 
-impl fmt::Display for Capability {
+impl fmt::Display for StoreCapabilities {
     /// Says how the store treats each condition.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it {} If-None-Match and {} If-Match", self.create.verb(), self.update.verb())
     }
 }
 
-impl Support {
+impl ConditionSupport {
     fn verb(self) -> &'static str {
         match self {
             Self::Native => "honours",
@@ -70,19 +70,19 @@ impl Support {
     }
 }
 
-impl Capability {
+impl StoreCapabilities {
     /// All conditions and metadata. Tags may be hashes.
     pub const FULL: Self =
-        Self { create: Support::Native, update: Support::Native, metadata: true, unique_tags: false };
+        Self { create: ConditionSupport::Native, update: ConditionSupport::Native, metadata: true, unique_tags: false };
 
     /// Returns `true` if the store protects updates from writers that bypass this server.
     pub fn is_native(&self) -> bool {
-        self.create == Support::Native && self.update == Support::Native
+        self.create == ConditionSupport::Native && self.update == ConditionSupport::Native
     }
 }
 
 /// Tests the store with a probe object, which is deleted afterwards.
-pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
+pub(super) async fn probe(backing: &BackingStore) -> Result<StoreCapabilities, OpenError> {
     let number = nonce().map_err(|error| unusable(backing, error))?;
     let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));
     let trial = Trial { objects: &*backing.objects, location: &location };
@@ -93,7 +93,7 @@ pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
     Ok(capability)
 }
 
-impl Backing {
+impl BackingStore {
     /// Asks the store for the head of an object, which needn't exist, to see that the store can be reached.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Backing {
     }
 }
 
-fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
+fn unusable(backing: &BackingStore, source: impl Into<BoxError>) -> OpenError {
     let source = source.into();
     if let Some(advice) = backing.advice.filter(|_| asks_for_metadata(&*source)) {
         tracing::debug!(error = %source, "the store cannot be used");
@@ -130,19 +130,19 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    async fn run(&self) -> Result<Capability, Error> {
+    async fn run(&self) -> Result<StoreCapabilities, Error> {
         let create = self.create().await?;
         let metadata = self.metadata().await?;
         let update = self.update().await?;
         let unique_tags = self.unique_tags().await?;
-        Ok(Capability { create, update, metadata, unique_tags })
+        Ok(StoreCapabilities { create, update, metadata, unique_tags })
     }
 
     /// Of two creations, the second must fail.
-    async fn create(&self) -> Result<Support, Error> {
+    async fn create(&self) -> Result<ConditionSupport, Error> {
         match self.put("1", PutMode::Create).await {
             Ok(_) => refusal(self.put("2", PutMode::Create).await),
-            Err(error) if is_unsupported(&error) => Ok(Support::Unsupported),
+            Err(error) if is_unsupported(&error) => Ok(ConditionSupport::Unsupported),
             Err(error) => Err(error),
         }
     }
@@ -162,17 +162,17 @@ impl Trial<'_> {
     }
 
     /// An update of a replaced version must fail, and one of the current version must succeed.
-    async fn update(&self) -> Result<Support, Error> {
+    async fn update(&self) -> Result<ConditionSupport, Error> {
         let replaced = self.put("4", PutMode::Overwrite).await?;
         let current = self.put("five", PutMode::Overwrite).await?;
         let stale = refusal(self.put("6", PutMode::Update(replaced.into())).await)?;
-        if stale != Support::Native {
+        if stale != ConditionSupport::Native {
             return Ok(stale);
         }
         match refusal(self.put("7", PutMode::Update(current.into())).await)? {
-            Support::Ignored => Ok(Support::Native),
+            ConditionSupport::Ignored => Ok(ConditionSupport::Native),
             // The store rejects every update.
-            Support::Native | Support::Unsupported => Ok(Support::Unsupported),
+            ConditionSupport::Native | ConditionSupport::Unsupported => Ok(ConditionSupport::Unsupported),
         }
     }
 
@@ -190,13 +190,13 @@ impl Trial<'_> {
 }
 
 /// Returns how a store treats a false condition.
-fn refusal(result: Result<PutResult, Error>) -> Result<Support, Error> {
+fn refusal(result: Result<PutResult, Error>) -> Result<ConditionSupport, Error> {
     match result {
-        Ok(_) => Ok(Support::Ignored),
+        Ok(_) => Ok(ConditionSupport::Ignored),
         Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. }) => {
-            Ok(Support::Native)
+            Ok(ConditionSupport::Native)
         }
-        Err(error) if is_unsupported(&error) => Ok(Support::Unsupported),
+        Err(error) if is_unsupported(&error) => Ok(ConditionSupport::Unsupported),
         Err(error) => Err(error),
     }
 }
@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn missing_credentials_are_named() {
-        let backing = Backing { advice: Some("set AWS_ACCESS_KEY_ID"), ..Backing::new(Arc::new(InMemory::new())) };
+        let backing =
+            BackingStore { advice: Some("set AWS_ACCESS_KEY_ID"), ..BackingStore::new(Arc::new(InMemory::new())) };
         let asked =
             |url: &str| Error::Generic { store: "S3", source: format!("error sending request for {url}").into() };
         let error = unusable(&backing, asked("http://169.254.169.254/latest/api/token"));

@@ -15,12 +15,12 @@ use ifmatch_core::range::RangeSpec;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
-use super::attributes::Current;
+use super::attributes::StoredVersion;
 use super::direct::DirectBody;
 use super::failure;
-use super::shared::Shared;
+use super::shared::StoreState;
 
-impl Shared {
+impl StoreState {
     /// Opens an object. Returns `None` if there is none or it isn't a blob.
     pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
@@ -36,14 +36,18 @@ impl Shared {
         let source: Box<dyn Source> = match reading.extent {
             Extent::None => Box::new(Nothing),
             Extent::All | Extent::Range(_) | Extent::Ranges => {
-                Box::new(Version { objects: Arc::clone(&self.backing.objects), location, current, held })
+                Box::new(VersionSource { objects: Arc::clone(&self.backing.objects), location, current, held })
             }
         };
         Ok(Some(Opened { info, source }))
     }
 
     /// Requests an object, with the bytes that are likely to be read.
-    async fn get_extent(&self, location: &Path, extent: Extent) -> Result<Option<(Current, Option<Held>)>, StoreError> {
+    async fn get_extent(
+        &self,
+        location: &Path,
+        extent: Extent,
+    ) -> Result<Option<(StoredVersion, Option<HeldBytes>)>, StoreError> {
         let options = match extent {
             Extent::None | Extent::Ranges => return self.get_properties(location).await,
             Extent::All => GetOptions::new(),
@@ -60,14 +64,14 @@ impl Shared {
         Ok(found.map(|(result, current)| (current, Some((result.range.clone(), body(result))))))
     }
 
-    async fn get_properties(&self, location: &Path) -> Result<Option<(Current, Option<Held>)>, StoreError> {
+    async fn get_properties(&self, location: &Path) -> Result<Option<(StoredVersion, Option<HeldBytes>)>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| (current, None)))
     }
 }
 
 /// Bytes that a store sent along with the properties, and their range.
-type Held = (Range<u64>, BlobBody);
+type HeldBytes = (Range<u64>, BlobBody);
 
 /// The length that no object reaches: 2^53 - 1 bytes, JavaScript's last exact integer. S3 and R2 end at 5 TiB, and some servers
 /// refuse a number that is far beyond.
@@ -93,14 +97,14 @@ impl Source for Nothing {
 }
 
 /// One version of an object.
-struct Version {
+struct VersionSource {
     objects: Arc<dyn ObjectStore>,
     location: Path,
-    current: Current,
-    held: Option<Held>,
+    current: StoredVersion,
+    held: Option<HeldBytes>,
 }
 
-impl Version {
+impl VersionSource {
     /// Requests bytes on the condition that the object still has this version, and verifies that, since some stores
     /// ignore the condition.
     fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
@@ -113,7 +117,7 @@ impl Version {
             };
             let options = GetOptions::new().with_if_match(Some(e_tag)).with_range(range.map(GetRange::Bounded));
             match objects.get_opts(&location, options).await {
-                Ok(result) if Current::new(&result.meta, &result.attributes).info.tag == tag => Ok(body(result)),
+                Ok(result) if StoredVersion::new(&result.meta, &result.attributes).info.tag == tag => Ok(body(result)),
                 Ok(_) | Err(Error::Precondition { .. } | Error::NotFound { .. }) => Err(replaced()),
                 Err(error) => Err(failure::of_read(error)),
             }
@@ -121,7 +125,7 @@ impl Version {
     }
 }
 
-impl Source for Version {
+impl Source for VersionSource {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
         let whole = 0..self.current.info.length;
         let range = range.filter(|range| *range != whole);

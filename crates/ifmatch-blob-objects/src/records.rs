@@ -42,15 +42,15 @@ use ifmatch_core::record::{Permit, Record, Revision};
 use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
-use super::attributes::Current;
-use super::container::state::{Members, Registered};
+use super::attributes::StoredVersion;
+use super::container::state::{ContainerMembers, RegisteredState};
 use super::list::name_of;
-use super::permit::{self, Cover, Ending, GRACE, Guarded};
-use super::shared::Shared;
+use super::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
+use super::shared::StoreState;
 use super::write::contended;
 use super::{container, failure};
 
-impl Shared {
+impl StoreState {
     /// Removes the records of blobs without leases and of deleted containers, and returns the number removed. A record
     /// changed by another writer meanwhile stays.
     ///
@@ -80,17 +80,17 @@ impl Shared {
 
     async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        match Registered::of(record, now) {
+        match RegisteredState::of(record, now) {
             // The records behind it are looked at all the same.
             Err(error) => {
                 tracing::warn!(%container, %error, "the record of a container is unreadable");
                 Ok(0)
             }
-            Ok(Registered::Closing(_, until) | Registered::Deleting(until)) if until <= now => {
+            Ok(RegisteredState::Closing(_, until) | RegisteredState::Deleting(until)) if until <= now => {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            Ok(gone @ Registered::Gone(_)) if is_past_retention(record, now) && record.is_forgettable(now) => {
+            Ok(gone @ RegisteredState::Gone(_)) if is_past_retention(record, now) && record.is_forgettable(now) => {
                 match Box::pin(self.remove_strays(container, gone.members())).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
@@ -105,7 +105,7 @@ impl Shared {
 
     /// Removes objects left by late writers in a deleted container. Without the container's record, they would count as
     /// blobs.
-    async fn remove_strays(&self, container: &ContainerName, members: Members) -> Result<(), StoreError> {
+    async fn remove_strays(&self, container: &ContainerName, members: ContainerMembers) -> Result<(), StoreError> {
         if members.are_all() || !self.capability.metadata {
             return Ok(());
         }
@@ -125,18 +125,18 @@ impl Shared {
             let work = async {
                 match self.stray(&object.location, members).await {
                     Ok(Some(stray)) => self.remove_compared(&object.location, &stray).await,
-                    Ok(None) => Ending::Refused(contended()),
-                    Err(error) => Ending::Refused(error),
+                    Ok(None) => GuardedOutcome::Refused(contended()),
+                    Err(error) => GuardedOutcome::Refused(error),
                 }
             };
             let blob = BlobPath { container: container.clone(), name };
-            self.guarded(&blob, Guarded::DELETION, None, work).await?;
+            self.guarded(&blob, GuardedChange::DELETION, None, work).await?;
         }
     }
 
     /// Returns the object if it is none of the container's blobs.
-    async fn stray(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
-        let found = self.look(location, Members::ALL).await?;
+    async fn stray(&self, location: &Path, members: ContainerMembers) -> Result<Option<StoredVersion>, StoreError> {
+        let found = self.look(location, ContainerMembers::ALL).await?;
         Ok(found.filter(|object| !members.contain(object)))
     }
 
@@ -200,7 +200,7 @@ impl RecentRecords {
     }
 }
 
-impl Shared {
+impl StoreState {
     /// Lets the permits of an earlier process end [`GRACE`] after `started`, the start of this one. Returns their number.
     pub(super) async fn settle_earlier_writes(self: Arc<Self>, started: Timestamp) -> Result<u64, StoreError> {
         let (mut settled, mut after) = (0, None);
@@ -221,7 +221,7 @@ impl Shared {
     /// Returns the permit of a record if a process before `started` left it behind, and its write can't replace a later version.
     fn earlier(&self, record: &Record, started: Timestamp, now: Timestamp) -> Option<Permit> {
         let is_earlier = |permit: &Permit| permit.token.revision < Revision::NONE.next(started);
-        let is_harmless = |permit: &Permit| self.backing.is_local || permit.ttl == Cover::Store.ttl();
+        let is_harmless = |permit: &Permit| self.backing.is_local || permit.ttl == LateWriteGuard::Store.ttl();
         record.permit(now).filter(|permit| is_earlier(permit) && is_harmless(permit))
     }
 }

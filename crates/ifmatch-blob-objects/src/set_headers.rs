@@ -10,14 +10,14 @@ use ifmatch_blob::store::{
 };
 use ifmatch_core::precondition::Precondition;
 
-use super::shared::Shared;
+use super::shared::StoreState;
 use super::upload::PART;
-use super::write::{Basis, contended};
+use super::write::{WriteBasis, contended};
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;
 
-impl Shared {
+impl StoreState {
     /// Changes header fields. Memory use doesn't depend on the object's size.
     pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
         let keeps_fields = self.capability.metadata;
@@ -72,7 +72,7 @@ impl Shared {
                 keeps_tags: false,
                 limit: u64::MAX,
             };
-            match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {
+            match Box::pin(self.put_based(blob, put, WriteBasis { tag: info.tag, kept })).await {
                 Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
                 // The object may have been written while it was read.
                 Err(error) if error.is_of_source() => unread = Some(error),

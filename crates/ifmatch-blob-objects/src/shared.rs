@@ -12,13 +12,13 @@ use ifmatch_register::{Driver, Key};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
-use super::attributes::Current;
-use super::backing::Backing;
+use super::attributes::StoredVersion;
+use super::backing::BackingStore;
 use super::container::memory::MemberCache;
-use super::container::state::Members;
+use super::container::state::ContainerMembers;
 use super::failure;
-use super::owner::{Claim, Owner};
-use super::probe::Capability;
+use super::owner::{StoreClaim, StoreOwner};
+use super::probe::StoreCapabilities;
 use super::records::RecentRecords;
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
@@ -26,7 +26,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Data that the register keeps reliably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum KeptData {
     /// Leases: the register survives a restart.
     Leases,
     /// Containers: the register belongs to the only process.
@@ -36,13 +36,13 @@ pub(super) enum Keeps {
 }
 
 /// State that all operations share.
-pub(super) struct Shared {
-    pub(super) backing: Backing,
-    pub(super) capability: Capability,
+pub(super) struct StoreState {
+    pub(super) backing: BackingStore,
+    pub(super) capability: StoreCapabilities,
     pub(super) driver: Driver,
-    pub(super) keeps: Keeps,
+    pub(super) keeps: KeptData,
     /// The register with the name in the store's mark, if the store is marked.
-    pub(super) owner: Option<Owner>,
+    pub(super) owner: Option<StoreOwner>,
     pub(super) member_cache: MemberCache,
     pub(super) recent_records: RecentRecords,
     /// Appends and updates that wait.
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) me: Weak<Self>,
 }
 
-impl Shared {
+impl StoreState {
     /// Returns a blob's location.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
         if !blob.name.is_plain_path() {
@@ -77,7 +77,7 @@ impl Shared {
         &self,
         location: &Path,
         options: GetOptions,
-    ) -> Result<Option<(GetResult, Current)>, StoreError> {
+    ) -> Result<Option<(GetResult, StoredVersion)>, StoreError> {
         self.read_answer(self.backing.objects.get_opts(location, options).await)
     }
 
@@ -85,10 +85,10 @@ impl Shared {
     pub(super) fn read_answer(
         &self,
         answer: object_store::Result<GetResult>,
-    ) -> Result<Option<(GetResult, Current)>, StoreError> {
+    ) -> Result<Option<(GetResult, StoredVersion)>, StoreError> {
         match answer {
             Ok(result) => {
-                let mut current = Current::new(&result.meta, &result.attributes);
+                let mut current = StoredVersion::new(&result.meta, &result.attributes);
                 if !self.backing.tick.is_zero() {
                     // No two versions have the same time, see `outlast`.
                     current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
@@ -101,7 +101,11 @@ impl Shared {
     }
 
     /// Returns the current state of an object, or `None` if it doesn't exist or isn't a member of its container.
-    pub(super) async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
+    pub(super) async fn look(
+        &self,
+        location: &Path,
+        members: ContainerMembers,
+    ) -> Result<Option<StoredVersion>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
     }
@@ -120,14 +124,18 @@ impl Shared {
     }
 
     /// Returns the current state of a blob, or `None` if it doesn't exist.
-    pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
+    pub(super) async fn find_blob(
+        &self,
+        blob: &BlobPath,
+        location: &Path,
+    ) -> Result<Option<StoredVersion>, StoreError> {
         let members = self.container_for_write(&blob.container).await?.members();
         self.look(location, members).await
     }
 
     /// Returns an error if containers don't have records.
     pub(super) fn must_keep_containers(&self) -> Result<(), StoreError> {
-        if self.keeps != Keeps::Nothing {
+        if self.keeps != KeptData::Nothing {
             return Ok(());
         }
         let why = "without leases, a container always exists, and can't be changed or deleted. Delete its blobs, or turn leases on";
@@ -135,7 +143,7 @@ impl Shared {
     }
 
     /// Deletes an object, and only this version of it if the store supports that.
-    pub(super) async fn remove(&self, location: &Path, current: &Current) -> object_store::Result<()> {
+    pub(super) async fn remove(&self, location: &Path, current: &StoredVersion) -> object_store::Result<()> {
         match &self.backing.deletion {
             Some(deletion) => deletion.delete_if(location, &current.version).await,
             None => self.backing.objects.delete(location).await,
@@ -147,8 +155,8 @@ impl Shared {
         let Some(owner) = &self.owner else { return Ok(()) };
         let marked = owner.mark(&self.backing, self.capability, false).await;
         match marked.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))? {
-            Claim::Ours(_) => Ok(()),
-            Claim::Taken(other) => {
+            StoreClaim::Ours(_) => Ok(()),
+            StoreClaim::Taken(other) => {
                 tracing::error!(
                     store = %self.backing.objects,
                     register = %other.register,

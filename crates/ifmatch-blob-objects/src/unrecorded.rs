@@ -14,7 +14,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 
 use super::container::KEYS;
-use super::container::state::Payload;
+use super::container::state::ContainerPayload;
 
 /// Number of blobs whose writers take turns in this process.
 const CAPACITY: usize = 10_000;
@@ -27,7 +27,7 @@ pub(super) struct Unrecorded {
 
 impl Unrecorded {
     pub(super) fn new() -> Self {
-        let payload = Payload::new(Some(Revision::NONE), &BlobHeaders::default()).content().ok();
+        let payload = ContainerPayload::new(Some(Revision::NONE), &BlobHeaders::default()).content().ok();
         let container = payload.and_then(|content| {
             let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 0);
             let command = Command::Write(write.with_lease(LeaseUse::Read(None)));

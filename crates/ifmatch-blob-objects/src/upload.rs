@@ -12,7 +12,7 @@ use ifmatch_runtime::task::{Detached, detach};
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
 
-use super::failure::{self, Failure};
+use super::failure::{self, WriteFailure};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///
@@ -22,7 +22,7 @@ pub(super) const PART: usize = 8 * 1024 * 1024;
 /// Body length above which the platform hashes, if it can.
 const SHORT: u64 = 256 * 1024;
 
-/// A running hash provided by the platform for incoming bodies: see [`Backing::hashed_by`](super::Backing::hashed_by).
+/// A running hash provided by the platform for incoming bodies: see [`BackingStore::hashed_by`](super::BackingStore::hashed_by).
 pub trait RunningHash: Send {
     /// Adds the next bytes.
     fn update(&mut self, bytes: &Bytes);
@@ -41,13 +41,13 @@ enum Hash {
 }
 
 /// An incoming body, counted and hashed.
-pub(super) struct Spool {
+pub(super) struct BodySpool {
     body: Upload,
     /// Bytes beyond the previous part.
     rest: Bytes,
     hash: Hash,
     taken: u64,
-    promise: Promise,
+    promise: DeclaredBody,
 }
 
 /// The next bytes of a body, at most [`PART`] of them.
@@ -57,9 +57,9 @@ pub(super) struct Part {
     pub(super) last: bool,
 }
 
-impl Spool {
+impl BodySpool {
     /// Starts to receive a request's body. The platform hashes it if it can and the body may be long.
-    pub(super) fn new(body: Upload, promise: &Promise, hashing: Option<Hashing>) -> Self {
+    pub(super) fn new(body: Upload, promise: &DeclaredBody, hashing: Option<Hashing>) -> Self {
         let is_short = promise.length.is_some_and(|length| length <= SHORT);
         let hash = match hashing.filter(|_| !is_short) {
             Some(begin) => Hash::Platform(begin()),
@@ -167,13 +167,13 @@ impl Pieces {
 
 /// Declarations about a body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Promise {
+pub(super) struct DeclaredBody {
     limit: u64,
     length: Option<u64>,
     digest: Option<ContentHash>,
 }
 
-impl Promise {
+impl DeclaredBody {
     /// Returns a request's declarations.
     pub(super) fn of(put: &Put) -> Self {
         Self { limit: put.limit, length: put.length, digest: put.digest }
@@ -293,9 +293,9 @@ impl fmt::Debug for Multipart {
 /// Converts a failure before the parts became an object: nothing was changed.
 fn unwritten(error: Error) -> StoreError {
     match failure::of_write(error) {
-        Failure::TooSoon(error) | Failure::Definite(error) => error,
-        Failure::Unknown(error) => StoreError::new(StoreErrorKind::Unavailable, error),
-        Failure::Changed => StoreErrorKind::Unavailable.into(),
+        WriteFailure::TooSoon(error) | WriteFailure::Definite(error) => error,
+        WriteFailure::Unknown(error) => StoreError::new(StoreErrorKind::Unavailable, error),
+        WriteFailure::Changed => StoreErrorKind::Unavailable.into(),
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
         let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
         let body =
             Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
-        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None }, None);
+        let mut spool = BodySpool::new(body, &DeclaredBody { limit: u64::MAX, length: None, digest: None }, None);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         loop {
             let part = spool.part().await.expect("a part");

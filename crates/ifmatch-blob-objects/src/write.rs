@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{Extensions, Method};
 use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{nonce, of_driver};
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 use ifmatch_core::EntityTag;
@@ -18,16 +18,16 @@ use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
-use super::attributes::{Current, Stamp, tag};
-use super::container::Found;
-use super::container::state::{Home, Members};
-use super::direct::{DirectBody, DirectUpload, Offer};
-use super::failure::{self, Failure, lost};
-use super::permit::{Cover, Ending, GRACE, Guarded, check, content, key};
-use super::probe::Support;
-use super::shared::{Keeps, Shared};
+use super::attributes::{StoredVersion, WriteStamp, tag};
+use super::container::FoundContainer;
+use super::container::state::{ContainerMembers, RegisteredContainer};
+use super::direct::{BodyOffer, DirectBody, DirectUpload};
+use super::failure::{self, WriteFailure, lost};
+use super::permit::{GRACE, GuardedChange, GuardedOutcome, LateWriteGuard, check, content, key};
+use super::probe::ConditionSupport;
+use super::shared::{KeptData, StoreState};
 use super::upload::Multipart;
-use super::upload::{Promise, Spool};
+use super::upload::{BodySpool, DeclaredBody};
 
 /// Maximum number of attempts while other programs keep changing the object.
 const TRIES: u32 = 8;
@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A write with a complete body.
 #[derive(Debug)]
-struct Job {
+struct WriteJob {
     blob: BlobPath,
     location: Path,
     preconditions: Preconditions,
@@ -49,13 +49,13 @@ struct Job {
     based_on: Option<EntityTag>,
     headers: BlobHeaders,
     keeps_type: bool,
-    stamp: Stamp,
+    stamp: WriteStamp,
     hash: ContentHash,
 }
 
 /// The bytes of a write.
 #[derive(Debug)]
-enum Body {
+enum WriteBody {
     /// Sent in one request with its condition.
     Whole(PutPayload),
     /// Those of the object that is replaced, read from it for each attempt.
@@ -64,7 +64,7 @@ enum Body {
     Parts(Multipart),
 }
 
-impl Body {
+impl WriteBody {
     /// Returns `true` if the bytes are sent in one request with its condition.
     fn is_conditional(&self) -> bool {
         !matches!(self, Self::Parts(_))
@@ -73,7 +73,7 @@ impl Body {
 
 /// The version that a write is derived from, if any.
 #[derive(Debug, Default)]
-pub(super) struct Basis {
+pub(super) struct WriteBasis {
     pub(super) tag: Option<EntityTag>,
     /// The hash of its bytes, if the write keeps them. The body of the write is then not read.
     pub(super) kept: Option<ContentHash>,
@@ -82,19 +82,19 @@ pub(super) struct Basis {
 /// An attempt at a write.
 #[derive(Debug)]
 struct Goal {
-    stamp: Stamp,
+    stamp: WriteStamp,
     mode: PutMode,
     /// `true` if it creates the blob.
     created: bool,
 }
 
-impl Shared {
+impl StoreState {
     /// Writes an object.
     ///
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
     /// write continues in a separate task, so a client that disconnects doesn't leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        Box::pin(this.put_based(blob, put, Basis::default())).await
+        Box::pin(this.put_based(blob, put, WriteBasis::default())).await
     }
 
     /// Writes an object derived from a version.
@@ -102,27 +102,13 @@ impl Shared {
         self: &Arc<Self>,
         blob: &BlobPath,
         put: Put,
-        basis: Basis,
+        basis: WriteBasis,
     ) -> Result<Written, StoreError> {
         let this = self;
-        if put.headers.append.is_some() && !this.capability.metadata {
-            let message = "a store without metadata cannot keep the state of an append blob";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
-        }
-        if !put.headers.tags.is_empty() && !this.capability.metadata {
-            let message = "a store without metadata cannot keep tags";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
-        }
+        this.refuse_unkept(&put.headers)?;
         let (location, key) = (this.location(blob)?, key(blob)?);
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
-        let (incarnation, members) = match put.container {
-            MissingContainer::Refuse => {
-                let found = this.find_for_write(&blob.container).await?;
-                let home = this.enter(&blob.container, found, MissingContainer::Refuse, None).await?;
-                ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
-            }
-            MissingContainer::Create => (None, this.container_for_write(&blob.container).await?.members()),
-        };
+        let (incarnation, members) = this.enter_for_put(&blob.container, put.container).await?;
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
@@ -141,14 +127,14 @@ impl Shared {
             check_type(put.keeps_type, &put.headers, before.as_ref())?;
             seen = Some(record);
         }
-        this.must_cover(&put.preconditions, Promise::of(&put).long().is_some())?;
-        let promise = Promise::of(&put);
+        this.must_cover(&put.preconditions, DeclaredBody::of(&put).long().is_some())?;
+        let promise = DeclaredBody::of(&put);
         let nonce = format!("{:016x}", nonce()?);
-        let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
+        let mut stamp = WriteStamp { incarnation, ..WriteStamp::new(nonce, promise.digest(), request) };
         let mut headers = put.headers;
         let (body, hash) = if let Some(hash) = basis.kept {
             stamp.hash = Some(hash);
-            (Body::Copied, hash)
+            (WriteBody::Copied, hash)
         } else {
             let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
             let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
@@ -159,17 +145,44 @@ impl Shared {
         };
         let (based_on, keeps_type) = (basis.tag, put.keeps_type);
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
-        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, keeps_type, stamp, hash };
+        let job =
+            WriteJob { blob, location, preconditions, lease, missing, based_on, headers, keeps_type, stamp, hash };
         let this = Arc::clone(this);
         let is_covered = body.is_conditional() && this.capability.is_native() && !is_leased(job.lease);
-        let cover = if is_covered { Cover::Store } else { Cover::Permit };
+        let cover = if is_covered { LateWriteGuard::Store } else { LateWriteGuard::Permit };
         in_a_task(async move {
             let mut body = body;
             let preconditions = if job.stamp.request.is_none() { &job.preconditions } else { &Preconditions::NONE };
-            let request = Guarded { method: &Method::PUT, preconditions, lease: job.lease, cover };
+            let request = GuardedChange { method: &Method::PUT, preconditions, lease: job.lease, cover };
             this.guarded(&job.blob, request, seen, Box::pin(this.write(&job, &mut body))).await
         })
         .await
+    }
+
+    /// Refuses header fields that the store would lose.
+    fn refuse_unkept(&self, headers: &BlobHeaders) -> Result<(), StoreError> {
+        let what = match headers {
+            _ if self.capability.metadata => return Ok(()),
+            BlobHeaders { append: Some(_), .. } => "the state of an append blob",
+            _ if !headers.tags.is_empty() => "tags",
+            _ => return Ok(()),
+        };
+        let message = format!("a store without metadata cannot keep {what}");
+        Err(StoreError::new(StoreErrorKind::Unsupported, message))
+    }
+
+    /// Returns the blobs of the container, and its incarnation if the write enters it before its permit.
+    async fn enter_for_put(
+        &self,
+        container: &ContainerName,
+        missing: MissingContainer,
+    ) -> Result<(Option<Revision>, ContainerMembers), StoreError> {
+        if missing == MissingContainer::Create {
+            return Ok((None, self.container_for_write(container).await?.members()));
+        }
+        let found = self.find_for_write(container).await?;
+        let home = self.enter(container, found, missing, None).await?;
+        Ok(((self.keeps != KeptData::Nothing).then_some(home.incarnation), home.members()))
     }
 
     /// Receives a body: a small one as a whole, a large one in parts that are sent to the store, or directly if the
@@ -178,30 +191,30 @@ impl Shared {
         &self,
         blob: &BlobPath,
         mut body: Upload,
-        promise: &Promise,
+        promise: &DeclaredBody,
         headers: &BlobHeaders,
-        stamp: &mut Stamp,
-    ) -> Result<(Body, ContentHash), StoreError> {
+        stamp: &mut WriteStamp,
+    ) -> Result<(WriteBody, ContentHash), StoreError> {
         promise.check()?;
         let mut begun = None;
         if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
             let direct = DirectUpload::new(body, length);
             let parts = self.begin_parts(blob, headers, stamp, Some(direct.clone())).await?;
             match direct.end() {
-                Offer::Arrived(hash) => return Ok((Body::Parts(parts), promise.keep(length, hash)?)),
-                Offer::Left(left) => (body, begun) = (left, Some(parts)),
-                Offer::Lost => {
+                BodyOffer::Arrived(hash) => return Ok((WriteBody::Parts(parts), promise.keep(length, hash)?)),
+                BodyOffer::Left(left) => (body, begun) = (left, Some(parts)),
+                BodyOffer::Lost => {
                     let why = "the store took a body and did not report the result";
                     return Err(StoreError::new(StoreErrorKind::Unavailable, why));
                 }
             }
         }
-        let mut spool = Spool::new(body, promise, self.backing.hashing);
+        let mut spool = BodySpool::new(body, promise, self.backing.hashing);
         let mut part = spool.part().await?;
         if part.last && begun.is_none() {
             let hash = spool.finish().await?;
             stamp.hash = Some(hash);
-            return Ok((Body::Whole(part.payload), hash));
+            return Ok((WriteBody::Whole(part.payload), hash));
         }
         let mut parts = match begun {
             Some(parts) => parts,
@@ -216,7 +229,7 @@ impl Shared {
         }
         let hash = spool.finish().await?;
         parts.flush().await?;
-        Ok((Body::Parts(parts), hash))
+        Ok((WriteBody::Parts(parts), hash))
     }
 
     /// Begins a multipart upload. Completing it is unconditional, so the parts belong to the current container, which
@@ -225,12 +238,12 @@ impl Shared {
         &self,
         blob: &BlobPath,
         headers: &BlobHeaders,
-        stamp: &mut Stamp,
+        stamp: &mut WriteStamp,
         direct: Option<DirectUpload>,
     ) -> Result<Multipart, StoreError> {
         // It isn't known yet if the request created the blob, so a retry of it can't be answered.
         stamp.request = None;
-        if self.capability.metadata && self.keeps != Keeps::Nothing && stamp.incarnation.is_none() {
+        if self.capability.metadata && self.keeps != KeptData::Nothing && stamp.incarnation.is_none() {
             stamp.incarnation = Some(self.home(&blob.container, MissingContainer::Create).await?.incarnation);
         }
         let attributes = self.attributes(headers, stamp, false);
@@ -263,7 +276,7 @@ impl Shared {
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
             let preconditions = &delete.preconditions;
-            let request = Guarded { preconditions, lease: delete.lease, ..Guarded::DELETION };
+            let request = GuardedChange { preconditions, lease: delete.lease, ..GuardedChange::DELETION };
             this.guarded(&blob, request, Some(record), work).await
         };
         in_a_task(work).await
@@ -272,46 +285,57 @@ impl Shared {
     /// Returns an error if nothing covers the conditions of a write: completing an upload in parts is unconditional, and without a
     /// register, no permit keeps other processes away.
     fn must_cover(&self, preconditions: &Preconditions, in_parts: bool) -> Result<(), StoreError> {
-        if self.keeps != Keeps::Nothing || !in_parts || !preconditions.has_write_condition() {
+        if self.keeps != KeptData::Nothing || !in_parts || !preconditions.has_write_condition() {
             return Ok(());
         }
         let why = "without leases, a body of more than 8 MiB can't be written conditionally. Turn leases on, or send it without a condition";
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
-    async fn delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+    async fn delete_current(
+        &self,
+        blob: &BlobPath,
+        location: &Path,
+        preconditions: &Preconditions,
+    ) -> GuardedOutcome<()> {
         for tries in 0..TRIES {
             self.driver.clock().sleep(PAUSE * tries).await;
             let ending = self.try_delete_current(blob, location, preconditions).await;
-            if !matches!(&ending, Ending::Refused(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. })) {
+            if !matches!(&ending, GuardedOutcome::Refused(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }))
+            {
                 return ending;
             }
         }
-        Ending::Refused(contended())
+        GuardedOutcome::Refused(contended())
     }
 
-    async fn try_delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+    async fn try_delete_current(
+        &self,
+        blob: &BlobPath,
+        location: &Path,
+        preconditions: &Preconditions,
+    ) -> GuardedOutcome<()> {
         let current = match self.find_blob(blob, location).await {
             Ok(Some(current)) => current,
-            Ok(None) => return Ending::Refused(StoreErrorKind::NotFound.into()),
-            Err(error) => return Ending::Refused(error),
+            Ok(None) => return GuardedOutcome::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) => return GuardedOutcome::Refused(error),
         };
         if let Err(error) = check(&Method::DELETE, preconditions, Some(&current)) {
-            return Ending::Refused(error);
+            return GuardedOutcome::Refused(error);
         }
         self.outlast(Some(&current)).await;
-        if self.keeps == Keeps::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
+        if self.keeps == KeptData::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
             let why =
                 "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
-            return Ending::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
+            return GuardedOutcome::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         self.remove_compared(location, &current).await
     }
 
     /// Deletes the version of an object that was found under its permit.
-    pub(super) async fn remove_compared(&self, location: &Path, current: &Current) -> Ending<()> {
+    pub(super) async fn remove_compared(&self, location: &Path, current: &StoredVersion) -> GuardedOutcome<()> {
         if let Err(error) = self.check_owner().await {
-            return Ending::Refused(error);
+            return GuardedOutcome::Refused(error);
         }
         let mut removed = self.remove(location, current).await;
         for _ in 0..TRIES {
@@ -322,41 +346,41 @@ impl Shared {
             removed = self.remove(location, current).await;
         }
         match removed {
-            Ok(()) => Ending::Done((), Content::Absent),
-            Err(error) if failure::is_absence(&error) => Ending::Refused(StoreErrorKind::NotFound.into()),
+            Ok(()) => GuardedOutcome::Done((), Content::Absent),
+            Err(error) if failure::is_absence(&error) => GuardedOutcome::Refused(StoreErrorKind::NotFound.into()),
             Err(error) => match failure::of_write(error) {
-                Failure::Changed => Ending::Refused(contended()),
-                Failure::TooSoon(error) | Failure::Definite(error) => Ending::Refused(error),
-                Failure::Unknown(error) => Ending::Unknown(error, GRACE),
+                WriteFailure::Changed => GuardedOutcome::Refused(contended()),
+                WriteFailure::TooSoon(error) | WriteFailure::Definite(error) => GuardedOutcome::Refused(error),
+                WriteFailure::Unknown(error) => GuardedOutcome::Unknown(error, GRACE),
             },
         }
     }
 
-    async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
+    async fn write(&self, job: &WriteJob, body: &mut WriteBody) -> GuardedOutcome<Written> {
         let mut created = false;
         let mut too_soon = None;
         for tries in 0..=TRIES {
             self.driver.clock().sleep(PAUSE * tries).await;
             let (found, there) = match self.survey(job).await {
                 Ok(seen) => seen,
-                Err(error) if tries == 0 => return Ending::Refused(error),
-                Err(error) => return Ending::Unknown(lost(error), GRACE),
+                Err(error) if tries == 0 => return GuardedOutcome::Refused(error),
+                Err(error) => return GuardedOutcome::Unknown(lost(error), GRACE),
             };
             let current = there.as_ref().filter(|there| found.members().contain(there));
             if let Some(written) = current.and_then(|current| job.answered_by(current, created)) {
                 let content = content(&written);
-                return Ending::Done(written, content);
+                return GuardedOutcome::Done(written, content);
             }
             if let Err(error) = job.check(current) {
-                return Ending::Refused(error);
+                return GuardedOutcome::Refused(error);
             }
             if tries == TRIES {
                 let why = || if current.is_none() { taken() } else { contended() };
-                return Ending::Refused(too_soon.unwrap_or_else(why));
+                return GuardedOutcome::Refused(too_soon.unwrap_or_else(why));
             }
             let home = match self.enter(&job.blob.container, found, job.missing, job.stamp.incarnation).await {
                 Ok(home) => home,
-                Err(error) => return Ending::Refused(error),
+                Err(error) => return GuardedOutcome::Refused(error),
             };
             self.outlast(there.as_ref()).await;
             created = current.is_none();
@@ -364,39 +388,39 @@ impl Shared {
                 Goal { stamp: self.stamp(job, body, there.as_ref(), home), mode: self.mode(there.as_ref()), created };
             match self.send(job, &goal, body).await {
                 Ok(result) => return self.done(job, &goal, &result),
-                Err(Failure::Changed) => too_soon = None,
-                Err(Failure::TooSoon(error)) => {
+                Err(WriteFailure::Changed) => too_soon = None,
+                Err(WriteFailure::TooSoon(error)) => {
                     too_soon = Some(error);
                     self.driver.clock().sleep(INTERVAL).await;
                 }
-                Err(Failure::Definite(error)) => return Ending::Refused(error),
-                Err(Failure::Unknown(error)) => {
+                Err(WriteFailure::Definite(error)) => return GuardedOutcome::Refused(error),
+                Err(WriteFailure::Unknown(error)) => {
                     let grace = self.grace(job, &goal, body);
                     return self.find_out(job, &goal, grace, error).await;
                 }
             }
         }
-        Ending::Refused(contended())
+        GuardedOutcome::Refused(contended())
     }
 
     /// Looks up the container and the object. An object of an earlier container, which isn't a blob, is also found.
-    async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
+    async fn survey(&self, job: &WriteJob) -> Result<(FoundContainer, Option<StoredVersion>), StoreError> {
         let found = self.find_for_write(&job.blob.container).await?;
-        Ok((found, self.look(&job.location, Members::ALL).await?))
+        Ok((found, self.look(&job.location, ContainerMembers::ALL).await?))
     }
 
     /// Sends the write on the condition that the object is unchanged.
-    async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
+    async fn send(&self, job: &WriteJob, goal: &Goal, body: &mut WriteBody) -> Result<PutResult, WriteFailure> {
         // The condition of a creation doesn't cover its container: the gateway of another register wouldn't take the
         // object for a blob.
         let is_covered = body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
         if !is_covered {
-            self.check_owner().await.map_err(Failure::Definite)?;
+            self.check_owner().await.map_err(WriteFailure::Definite)?;
         }
         let (payload, extensions) = match body {
-            Body::Whole(payload) => (payload.clone(), Extensions::default()),
-            Body::Copied => self.copied(job, goal).await?,
-            Body::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
+            WriteBody::Whole(payload) => (payload.clone(), Extensions::default()),
+            WriteBody::Copied => self.copied(job, goal).await?,
+            WriteBody::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
         };
         let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
         let options = PutOptions { mode: goal.mode.clone(), attributes, extensions, ..PutOptions::default() };
@@ -405,14 +429,14 @@ impl Shared {
     }
 
     /// Reads the object that is replaced: as a body of the platform, in the extensions, if the store has one.
-    async fn copied(&self, job: &Job, goal: &Goal) -> Result<(PutPayload, Extensions), Failure> {
+    async fn copied(&self, job: &WriteJob, goal: &Goal) -> Result<(PutPayload, Extensions), WriteFailure> {
         let version = match &goal.mode {
             PutMode::Update(version) => version.e_tag.clone(),
             PutMode::Create | PutMode::Overwrite => None,
         };
         let unread = |error| match error {
-            Error::NotFound { .. } | Error::Precondition { .. } => Failure::Changed,
-            error => Failure::Definite(failure::of_read(error)),
+            Error::NotFound { .. } | Error::Precondition { .. } => WriteFailure::Changed,
+            error => WriteFailure::Definite(failure::of_read(error)),
         };
         let options = GetOptions::new().with_if_match(version);
         let object = self.backing.objects.get_opts(&job.location, options).await.map_err(unread)?;
@@ -428,24 +452,32 @@ impl Shared {
 
     /// Returns the stamp of a write that replaces this object. For a multipart upload, the stamp is already at the
     /// store.
-    fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
+    fn stamp(
+        &self,
+        job: &WriteJob,
+        body: &WriteBody,
+        there: Option<&StoredVersion>,
+        home: RegisteredContainer,
+    ) -> WriteStamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
         let generation = body.is_conditional().then(|| before.next(self.driver.now()));
-        let incarnation = (self.keeps != Keeps::Nothing).then_some(home.incarnation);
-        Stamp { generation, incarnation, ..job.stamp.clone() }
+        let incarnation = (self.keeps != KeptData::Nothing).then_some(home.incarnation);
+        WriteStamp { generation, incarnation, ..job.stamp.clone() }
     }
 
-    fn mode(&self, there: Option<&Current>) -> PutMode {
+    fn mode(&self, there: Option<&StoredVersion>) -> PutMode {
         match there {
-            None if self.capability.create == Support::Native => PutMode::Create,
-            Some(Current { version, .. }) if self.capability.update == Support::Native && version.e_tag.is_some() => {
+            None if self.capability.create == ConditionSupport::Native => PutMode::Create,
+            Some(StoredVersion { version, .. })
+                if self.capability.update == ConditionSupport::Native && version.e_tag.is_some() =>
+            {
                 PutMode::Update(version.clone())
             }
             _ => PutMode::Overwrite,
         }
     }
 
-    fn attributes(&self, headers: &BlobHeaders, stamp: &Stamp, created: bool) -> Attributes {
+    fn attributes(&self, headers: &BlobHeaders, stamp: &WriteStamp, created: bool) -> Attributes {
         if self.capability.metadata {
             stamp.attributes(headers, self.backing.naming, created)
         } else {
@@ -453,7 +485,7 @@ impl Shared {
         }
     }
 
-    fn done(&self, job: &Job, goal: &Goal, result: &PutResult) -> Ending<Written> {
+    fn done(&self, job: &WriteJob, goal: &Goal, result: &PutResult) -> GuardedOutcome<Written> {
         let write = self.capability.metadata.then(|| goal.stamp.write());
         let written = Written {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
@@ -465,18 +497,24 @@ impl Shared {
             is_replay: false,
         };
         let content = content(&written);
-        Ending::Done(written, content)
+        GuardedOutcome::Done(written, content)
     }
 
     /// Checks if a write with a lost response took effect.
-    async fn find_out(&self, job: &Job, goal: &Goal, grace: Duration, error: StoreError) -> Ending<Written> {
-        let found = self.look(&job.location, Members::ALL).await.ok().flatten();
+    async fn find_out(
+        &self,
+        job: &WriteJob,
+        goal: &Goal,
+        grace: Duration,
+        error: StoreError,
+    ) -> GuardedOutcome<Written> {
+        let found = self.look(&job.location, ContainerMembers::ALL).await.ok().flatten();
         match found.and_then(|current| job.answered_by(&current, goal.created)) {
             Some(written) => {
                 let content = content(&written);
-                Ending::Done(written, content)
+                GuardedOutcome::Done(written, content)
             }
-            None => Ending::Unknown(error, grace),
+            None => GuardedOutcome::Unknown(error, grace),
         }
     }
 
@@ -485,16 +523,16 @@ impl Shared {
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
     /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
-    fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
+    fn grace(&self, job: &WriteJob, goal: &Goal, body: &WriteBody) -> Duration {
         let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
         if is_update && !is_leased(job.lease) && self.capability.unique_tags { Duration::ZERO } else { GRACE }
     }
 }
 
-impl Job {
+impl WriteJob {
     /// Returns the response if the current object was made by this very write, or by an earlier attempt of the same
     /// request.
-    fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
+    fn answered_by(&self, current: &StoredVersion, created: bool) -> Option<Written> {
         let same_write = self.stamp.made(current);
         let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
         let created = match &current.origin {
@@ -513,9 +551,9 @@ impl Job {
     }
 }
 
-impl Job {
+impl WriteJob {
     /// Checks the conditions, and that the version from which the write was derived still exists.
-    fn check(&self, current: Option<&Current>) -> Result<(), StoreError> {
+    fn check(&self, current: Option<&StoredVersion>) -> Result<(), StoreError> {
         check(&Method::PUT, &self.preconditions, current)?;
         check_type(self.keeps_type, &self.headers, current)?;
         match &self.based_on {
@@ -526,7 +564,7 @@ impl Job {
 }
 
 /// Checks that a write that keeps the type of a blob has that type.
-fn check_type(keeps_type: bool, headers: &BlobHeaders, current: Option<&Current>) -> Result<(), StoreError> {
+fn check_type(keeps_type: bool, headers: &BlobHeaders, current: Option<&StoredVersion>) -> Result<(), StoreError> {
     let is_other = current.is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
     if keeps_type && is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
 }
@@ -537,7 +575,7 @@ fn is_leased(lease: LeaseUse) -> bool {
 }
 
 /// Returns `true` if this request made the object.
-fn is_from(current: &Current, request: Option<&str>) -> bool {
+fn is_from(current: &StoredVersion, request: Option<&str>) -> bool {
     request.is_some() && current.origin.as_ref().map(|origin| &*origin.request) == request
 }
 

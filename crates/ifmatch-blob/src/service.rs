@@ -163,7 +163,7 @@ impl fmt::Debug for BlobService {
     }
 }
 
-type Answer = Result<Response<BlobBody>, Infallible>;
+type ServiceResult = Result<Response<BlobBody>, Infallible>;
 
 impl<B> Service<Request<B>> for BlobService
 where
@@ -172,7 +172,7 @@ where
 {
     type Response = Response<BlobBody>;
     type Error = Infallible;
-    type Future = Either<Ready<Answer>, Pin<Box<dyn Future<Output = Answer> + Send>>>;
+    type Future = Either<Ready<ServiceResult>, Pin<Box<dyn Future<Output = ServiceResult> + Send>>>;
 
     fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

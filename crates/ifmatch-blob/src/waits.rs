@@ -107,20 +107,20 @@ struct Wait {
     granted: Duration,
 }
 
-type Answer = Result<Response<BlobBody>, Problem>;
+type ReadResult = Result<Response<BlobBody>, Problem>;
 
 /// Returns the response of `read`. If that is 304 and the client prefers to wait, repeats the read until it is another one,
 /// or the time is over.
-pub(crate) async fn read<F: Future<Output = Answer> + Send>(
+pub(crate) async fn read<F: Future<Output = ReadResult> + Send>(
     shared: &Context,
     head: &Parts,
     read: impl Fn() -> F + Send,
-) -> Answer {
+) -> ReadResult {
     let first = read().await;
     let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else { return first };
     let Some(wait) = shared.waits.begin(wanted, head.extensions.get().copied()) else { return first };
     let end = shared.clock.now().saturating_add(wait.granted);
-    let usual = if shared.store.peek().is_some() { Waits::SHORT } else { Waits::LONG };
+    let usual = if shared.store.has_index() { Waits::SHORT } else { Waits::LONG };
     let interval = shared.waits.interval.unwrap_or(usual);
     loop {
         let left = shared.clock.now().until(end);
@@ -132,7 +132,7 @@ pub(crate) async fn read<F: Future<Output = Answer> + Send>(
     }
 }
 
-fn is_unchanged(answer: &Answer) -> bool {
+fn is_unchanged(answer: &ReadResult) -> bool {
     answer.as_ref().is_ok_and(|response| response.status() == StatusCode::NOT_MODIFIED)
 }
 

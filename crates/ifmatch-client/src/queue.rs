@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::backend::Version;
 use crate::client::Client;
-use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
+use crate::document::{DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, WriteOutcome};
 use crate::error::{Error, ErrorKind};
 
 /// Number of jobs that are read at a time.
@@ -69,8 +69,8 @@ struct Reading {
 /// A job that this worker has taken.
 #[derive(Debug)]
 pub struct Job {
-    raw: Raw,
-    snapshot: Snapshot,
+    raw: RawDocument,
+    snapshot: DocumentSnapshot,
     record: Record,
     deadline: Timestamp,
 }
@@ -121,10 +121,10 @@ impl Queue {
         let key = format!("{}/{:020}-{random:016x}", self.folder, now.micros());
         let lock = LockRecord::taken(None, "", MIN_TTL, now).released();
         let record = Record { payload, attempts: 0, done: false, lock };
-        let raw = Raw { client: self.client.clone(), key: key.clone().into() };
-        match raw.write(None, json(&record)?, None, &mut Pace::until(self.client.until())).await? {
-            Written::Done(_) | Written::Superseded => Ok(key),
-            Written::Conflict(conflict, _) => Err(conflict),
+        let raw = RawDocument { client: self.client.clone(), key: key.clone().into() };
+        match raw.write(None, json(&record)?, None, &mut RetryPace::until(self.client.until())).await? {
+            WriteOutcome::Done(_) | WriteOutcome::Superseded => Ok(key),
+            WriteOutcome::Conflict(conflict, _) => Err(conflict),
         }
     }
 
@@ -144,15 +144,15 @@ impl Queue {
         self.forget_others(&keys);
         let mut refused = None;
         let read = |key: String| async move {
-            let raw = Raw { client: self.client.clone(), key: key.into() };
+            let raw = RawDocument { client: self.client.clone(), key: key.into() };
             let loaded = raw.read_until(None, self.client.until()).await;
             (raw, loaded)
         };
         let mut jobs = stream::iter(keys).map(read).buffered(READ_AHEAD);
         while let Some((raw, loaded)) = jobs.next().await {
             let taken = match loaded {
-                Ok(Loaded::Found(snapshot, _)) => self.try_take(raw, snapshot, visibility).await,
-                Ok(Loaded::Absent | Loaded::Unchanged(_)) => Ok(None),
+                Ok(LoadedDocument::Found(snapshot, _)) => self.try_take(raw, snapshot, visibility).await,
+                Ok(LoadedDocument::Absent | LoadedDocument::Unchanged(_)) => Ok(None),
                 Err(error) => Err(error),
             };
             match taken {
@@ -190,7 +190,12 @@ impl Queue {
         }
     }
 
-    async fn try_take(&self, raw: Raw, snapshot: Snapshot, visibility: Duration) -> Result<Option<Job>, Error> {
+    async fn try_take(
+        &self,
+        raw: RawDocument,
+        snapshot: DocumentSnapshot,
+        visibility: Duration,
+    ) -> Result<Option<Job>, Error> {
         let record = record(&snapshot)?;
         let version = snapshot.version.clone().ok_or_else(|| raw.no_strong_tag())?;
         if record.done {
@@ -207,17 +212,17 @@ impl Queue {
         }
         // It was read ahead. If it is deleted by now, an unacknowledged write would leave its outcome unknown.
         match raw.read_until(Some(&version), self.client.until()).await? {
-            Loaded::Unchanged(_) => {}
-            Loaded::Found(found, _) if found.version.as_ref() == Some(&version) => {}
-            Loaded::Absent | Loaded::Found(..) => return Ok(None),
+            LoadedDocument::Unchanged(_) => {}
+            LoadedDocument::Found(found, _) if found.version.as_ref() == Some(&version) => {}
+            LoadedDocument::Absent | LoadedDocument::Found(..) => return Ok(None),
         }
         let lock = LockRecord::taken(Some(&record.lock), "", visibility, clock.wall());
         let record = Record { lock, attempts: record.attempts.saturating_add(1), ..record };
         let deadline = lock::deadline(clock.now(), visibility);
-        let mut pace = Pace::until(self.client.until().min(deadline));
+        let mut pace = RetryPace::until(self.client.until().min(deadline));
         match raw.write(Some(&snapshot), json(&record)?, None, &mut pace).await? {
-            Written::Done(snapshot) => Ok(Some(Job { raw, snapshot, record, deadline })),
-            Written::Superseded | Written::Conflict(..) => Ok(None),
+            WriteOutcome::Done(snapshot) => Ok(Some(Job { raw, snapshot, record, deadline })),
+            WriteOutcome::Superseded | WriteOutcome::Conflict(..) => Ok(None),
         }
     }
 
@@ -238,16 +243,16 @@ impl Queue {
     /// Reads the clock that dates versions. The document is a new one: dates of a document that is written often may run ahead.
     async fn read_dates(&self) -> Option<Reading> {
         let key = format!("{}.clock-{:016x}", self.folder, nonce().ok()?).into();
-        let raw = Raw { client: self.client.clone(), key };
+        let raw = RawDocument { client: self.client.clone(), key };
         let until = self.client.until();
-        raw.write(None, Value::Null, None, &mut Pace::until(until)).await.ok()?;
+        raw.write(None, Value::Null, None, &mut RetryPace::until(until)).await.ok()?;
         let mut loaded = raw.read_until(None, until).await;
-        if matches!(&loaded, Ok(Loaded::Found(found, _)) if found.modified.is_none()) {
+        if matches!(&loaded, Ok(LoadedDocument::Found(found, _)) if found.modified.is_none()) {
             self.client.clock().sleep(DATE_DELAY).await;
             loaded = raw.read_until(None, until).await;
         }
         let at = self.client.clock().now();
-        let Ok(Loaded::Found(found, _)) = loaded else { return None };
+        let Ok(LoadedDocument::Found(found, _)) = loaded else { return None };
         if let Some(version) = &found.version {
             let _ = self.client.delete(&raw.key, version).await;
         }
@@ -351,27 +356,27 @@ impl Job {
     }
 
     async fn is_deleted(&self) -> bool {
-        matches!(self.raw.read_until(None, self.raw.client.until()).await, Ok(Loaded::Absent))
+        matches!(self.raw.read_until(None, self.raw.client.until()).await, Ok(LoadedDocument::Absent))
     }
 
     /// Writes the job, if no other worker has taken it.
     async fn write(&mut self, record: &Record) -> Result<(), Error> {
-        let mut pace = Pace::until(self.raw.client.until());
+        let mut pace = RetryPace::until(self.raw.client.until());
         loop {
             match self.raw.write(Some(&self.snapshot), json(record)?, None, &mut pace).await? {
-                Written::Done(snapshot) => {
+                WriteOutcome::Done(snapshot) => {
                     self.snapshot = snapshot;
                     return Ok(());
                 }
                 // Others write only jobs that were given back.
-                Written::Superseded if !record.lock.held => return Ok(()),
+                WriteOutcome::Superseded if !record.lock.held => return Ok(()),
                 // An extension has taken effect without a response.
-                Written::Conflict(_, Some(Loaded::Found(found, _))) if self.is_extended_in(&found) => {
+                WriteOutcome::Conflict(_, Some(LoadedDocument::Found(found, _))) if self.is_extended_in(&found) => {
                     self.snapshot = found;
                 }
                 // The conflict may be with such an extension.
-                Written::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
-                Written::Superseded | Written::Conflict(..) => {
+                WriteOutcome::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
+                WriteOutcome::Superseded | WriteOutcome::Conflict(..) => {
                     let why = format!("another worker has taken the job {}", self.key());
                     return Err(Error::new(ErrorKind::Lost, why));
                 }
@@ -381,7 +386,7 @@ impl Job {
 
     /// Returns `true` if a document is this job, still taken by this worker, perhaps for a different time. Each taking
     /// raises the fence, also within one process.
-    fn is_extended_in(&self, found: &Snapshot) -> bool {
+    fn is_extended_in(&self, found: &DocumentSnapshot) -> bool {
         record(found).is_ok_and(|found| {
             let Record { attempts, done, lock, .. } = &self.record;
             (found.attempts, found.done, &found.lock) == (*attempts, *done, &lock.lasting(found.lock.ttl()))
@@ -396,7 +401,7 @@ fn check(visibility: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-fn record(snapshot: &Snapshot) -> Result<Record, Error> {
+fn record(snapshot: &DocumentSnapshot) -> Result<Record, Error> {
     let wrong = |error| Error::refused(format!("the content is not a job's: {error}"));
     serde_json::from_value(snapshot.value.clone()).map_err(wrong)
 }

@@ -13,7 +13,9 @@ use crate::command::{
 use crate::date::{HttpDate, Timestamp};
 use crate::lease::{Lease, LeaseUse};
 use crate::precondition::{Preconditions, Validators, Verdict};
-use crate::record::{Answer, Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version};
+use crate::record::{
+    Permit, Receipt, Record, RememberedAnswer, Reply, RequestId, Revision, State, Token, Variant, Version,
+};
 use crate::tag::EntityTag;
 
 impl Record {
@@ -125,7 +127,9 @@ impl Record {
     }
 
     fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
-        if let Some(Answer::Written(receipt) | Answer::Kept(receipt, _)) = self.answer(write.request) {
+        if let Some(RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _)) =
+            self.answer(write.request)
+        {
             return Ok((None, Outcome::Replayed(receipt.clone())));
         }
         self.refuse_in_flight(now)?;
@@ -150,8 +154,8 @@ impl Record {
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
         next.fence = self.fence_after(write.lease);
         next.remember(write.request, now, || match write.content {
-            Content::Kept { .. } => Answer::Kept(receipt.clone(), now),
-            _ => Answer::Written(receipt.clone()),
+            Content::Kept { .. } => RememberedAnswer::Kept(receipt.clone(), now),
+            _ => RememberedAnswer::Written(receipt.clone()),
         });
         Ok((Some(next), Outcome::Written(receipt)))
     }
@@ -275,12 +279,12 @@ impl Record {
         self.lease.filter(|lease| lease.state(now).is_locked())
     }
 
-    fn answer(&self, request: Option<RequestId>) -> Option<&Answer> {
+    fn answer(&self, request: Option<RequestId>) -> Option<&RememberedAnswer> {
         let request = request?;
         self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.answer)
     }
 
-    fn remember(&mut self, request: Option<RequestId>, now: Timestamp, answer: impl FnOnce() -> Answer) {
+    fn remember(&mut self, request: Option<RequestId>, now: Timestamp, answer: impl FnOnce() -> RememberedAnswer) {
         let Some(request) = request else { return };
         self.replies.retain(|reply| reply.request != request);
         self.replies.push(Reply { request, answer: answer() });

@@ -14,7 +14,7 @@
 
 use crate::command::{Applied, Command, Outcome, Transition};
 use crate::date::{HttpDate, Timestamp};
-use crate::record::{Answer, Receipt, Record, Revision, State};
+use crate::record::{Receipt, Record, RememberedAnswer, Revision, State};
 
 /// A change to a record, stated as a command once the record that it applies to is known. Its content may depend on the
 /// version that it replaces.
@@ -116,7 +116,7 @@ impl Record {
             version.modified = latest;
         }
         for reply in &mut self.replies {
-            if let Answer::Written(receipt) | Answer::Kept(receipt, _) = &mut reply.answer {
+            if let RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _) = &mut reply.answer {
                 receipt.redate(newest, latest);
             }
         }

@@ -230,18 +230,18 @@ pub struct Receipt {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) request: RequestId,
-    pub(crate) answer: Answer,
+    pub(crate) answer: RememberedAnswer,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum RememberedAnswer {
     Written(Receipt),
     Leased(LeaseReceipt),
     /// A write at this time that kept the version, so the receipt tells the version's time. Last, so earlier records stay readable.
     Kept(Receipt, Timestamp),
 }
 
-impl Answer {
+impl RememberedAnswer {
     /// Returns when the change was made.
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
@@ -445,10 +445,10 @@ impl Record {
             variants + tags + version.payload.len()
         });
         let replies = self.replies.iter().map(|reply| match &reply.answer {
-            Answer::Written(receipt) | Answer::Kept(receipt, _) => {
+            RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _) => {
                 size_of_val(reply) + receipt.tag.as_ref().map_or(0, tag)
             }
-            Answer::Leased(_) => size_of_val(reply),
+            RememberedAnswer::Leased(_) => size_of_val(reply),
         });
         size_of::<Self>() + version + replies.sum::<usize>()
     }

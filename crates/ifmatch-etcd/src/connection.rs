@@ -26,8 +26,9 @@ use crate::LIMIT;
 use crate::address::{Address, PORT};
 use crate::error::{failed, is_full, refused, unexpected, unusable};
 use crate::rpc::{
-    AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Header, Op,
-    Operand, PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
+    AUTHENTICATE, AuthenticateRequest, AuthenticateResponse, Compare, CompareOperand, CompareResult, CompareTarget,
+    DeleteRequest, PutRequest, RANGE, RangeRequest, RangeResponse, RequestKind, RequestOp, ResponseHeader,
+    ResponseKind, TXN, TxnRequest, TxnResponse, call,
 };
 
 /// Maximum number of operations in a transaction. Servers accept 128 by default, and count a nested one's, too.
@@ -39,13 +40,13 @@ const OPENING: Duration = Duration::from_secs(3);
 
 /// A connection that opens again when needed, to the next member.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    open: Reconnecting<Place>,
+pub(crate) struct EtcdConnection {
+    open: Reconnecting<EtcdCluster>,
 }
 
 /// The register's place, shared by its connections.
 #[derive(Debug)]
-struct Place {
+struct EtcdCluster {
     address: Address,
     /// Number of the member to connect to next.
     member: AtomicUsize,
@@ -62,10 +63,10 @@ struct Open {
     token: Option<AsciiMetadataValue>,
 }
 
-impl Connection {
+impl EtcdConnection {
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
         let place =
-            Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None), latest: AtomicI64::new(0) };
+            EtcdCluster { address, member: AtomicUsize::new(0), cluster: Mutex::new(None), latest: AtomicI64::new(0) };
         let mut open = Reconnecting::new(Arc::new(place));
         let first = open.server().connect().await?;
         open.keep(first);
@@ -77,7 +78,7 @@ impl Connection {
         Self { open: Reconnecting::new(Arc::clone(self.open.server())) }
     }
 
-    fn place(&self) -> &Place {
+    fn place(&self) -> &EtcdCluster {
         self.open.server()
     }
 
@@ -92,13 +93,12 @@ impl Connection {
 
     /// Carries out the swaps of one transaction.
     async fn swap_some(&self, open: &Open, swaps: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
-        let success = swaps.iter().map(|swap| operation(Op::Txn(self.place().swap(swap)))).collect();
+        let success = swaps.iter().map(|swap| operation(RequestKind::Txn(self.place().swap(swap)))).collect();
         // Never carried out, since nothing is compared. Servers count no changes of nested transactions: without this one,
         // the database would grow beyond its quota.
-        let quota = swaps
-            .iter()
-            .take(1)
-            .map(|swap| operation(Op::Put(PutRequest { key: self.place().key(&swap.key), value: Vec::new() })));
+        let quota = swaps.iter().take(1).map(|swap| {
+            operation(RequestKind::Put(PutRequest { key: self.place().key(&swap.key), value: Vec::new() }))
+        });
         let request = TxnRequest { compare: Vec::new(), success, failure: quota.collect() };
         let answer: Result<TxnResponse, Status> = open.call(TXN, request).await;
         let responses = match answer {
@@ -110,8 +110,8 @@ impl Connection {
             Err(status) => return Err(status),
         };
         let swaps = responses.into_iter().map(|response| match response.answer {
-            Some(Answer::Txn(TxnResponse { succeeded: true, .. })) => Ok(Swap::Done),
-            Some(Answer::Txn(TxnResponse { responses, .. })) => match responses.into_iter().next() {
+            Some(ResponseKind::Txn(TxnResponse { succeeded: true, .. })) => Ok(Swap::Done),
+            Some(ResponseKind::Txn(TxnResponse { responses, .. })) => match responses.into_iter().next() {
                 Some(response) => Ok(Swap::Conflict(found(response.answer)?)),
                 None => Err(unexpected()),
             },
@@ -150,14 +150,14 @@ impl Connection {
         open: &Open,
         keys: &[&Key],
     ) -> Result<Vec<Result<Option<Record>, RegisterError>>, Status> {
-        let success = keys.iter().map(|key| operation(Op::Range(self.place().single(key)))).collect();
+        let success = keys.iter().map(|key| operation(RequestKind::Range(self.place().single(key)))).collect();
         let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
         self.place().saw(answer.header.as_ref());
         Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
     }
 }
 
-impl Pages for Connection {
+impl Pages for EtcdConnection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let range = self.place().range(scan);
         let open = self.open.take().await?;
@@ -174,7 +174,7 @@ impl Pages for Connection {
     }
 }
 
-impl Batches for Connection {
+impl Batches for EtcdConnection {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
         let open = match self.open.take().await {
             Ok(open) => open,
@@ -214,7 +214,7 @@ impl Batches for Connection {
     }
 }
 
-impl Connect for Place {
+impl Connect for EtcdCluster {
     type Connection = Open;
     type Error = ConnectError;
 
@@ -240,7 +240,7 @@ impl Connect for Place {
     }
 }
 
-impl Place {
+impl EtcdCluster {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
         let unreachable =
             |error| unusable(ConnectErrorKind::Unreachable, Cause::naming(&error, "etcd://", "SSL_CERT_FILE").text);
@@ -256,7 +256,7 @@ impl Place {
         let range = self.range(&Scan { limit: 1, ..Scan::default() });
         let latest = self.latest.load(Ordering::SeqCst);
         let answer: RangeResponse = open.call(RANGE, range).await.map_err(refused)?;
-        let Header { cluster_id, revision } = answer.header.clone().unwrap_or_default();
+        let ResponseHeader { cluster_id, revision } = answer.header.clone().unwrap_or_default();
         let mut known = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = known.unwrap_or(cluster_id);
         // A restored cluster with the former one's names, addresses and token has its identity. Reads are linearizable, so
@@ -273,7 +273,7 @@ impl Place {
     }
 
     /// Takes note of a response's revision.
-    fn saw(&self, header: Option<&Header>) {
+    fn saw(&self, header: Option<&ResponseHeader>) {
         self.latest.fetch_max(header.map_or(0, |header| header.revision), Ordering::SeqCst);
     }
 
@@ -307,21 +307,22 @@ impl Place {
             key: key.clone(),
             operand: Some(operand),
         };
-        let value = |revision: u64| Operand::Value(revision.to_be_bytes().to_vec());
+        let value = |revision: u64| CompareOperand::Value(revision.to_be_bytes().to_vec());
         let expected = swap.expected.get();
         let compare = if swap.expected == Revision::NONE {
-            vec![compare(Comparison::Equal, Target::Version, Operand::Version(0))]
+            vec![compare(CompareResult::Equal, CompareTarget::Version, CompareOperand::Version(0))]
         } else {
-            let lower = compare(Comparison::Greater, Target::Value, value(expected));
+            let lower = compare(CompareResult::Greater, CompareTarget::Value, value(expected));
             // No revision follows the last one.
-            let upper = expected.checked_add(1).map(|next| compare(Comparison::Less, Target::Value, value(next)));
+            let upper =
+                expected.checked_add(1).map(|next| compare(CompareResult::Less, CompareTarget::Value, value(next)));
             [lower].into_iter().chain(upper).collect()
         };
         let success = match &swap.next {
-            Some(next) => Op::Put(PutRequest { key: key.clone(), value: encode(next) }),
-            None => Op::Delete(DeleteRequest { key: key.clone() }),
+            Some(next) => RequestKind::Put(PutRequest { key: key.clone(), value: encode(next) }),
+            None => RequestKind::Delete(DeleteRequest { key: key.clone() }),
         };
-        let failure = vec![operation(Op::Range(self.single(&swap.key)))];
+        let failure = vec![operation(RequestKind::Range(self.single(&swap.key)))];
         TxnRequest { compare, success: vec![operation(success)], failure }
     }
 }
@@ -355,12 +356,12 @@ fn parts(batch: &[QueuedSwap]) -> Vec<&[QueuedSwap]> {
     parts
 }
 
-fn operation(op: Op) -> RequestOp {
+fn operation(op: RequestKind) -> RequestOp {
     RequestOp { op: Some(op) }
 }
 
-fn found(answer: Option<Answer>) -> Result<Option<Record>, RegisterError> {
-    let Some(Answer::Range(range)) = answer else { return Err(unexpected()) };
+fn found(answer: Option<ResponseKind>) -> Result<Option<Record>, RegisterError> {
+    let Some(ResponseKind::Range(range)) = answer else { return Err(unexpected()) };
     range.kvs.first().map(|pair| decode(&pair.value)).transpose()
 }
 
@@ -378,7 +379,7 @@ mod tests {
         let address: Address = format!("etcd://{}", proxy.address()).parse().unwrap();
         // The server may still be without a leader.
         let mut connection = loop {
-            if let Ok(connection) = Connection::open(address.clone()).await {
+            if let Ok(connection) = EtcdConnection::open(address.clone()).await {
                 break connection;
             }
         };

@@ -33,7 +33,7 @@ use ifmatch_register::{Engine, Key, PeerClocks, Register, RegisterError, Scan, S
 use ifmatch_runtime::{Clock, SystemClock};
 
 pub use address::Address;
-use connection::Connection;
+use connection::EtcdConnection;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// Time limit of a call.
@@ -48,7 +48,7 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub struct EtcdRegister {
     lanes: Lanes,
-    scans: Scans<Connection>,
+    scans: Scans<EtcdConnection>,
     peers: PeerClocks,
 }
 
@@ -67,7 +67,7 @@ impl EtcdRegister {
     /// [`ConnectErrorKind::Unreachable`] if no member responds; [`ConnectErrorKind::Denied`] if they reject the user or
     /// the password.
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
-        let lists = Connection::open(address).await?;
+        let lists = EtcdConnection::open(address).await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);
         Ok(Self { lanes, scans: Scans::new(lists, PAGE, 2 * LIMIT), peers: PeerClocks::default() })
     }

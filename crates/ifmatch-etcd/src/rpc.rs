@@ -55,7 +55,7 @@ pub(crate) struct AuthenticateResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Header {
+pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "1")]
     pub(crate) cluster_id: u64,
     /// The revision of the cluster's data, which grows with each change.
@@ -85,7 +85,7 @@ pub(crate) struct RangeRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
+    pub(crate) header: Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) kvs: Vec<KeyValue>,
 }
@@ -110,12 +110,12 @@ pub(crate) struct ChangeResponse {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
-    #[prost(oneof = "Op", tags = "1, 2, 3, 4")]
-    pub(crate) op: Option<Op>,
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4")]
+    pub(crate) op: Option<RequestKind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Op {
+pub(crate) enum RequestKind {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -128,12 +128,12 @@ pub(crate) enum Op {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4")]
-    pub(crate) answer: Option<Answer>,
+    #[prost(oneof = "ResponseKind", tags = "1, 2, 3, 4")]
+    pub(crate) answer: Option<ResponseKind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseKind {
     #[prost(message, tag = "1")]
     Range(RangeResponse),
     #[prost(message, tag = "2")]
@@ -146,19 +146,19 @@ pub(crate) enum Answer {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compare {
-    #[prost(enumeration = "Comparison", tag = "1")]
+    #[prost(enumeration = "CompareResult", tag = "1")]
     pub(crate) result: i32,
-    #[prost(enumeration = "Target", tag = "2")]
+    #[prost(enumeration = "CompareTarget", tag = "2")]
     pub(crate) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
-    #[prost(oneof = "Operand", tags = "4, 7")]
-    pub(crate) operand: Option<Operand>,
+    #[prost(oneof = "CompareOperand", tags = "4, 7")]
+    pub(crate) operand: Option<CompareOperand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
-pub(crate) enum Comparison {
+pub(crate) enum CompareResult {
     Equal = 0,
     Greater = 1,
     Less = 2,
@@ -166,13 +166,13 @@ pub(crate) enum Comparison {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
-pub(crate) enum Target {
+pub(crate) enum CompareTarget {
     Version = 0,
     Value = 3,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Operand {
+pub(crate) enum CompareOperand {
     /// Number of changes since the key was created, or zero if it isn't there.
     #[prost(int64, tag = "4")]
     Version(i64),
@@ -193,7 +193,7 @@ pub(crate) struct TxnRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
+    pub(crate) header: Option<ResponseHeader>,
     #[prost(bool, tag = "2")]
     pub(crate) succeeded: bool,
     #[prost(message, repeated, tag = "3")]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ifmatch_blob_objects::{Backing, OpenError, OpenErrorKind};
+use ifmatch_blob_objects::{BackingStore, OpenError, OpenErrorKind};
 use ifmatch_client::{Cause, Objects};
 
 use ifmatch_gateway_config::error::Error;
@@ -21,7 +21,7 @@ impl ObjectPlace {
     /// # Errors
     /// Fails if the URL or a setting is invalid, or if there are no credentials.
     pub(crate) async fn open(url: &str) -> Result<Self, Error> {
-        let backing = Backing::from_url_once(url, settings()).map_err(|error| failed(url, &error))?;
+        let backing = BackingStore::from_url_once(url, settings()).map_err(|error| failed(url, &error))?;
         match backing.reach(backing.prefix()).await {
             Err(error) if error.kind() == OpenErrorKind::Settings => return Err(failed(url, &error)),
             // A store that is down may come back.
@@ -40,8 +40,8 @@ pub(crate) fn is_store(url: &str) -> bool {
 ///
 /// # Errors
 /// Fails if the URL or a setting is invalid.
-pub fn open(name: &str, url: &str) -> Result<Backing, Error> {
-    Backing::from_url(url, settings()).map_err(|error| failed(name, &error))
+pub fn open(name: &str, url: &str) -> Result<BackingStore, Error> {
+    BackingStore::from_url(url, settings()).map_err(|error| failed(name, &error))
 }
 
 /// Returns the error of a command for a store that can't be used.

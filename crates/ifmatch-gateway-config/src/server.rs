@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ifmatch_http_server::{Limits, SlotLimit};
+use ifmatch_http_server::{ServerLimits, SlotLimit};
 use url::Url;
 
 use super::address::{Exposure, ListenAddress, OptionalAddress, OptionalListener, check_listeners};
@@ -27,7 +27,7 @@ pub struct ServerConfig {
     /// Access by tokens.
     pub access: Access,
     /// Limits on clients.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// URL to which traces are sent, if they are.
     pub traces: Option<Url>,
     /// The settings at the start, with their sources.
@@ -171,7 +171,7 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     }
 }
 
-fn limits(settings: &Settings) -> Result<Limits, Error> {
+fn limits(settings: &Settings) -> Result<ServerLimits, Error> {
     let header_size = settings.max_header_size;
     if header_size.bytes() < MIN_HEADER_SIZE || u32::try_from(header_size.bytes()).is_err() {
         return Err(Error::setting(
@@ -179,7 +179,7 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
             format!("is {header_size}. Set it to at least 8KiB and less than 4GiB."),
         ));
     }
-    Ok(Limits {
+    Ok(ServerLimits {
         header_size: header_size.as_usize(),
         connections: SlotLimit {
             total: at_least_one(settings.max_connections, "--max-connections")?,
@@ -192,7 +192,7 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
         head_timeout: positive(settings.head_timeout, "--head-timeout")?,
         body_timeout: positive(settings.body_timeout, "--body-timeout")?,
         keep_alive: positive(settings.keep_alive, "--keep-alive")?,
-        ..Limits::default()
+        ..ServerLimits::default()
     })
 }
 

@@ -65,13 +65,13 @@ pub(crate) enum When {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ServerResponse {
     pub(crate) status: StatusCode,
     headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl ServerResponse {
     /// Returns the strong tag, if there is one.
     pub(crate) fn tag(&self) -> Option<HeaderValue> {
         let value = self.headers.get(ETAG)?;
@@ -103,13 +103,13 @@ pub(crate) async fn exchange<T: Transport>(
     transport: &T,
     request: Request<Full<Bytes>>,
     unclear: RegisterErrorKind,
-) -> Result<Answer, RegisterError> {
+) -> Result<ServerResponse, RegisterError> {
     let asked = format!("{} {}", request.method(), request.uri().path());
     let failed =
         |error: Box<dyn Error + Send + Sync>| RegisterError::new(unclear, format!("{asked}: {}", with_causes(&*error)));
     let answered = task::timeout(&SystemClock, LIMIT, transport.send(request)).await;
     let (head, body) = answered.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?.into_parts();
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    Ok(ServerResponse { status: head.status, headers: head.headers, body })
 }
 
 /// Makes a read, past all caches.

@@ -60,7 +60,7 @@ pub use address::Address;
 pub use exchange::Transport;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 
-use exchange::{Answer, When, exchange};
+use exchange::{ServerResponse, When, exchange};
 use tags::Tags;
 
 /// A register on an HTTP server.
@@ -125,7 +125,7 @@ impl<T: Transport> HttpRegister<T> {
     }
 
     /// Checks that a PUT was done. If the record differs, the PUT may have failed, or another writer may have replaced it since.
-    async fn confirm(&self, key: &Key, next: &Record, answer: &Answer) -> Result<Swap, RegisterError> {
+    async fn confirm(&self, key: &Key, next: &Record, answer: &ServerResponse) -> Result<Swap, RegisterError> {
         let found = self.load(key).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
         if found.as_ref() == Some(next) {
             return Ok(Swap::Done);
@@ -197,7 +197,7 @@ enum Outcome {
 }
 
 /// Returns what a response to a write means. S3 returns 404 if the object is gone, and 409 during another write.
-fn outcome(answer: &Answer, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
+fn outcome(answer: &ServerResponse, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
     let error = |kind| Err(answer.error(kind, "a conditional write"));
     match (answer.status, when) {
         (StatusCode::NO_CONTENT, _) => Ok(Outcome::Done),

@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode};
 use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterErrorKind};
 
 use crate::address::Address;
-use crate::exchange::{self, Answer, Transport, When, exchange};
+use crate::exchange::{self, ServerResponse, Transport, When, exchange};
 
 /// Name of the probe object. No record's name begins like this.
 const NAME: &str = "probe";
@@ -31,7 +31,7 @@ pub(crate) async fn probe(transport: &impl Transport, address: &Address) -> Resu
     let write = |when: &When, content: Option<&str>| {
         exchange::write(uri.clone(), address.authorization(), when, content.map(|text| text.as_bytes().to_vec()))
     };
-    let refused = |answer: Answer, asked: &str| match answer.status {
+    let refused = |answer: ServerResponse, asked: &str| match answer.status {
         StatusCode::PRECONDITION_FAILED => Ok(()),
         _ => Err(unusable(address, ConnectErrorKind::Unsuitable, &format!("{}, not 412", said(&answer, asked)))),
     };
@@ -54,7 +54,7 @@ pub(crate) async fn probe(transport: &impl Transport, address: &Address) -> Resu
     }
 }
 
-fn said(answer: &Answer, asked: &str) -> String {
+fn said(answer: &ServerResponse, asked: &str) -> String {
     format!("{asked} got {}", answer.status)
 }
 

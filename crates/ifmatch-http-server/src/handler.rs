@@ -12,7 +12,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
-use crate::connection::activity::Activity;
+use crate::connection::activity::ConnectionActivity;
 use crate::interim::InterimSender;
 use crate::request_body::RequestBody;
 use crate::slots::{RequestSlot, RequestSlots};
@@ -108,12 +108,12 @@ impl<H: RequestHandler> Erased for H {
 /// Sender of a request, and the resources available to it.
 #[derive(Clone)]
 pub struct RequestContext {
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     interim: Option<InterimSender>,
 }
 
 impl RequestContext {
-    pub(crate) fn new(activity: Arc<Activity>, interim: Option<InterimSender>) -> Self {
+    pub(crate) fn new(activity: Arc<ConnectionActivity>, interim: Option<InterimSender>) -> Self {
         Self { activity, interim }
     }
 
@@ -137,7 +137,7 @@ impl RequestContext {
         self.interim.as_ref()
     }
 
-    /// Takes a slot for the request, which counts towards [`Limits::requests`](crate::Limits::requests) until dropped.
+    /// Takes a slot for the request, which counts towards [`ServerLimits::requests`](crate::ServerLimits::requests) until dropped.
     /// Returns `None` if all slots are taken, or all of this client's.
     pub fn take_slot(&self) -> Option<RequestSlot> {
         RequestSlots::take(&self.activity.client.requests, &self.activity.client.peer)

@@ -15,14 +15,14 @@ use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::interim::InterimQueue;
-use crate::limits::{Limits, MAX_FIELDS};
+use crate::limits::{MAX_FIELDS, ServerLimits};
 
 /// Maximum number of bytes of a response that wait for a slow client, in addition to the last chunk.
 const BUFFER: usize = 64 * 1024;
 
 /// Returns the settings for connections within `limits`. The watchdog enforces the timeouts: hyper's own timeouts cost
 /// a timer per request.
-pub(crate) fn builder(limits: &Limits) -> Builder {
+pub(crate) fn builder(limits: &ServerLimits) -> Builder {
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
     builder.max_headers(MAX_FIELDS);

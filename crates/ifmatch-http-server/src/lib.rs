@@ -1,7 +1,7 @@
 //! An HTTP/1 and HTTP/2 server with limits per client, minimum transfer rates and interim responses.
 //!
-//! A [`Server`] accepts connections on its listeners and passes each request to a [`RequestHandler`]. [`Limits`] bound
-//! what clients can hold; an [`Observer`] receives an [`Event`] for each connection and each limit that takes effect.
+//! A [`Server`] accepts connections on its listeners and passes each request to a [`RequestHandler`]. [`ServerLimits`] bound
+//! what clients can hold; an [`ServerObserver`] receives an [`ServerEvent`] for each connection and each limit that takes effect.
 //! A handler should first call [`framing::reject`], which rejects requests that hyper and h2 accept although the RFCs
 //! forbid them.
 //!
@@ -11,9 +11,9 @@
 pub use handler::{AnyBody, AnyError, AnyHandler, BoxError, RequestContext, RequestHandler};
 pub use ifmatch_core::share::SlotLimit;
 pub use interim::InterimSender;
-pub use limits::{Event, Limits, Observer};
+pub use limits::{ServerEvent, ServerLimits, ServerObserver};
 pub use request_body::{BodyError, BodyProgress, RequestBody};
-pub use server::{Listening, Server};
+pub use server::{Server, ServerListeners};
 pub use slots::RequestSlot;
 
 pub mod framing;

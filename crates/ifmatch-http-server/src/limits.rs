@@ -11,7 +11,7 @@ pub(crate) const MAX_FIELDS: usize = 100;
 ///
 /// A *client* is an IPv4 address or an IPv6 network (/64).
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Maximum size of a request head, in bytes; at least 8 KiB.
     pub header_size: usize,
     /// Limits on connections. Zero slots aren't allowed.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub keep_alive: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         let thousand = SlotLimit { total: 1_000, per_client: None };
         Self {
@@ -46,7 +46,7 @@ impl Default for Limits {
 /// An event of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ServerEvent {
     /// A connection was accepted.
     ConnectionOpened,
     /// An accepted connection has ended.
@@ -64,13 +64,13 @@ pub enum Event {
 }
 
 /// Receives the events of a server, for example to count them. Must not block.
-pub trait Observer: Send + Sync + 'static {
+pub trait ServerObserver: Send + Sync + 'static {
     /// Called for each event.
-    fn observe(&self, event: Event);
+    fn observe(&self, event: ServerEvent);
 }
 
-impl<F: Fn(Event) + Send + Sync + 'static> Observer for F {
-    fn observe(&self, event: Event) {
+impl<F: Fn(ServerEvent) + Send + Sync + 'static> ServerObserver for F {
+    fn observe(&self, event: ServerEvent) {
         self(event);
     }
 }

@@ -21,7 +21,7 @@ use crate::progress_timeout::ProgressTimeout;
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The body of a request as received by HTTP/1 or HTTP/2.
-pub(crate) type Received = Either<Either<Incoming, StreamBody>, Full<Bytes>>;
+pub(crate) type ReceivedBody = Either<Either<Incoming, StreamBody>, Full<Bytes>>;
 
 /// The body of a request. The default one is empty.
 ///
@@ -30,13 +30,13 @@ pub(crate) type Received = Either<Either<Incoming, StreamBody>, Full<Bytes>>;
 /// If it is dropped early, the rest is read and discarded for up to 5 seconds. Otherwise an HTTP/1 connection would be
 /// closed while the client is still sending, and the client would see a reset instead of the response.
 #[derive(Debug, Default)]
-pub struct RequestBody(Option<Box<Content>>);
+pub struct RequestBody(Option<Box<NonEmptyBody>>);
 
 /// A non-empty body. Boxed because requests are moved often, and most have no body.
 #[derive(Debug)]
-struct Content {
+struct NonEmptyBody {
     /// `None` once it is being drained.
-    body: Option<Received>,
+    body: Option<ReceivedBody>,
     timeout: ProgressTimeout,
     /// Number of bytes still allowed, if there is a limit.
     allowed: Option<u64>,
@@ -71,7 +71,7 @@ pub enum BodyError {
 
 impl RequestBody {
     /// Applies a timeout to the body of `request`.
-    pub(crate) fn wrap(request: Request<Received>, timeout: Duration) -> Request<Self> {
+    pub(crate) fn wrap(request: Request<ReceivedBody>, timeout: Duration) -> Request<Self> {
         if request.body().is_end_stream() {
             return request.map(|_| Self::default());
         }
@@ -79,8 +79,8 @@ impl RequestBody {
         request.map(|body| Self::new(body, timeout, drains))
     }
 
-    fn new(body: Received, timeout: Duration, drains: bool) -> Self {
-        Self(Some(Box::new(Content {
+    fn new(body: ReceivedBody, timeout: Duration, drains: bool) -> Self {
+        Self(Some(Box::new(NonEmptyBody {
             body: Some(body),
             timeout: ProgressTimeout::new(timeout),
             allowed: None,
@@ -101,7 +101,7 @@ impl RequestBody {
         self.0.as_ref().map(|content| Arc::clone(&content.progress))
     }
 
-    fn rest(&self) -> Option<&Received> {
+    fn rest(&self) -> Option<&ReceivedBody> {
         self.0.as_ref()?.body.as_ref()
     }
 }
@@ -117,7 +117,7 @@ impl From<Bytes> for RequestBody {
     }
 }
 
-impl Content {
+impl NonEmptyBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         self.progress.asked.store(true, Relaxed);
@@ -197,7 +197,7 @@ impl Body for RequestBody {
     }
 }
 
-impl Drop for Content {
+impl Drop for NonEmptyBody {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| self.drains && !body.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
@@ -206,6 +206,6 @@ impl Drop for Content {
     }
 }
 
-async fn drain(mut body: Received) {
+async fn drain(mut body: ReceivedBody) {
     while let Some(Ok(_)) = body.frame().await {}
 }

@@ -14,11 +14,11 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
-use crate::connection::activity::Phase;
-use crate::connection::{ConnectionHandler, Shared};
+use crate::connection::activity::ServerPhase;
+use crate::connection::{ConnectionHandler, ServerResources};
 use crate::handler::AnyHandler;
-use crate::limits::Limits;
-use crate::limits::{Event, Observer};
+use crate::limits::ServerLimits;
+use crate::limits::{ServerEvent, ServerObserver};
 use crate::slots::{ConnectionSlot, ConnectionSlots};
 
 /// Pause before the next attempt when the process has run out of file descriptors.
@@ -31,28 +31,28 @@ const MAX_WAITING: usize = 4096;
 ///
 /// Dropping it closes the ports, and closes the connections gracefully.
 pub struct Server {
-    shared: Shared,
+    shared: ServerResources,
     /// Slots of listeners with limits of their own.
     others: Vec<Arc<ConnectionSlots>>,
-    phase: Sender<Phase>,
+    phase: Sender<ServerPhase>,
     accepting: JoinSet<()>,
 }
 
 /// Listeners, and how they differ from the others of a server.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ServerListeners {
     listeners: Vec<TcpListener>,
     is_plain: bool,
-    limits: Option<Limits>,
+    limits: Option<ServerLimits>,
 }
 
-impl From<Vec<TcpListener>> for Listening {
+impl From<Vec<TcpListener>> for ServerListeners {
     fn from(listeners: Vec<TcpListener>) -> Self {
         Self { listeners, is_plain: false, limits: None }
     }
 }
 
-impl Listening {
+impl ServerListeners {
     /// Serves without TLS, even if the server has it.
     #[must_use]
     pub fn plain(self) -> Self {
@@ -61,16 +61,16 @@ impl Listening {
 
     /// Sets limits for these listeners alone, so clients of the others can't exhaust them.
     #[must_use]
-    pub fn limits(self, limits: Limits) -> Self {
+    pub fn limits(self, limits: ServerLimits) -> Self {
         Self { limits: Some(limits), ..self }
     }
 }
 
 impl Server {
     /// Creates a server without listeners.
-    pub fn new(limits: Limits, observer: Arc<dyn Observer>) -> Self {
-        let shared = Shared::new(limits, None, observer);
-        Self { shared, others: Vec::new(), phase: Sender::new(Phase::Serving), accepting: JoinSet::new() }
+    pub fn new(limits: ServerLimits, observer: Arc<dyn ServerObserver>) -> Self {
+        let shared = ServerResources::new(limits, None, observer);
+        Self { shared, others: Vec::new(), phase: Sender::new(ServerPhase::Serving), accepting: JoinSet::new() }
     }
 
     /// Serves over TLS. The protocol is HTTP/2 if ALPN selects `h2`, and HTTP/1 otherwise.
@@ -80,14 +80,14 @@ impl Server {
         self
     }
 
-    /// Accepts connections and serves them with `handler`. Listeners without [limits of their own](Listening::limits) share those
+    /// Accepts connections and serves them with `handler`. Listeners without [limits of their own](ServerListeners::limits) share those
     /// of the server.
-    pub fn serve(&mut self, listening: impl Into<Listening>, handler: impl Into<AnyHandler>) {
-        let Listening { listeners, is_plain, limits } = listening.into();
+    pub fn serve(&mut self, listening: impl Into<ServerListeners>, handler: impl Into<AnyHandler>) {
+        let ServerListeners { listeners, is_plain, limits } = listening.into();
         let tls = self.shared.tls.clone().filter(|_| !is_plain);
         let shared = match limits {
-            Some(limits) => Shared::new(limits, tls, Arc::clone(&self.shared.observer)),
-            None => Shared { tls, ..self.shared.clone() },
+            Some(limits) => ServerResources::new(limits, tls, Arc::clone(&self.shared.observer)),
+            None => ServerResources { tls, ..self.shared.clone() },
         };
         if limits.is_some() {
             self.others.push(Arc::clone(&shared.connections));
@@ -99,14 +99,14 @@ impl Server {
     }
 
     /// Prepares a shutdown while the server goes on: each response tells its client to send later requests elsewhere
-    /// (`Connection: close`, or GOAWAY on HTTP/2). The shutdown then finds no connection on which a request is on its way.
+    /// (`Http2Connection: close`, or GOAWAY on HTTP/2). The shutdown then finds no connection on which a request is on its way.
     pub fn drain(&self) {
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(ServerPhase::Draining);
     }
 
     /// Closes the ports, and waits up to `grace` until the requests in progress have ended.
     pub async fn shut_down(&mut self, grace: Duration) {
-        self.phase.send_replace(Phase::Stopping);
+        self.phase.send_replace(ServerPhase::Stopping);
         // The ports close first, so no connection arrives during the wait.
         while self.accepting.join_next().await.is_some() {}
         let all_free = async {
@@ -140,14 +140,19 @@ impl fmt::Debug for Server {
 
 /// Accepts connections until the server stops, then those that wait, and closes the port. A client whose connection was
 /// established has most likely sent its request.
-async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: Shared, mut phase: Receiver<Phase>) {
+async fn accept(
+    listener: TcpListener,
+    handler: Arc<ConnectionHandler>,
+    shared: ServerResources,
+    mut phase: Receiver<ServerPhase>,
+) {
     let served = phase.clone();
     let serve = |stream: TcpStream, address: SocketAddr, slot: ConnectionSlot| {
         let (handler, observer, phase) = (Arc::clone(&handler), Arc::clone(&shared.observer), served.clone());
         tokio::spawn(async move {
-            observer.observe(Event::ConnectionOpened);
+            observer.observe(ServerEvent::ConnectionOpened);
             handler.serve(stream, address, slot, phase).await;
-            observer.observe(Event::ConnectionClosed);
+            observer.observe(ServerEvent::ConnectionClosed);
         });
     };
     loop {
@@ -160,7 +165,7 @@ async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: 
         };
         let next = tokio::select! {
             next = next => next,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
+            _ = phase.wait_for(|phase| *phase == ServerPhase::Stopping) => break,
         };
         match next {
             Ok((stream, address, Some(slot))) => serve(stream, address, slot),

@@ -12,9 +12,9 @@ use ifmatch_core::share::{SlotLimit, network};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::connection::activity::Activity;
-use crate::limits::Limits;
-use crate::limits::{Event, Observer};
+use crate::connection::activity::ConnectionActivity;
+use crate::limits::ServerLimits;
+use crate::limits::{ServerEvent, ServerObserver};
 
 /// Minimum idle time before eviction. A connection idle for less may be about to send a request.
 const GRACE: Duration = Duration::from_secs(1);
@@ -29,25 +29,25 @@ pub(crate) struct ConnectionSlots {
     free: Arc<Semaphore>,
     peers: Arc<Peers>,
     registry: Mutex<Registry>,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn ServerObserver>,
 }
 
 /// Connections that can be evicted.
 #[derive(Debug, Default)]
 struct Registry {
     next: u64,
-    open: HashMap<u64, (Arc<Activity>, Arc<Notify>)>,
+    open: HashMap<u64, (Arc<ConnectionActivity>, Arc<Notify>)>,
 }
 
 /// A connection slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<ConnectedPeer>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection that can be evicted, registered until dropped.
-pub(crate) struct Registration {
+pub(crate) struct EvictionRegistration {
     slots: Arc<ConnectionSlots>,
     number: u64,
     evicted: Arc<Notify>,
@@ -55,7 +55,7 @@ pub(crate) struct Registration {
 
 impl ConnectionSlots {
     /// Creates the slots, all of them free.
-    pub(crate) fn new(limit: SlotLimit, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(limit: SlotLimit, observer: Arc<dyn ServerObserver>) -> Self {
         let free = Arc::new(Semaphore::new(limit.total as usize));
         Self { limit, grace: GRACE, free, peers: Arc::default(), registry: Mutex::default(), observer }
     }
@@ -68,7 +68,7 @@ impl ConnectionSlots {
         if !self.limit.grants(self.taken().min(self.limit.total - 1), peer.connections())
             && !self.evict(|activity| Arc::ptr_eq(&activity.client.peer, &peer))
         {
-            self.observer.observe(Event::ConnectionRefused);
+            self.observer.observe(ServerEvent::ConnectionRefused);
             return None;
         }
         // Counted before waiting, so this client's next connection on another listener doesn't wait as well.
@@ -91,13 +91,13 @@ impl ConnectionSlots {
     }
 
     /// Registers a connection, so it can be evicted.
-    pub(crate) fn register(self: &Arc<Self>, activity: &Arc<Activity>) -> Registration {
+    pub(crate) fn register(self: &Arc<Self>, activity: &Arc<ConnectionActivity>) -> EvictionRegistration {
         let evicted = Arc::<Notify>::default();
         let mut registry = self.registry();
         let number = registry.next;
         registry.next += 1;
         registry.open.insert(number, (Arc::clone(activity), Arc::clone(&evicted)));
-        Registration { slots: Arc::clone(self), number, evicted }
+        EvictionRegistration { slots: Arc::clone(self), number, evicted }
     }
 
     /// Returns the number of connections.
@@ -112,7 +112,7 @@ impl ConnectionSlots {
     }
 
     /// Evicts the connection that was idle for longest among the `candidates`. Returns `false` if none is idle.
-    fn evict(&self, candidates: impl Fn(&Activity) -> bool) -> bool {
+    fn evict(&self, candidates: impl Fn(&ConnectionActivity) -> bool) -> bool {
         let mut registry = self.registry();
         let now = Instant::now();
         loop {
@@ -123,7 +123,7 @@ impl ConnectionSlots {
             // Otherwise a request has begun since.
             if registry.open.get(&number).is_some_and(|(activity, _)| activity.evict()) {
                 registry.open.remove(&number).inspect(|(_, evicted)| evicted.notify_one());
-                self.observer.observe(Event::IdleConnectionEvicted);
+                self.observer.observe(ServerEvent::IdleConnectionEvicted);
                 return true;
             }
         }
@@ -134,14 +134,14 @@ impl ConnectionSlots {
     }
 }
 
-impl Registration {
+impl EvictionRegistration {
     /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 }
 
-impl Drop for Registration {
+impl Drop for EvictionRegistration {
     fn drop(&mut self) {
         self.slots.registry().open.remove(&self.number);
     }
@@ -157,7 +157,7 @@ impl Drop for ConnectionSlot {
 pub(crate) struct RequestSlots {
     limit: SlotLimit,
     streams: u32,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn ServerObserver>,
     taken: AtomicU32,
     /// Requests in progress, with or without a slot.
     open: AtomicU32,
@@ -167,12 +167,12 @@ pub(crate) struct RequestSlots {
 #[derive(Debug)]
 pub struct RequestSlot {
     slots: Arc<RequestSlots>,
-    peer: Arc<Peer>,
+    peer: Arc<ConnectedPeer>,
 }
 
 impl RequestSlots {
     /// Creates the slots, all of them free.
-    pub(crate) fn new(limits: &Limits, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(limits: &ServerLimits, observer: Arc<dyn ServerObserver>) -> Self {
         let (limit, streams) = (limits.requests, limits.streams);
         Self { limit, streams, observer, taken: AtomicU32::new(0), open: AtomicU32::new(0) }
     }
@@ -180,37 +180,37 @@ impl RequestSlots {
     /// Returns `true` if this client may begin another request, including one that gets refused. This also limits
     /// refusals and responses that need no slot. The limit allows as many of those as there are slots, plus one
     /// connection's streams.
-    pub(crate) fn admits(&self, peer: &Peer) -> bool {
+    pub(crate) fn admits(&self, peer: &ConnectedPeer) -> bool {
         let SlotLimit { total, per_client } = self.limit;
         let extended = |slots: u32| slots.saturating_mul(2).saturating_add(self.streams);
         let limit = SlotLimit { total: extended(total), per_client: per_client.map(extended) };
         let admits = limit.grants(self.open.load(Relaxed), peer.open.load(Relaxed));
         if !admits {
-            self.observer.observe(Event::RequestRefused);
+            self.observer.observe(ServerEvent::RequestRefused);
         }
         admits
     }
 
     /// Records the start of a request.
-    pub(crate) fn begin(&self, peer: &Peer) {
+    pub(crate) fn begin(&self, peer: &ConnectedPeer) {
         self.open.fetch_add(1, Relaxed);
         peer.open.fetch_add(1, Relaxed);
     }
 
     /// Records the end of a request.
-    pub(crate) fn end(&self, peer: &Peer) {
+    pub(crate) fn end(&self, peer: &ConnectedPeer) {
         self.open.fetch_sub(1, Relaxed);
         peer.open.fetch_sub(1, Relaxed);
     }
 
     /// Takes a slot. Returns `None` if there is none for this client.
-    pub(crate) fn take(self: &Arc<Self>, peer: &Arc<Peer>) -> Option<RequestSlot> {
+    pub(crate) fn take(self: &Arc<Self>, peer: &Arc<ConnectedPeer>) -> Option<RequestSlot> {
         let taken = self.taken.fetch_add(1, Relaxed);
         let own = peer.requests.fetch_add(1, Relaxed);
         let slot = RequestSlot { slots: Arc::clone(self), peer: Arc::clone(peer) };
         let granted = self.limit.grants(taken, own);
         if !granted {
-            self.observer.observe(Event::RequestRefused);
+            self.observer.observe(ServerEvent::RequestRefused);
         }
         granted.then_some(slot)
     }
@@ -231,11 +231,11 @@ impl fmt::Debug for RequestSlots {
 
 /// Connected clients.
 #[derive(Debug, Default)]
-pub(crate) struct Peers(Mutex<HashMap<IpAddr, Weak<Peer>>>);
+pub(crate) struct Peers(Mutex<HashMap<IpAddr, Weak<ConnectedPeer>>>);
 
 /// One client: all connections from one address.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct ConnectedPeer {
     network: IpAddr,
     /// Open connections.
     pub(crate) connections: AtomicU32,
@@ -248,24 +248,24 @@ pub(crate) struct Peer {
 
 impl Peers {
     /// Returns the client of this address, tracked until dropped.
-    pub(crate) fn of(self: &Arc<Self>, address: IpAddr) -> Arc<Peer> {
+    pub(crate) fn of(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectedPeer> {
         let network = network(address);
         let mut peers = self.lock();
         if let Some(peer) = peers.get(&network).and_then(Weak::upgrade) {
             return peer;
         }
         let (connections, requests, open) = Default::default();
-        let peer = Arc::new(Peer { network, connections, requests, open, peers: Arc::clone(self) });
+        let peer = Arc::new(ConnectedPeer { network, connections, requests, open, peers: Arc::clone(self) });
         peers.insert(network, Arc::downgrade(&peer));
         peer
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<Peer>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<ConnectedPeer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Peer {
+impl ConnectedPeer {
     /// Returns its address, or the start of its network.
     pub(crate) fn network(&self) -> IpAddr {
         self.network
@@ -277,7 +277,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for ConnectedPeer {
     fn drop(&mut self) {
         let mut peers = self.peers.lock();
         // Another client may have replaced it meanwhile.
@@ -295,12 +295,12 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::connection::activity::{Client, Phase};
+    use crate::connection::activity::{ConnectedClient, ServerPhase};
 
     /// An open connection.
     struct Open {
-        activity: Arc<Activity>,
-        registration: Registration,
+        activity: Arc<ConnectionActivity>,
+        registration: EvictionRegistration,
         slot: ConnectionSlot,
     }
 
@@ -317,10 +317,11 @@ mod tests {
         }
 
         fn register(&self, slot: ConnectionSlot) -> Open {
-            let requests = Arc::new(RequestSlots::new(&Limits::default(), Arc::new(|_| ())));
+            let requests = Arc::new(RequestSlots::new(&ServerLimits::default(), Arc::new(|_| ())));
             let (address, peer) = (([127, 0, 0, 1], 1).into(), Arc::clone(&slot.peer));
-            let phase = tokio::sync::watch::channel(Phase::Serving).1;
-            let activity = Arc::new(Activity::new(Client { address, is_secure: false, peer, requests, phase }));
+            let phase = tokio::sync::watch::channel(ServerPhase::Serving).1;
+            let activity =
+                Arc::new(ConnectionActivity::new(ConnectedClient { address, is_secure: false, peer, requests, phase }));
             Open { registration: self.0.register(&activity), activity, slot }
         }
 
@@ -417,11 +418,12 @@ mod tests {
     }
 
     fn slots(total: u32, streams: u32) -> Arc<RequestSlots> {
-        let limits = Limits { requests: SlotLimit { total, per_client: Some(2) }, streams, ..Limits::default() };
+        let limits =
+            ServerLimits { requests: SlotLimit { total, per_client: Some(2) }, streams, ..ServerLimits::default() };
         Arc::new(RequestSlots::new(&limits, Arc::new(|_| ())))
     }
 
-    fn peer(last: u8) -> Arc<Peer> {
+    fn peer(last: u8) -> Arc<ConnectedPeer> {
         Arc::<Peers>::default().of(Ipv4Addr::new(127, 0, 0, last).into())
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use ifmatch_http_server::{Event, Limits, RequestBody, RequestContext, RequestHandler, Server, SlotLimit};
+use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, Server, ServerEvent, ServerLimits, SlotLimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
 }
 
 /// Starts a server on a free port. Returns it with its address and its events.
-async fn start(limits: Limits) -> (Server, SocketAddr, Arc<Mutex<Vec<Event>>>) {
+async fn start(limits: ServerLimits) -> (Server, SocketAddr, Arc<Mutex<Vec<ServerEvent>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
@@ -72,18 +72,18 @@ fn post(path: &str) -> String {
 
 #[tokio::test]
 async fn a_handler_responds_after_its_interim_responses() {
-    let (_server, address, events) = start(Limits::default()).await;
+    let (_server, address, events) = start(ServerLimits::default()).await;
     let response = exchange(address, &post("/hint")).await;
     assert!(response.starts_with("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"), "{response}");
     assert!(response.ends_with("\r\n\r\nhello"), "{response}");
-    assert_eq!(events.lock().unwrap()[0], Event::ConnectionOpened);
+    assert_eq!(events.lock().unwrap()[0], ServerEvent::ConnectionOpened);
 }
 
 /// The client needn't send the body after a final response (RFC 9110 §10.1.1). If the connection stayed open, the first bytes of
 /// its next request could count as the body.
 #[tokio::test]
 async fn an_early_response_to_a_client_that_awaits_100_continue_closes_the_connection() {
-    let (_server, address, _) = start(Limits::default()).await;
+    let (_server, address, _) = start(ServerLimits::default()).await;
     let put = "PUT /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     let response = exchange(address, put).await;
     assert!(response.starts_with("HTTP/1.1 412 ") && response.contains("connection: close\r\n"), "{response}");
@@ -92,7 +92,7 @@ async fn an_early_response_to_a_client_that_awaits_100_continue_closes_the_conne
 #[tokio::test]
 async fn requests_beyond_the_limit_get_no_slot() {
     let requests = SlotLimit { total: 1, per_client: None };
-    let (_server, address, events) = start(Limits { requests, ..Limits::default() }).await;
+    let (_server, address, events) = start(ServerLimits { requests, ..ServerLimits::default() }).await;
     let mut first = TcpStream::connect(address).await.unwrap();
     first.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
     let mut interim = [0; 25];
@@ -100,12 +100,12 @@ async fn requests_beyond_the_limit_get_no_slot() {
     first.read_exact(&mut interim).await.unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     assert!(exchange(address, &post("/")).await.starts_with("HTTP/1.1 503 "));
-    assert!(events.lock().unwrap().contains(&Event::RequestRefused));
+    assert!(events.lock().unwrap().contains(&ServerEvent::RequestRefused));
 }
 
 #[tokio::test]
 async fn a_stalled_body_fails() {
-    let limits = Limits { body_timeout: Duration::from_millis(50), ..Limits::default() };
+    let limits = ServerLimits { body_timeout: Duration::from_millis(50), ..ServerLimits::default() };
     let (_server, address, _) = start(limits).await;
     let partial = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhell";
     assert!(exchange(address, partial).await.starts_with("HTTP/1.1 408 "));
@@ -113,17 +113,17 @@ async fn a_stalled_body_fails() {
 
 #[tokio::test]
 async fn a_partial_head_times_out() {
-    let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
+    let limits = ServerLimits { head_timeout: Duration::from_millis(50), ..ServerLimits::default() };
     let (_server, address, events) = start(limits).await;
     assert_eq!(exchange(address, "GET / HTTP/1.1\r\n").await, "");
-    assert!(events.lock().unwrap().contains(&Event::SlowHead));
+    assert!(events.lock().unwrap().contains(&ServerEvent::SlowHead));
 }
 
 /// Between the end of a kept connection and the news of it, a client may send a request, which is lost. While the server drains,
 /// a connection is closed by a response, so the client knows before it sends the next request.
 #[tokio::test]
 async fn a_draining_server_closes_connections_with_a_response_and_serves_others() {
-    let (mut server, address, _) = start(Limits::default()).await;
+    let (mut server, address, _) = start(ServerLimits::default()).await;
     let mut kept = TcpStream::connect(address).await.unwrap();
     let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     kept.write_all(get).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
 
 #[tokio::test]
 async fn a_shutdown_completes_requests_in_progress() {
-    let (mut server, address, _) = start(Limits::default()).await;
+    let (mut server, address, _) = start(ServerLimits::default()).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
     stream.read_exact(&mut [0; 25]).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_shutdown_completes_requests_in_progress() {
 /// The connections of clients that were quick enough to connect, but whose first request wasn't read yet.
 #[tokio::test]
 async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
-    let (mut server, address, _) = start(Limits::default()).await;
+    let (mut server, address, _) = start(ServerLimits::default()).await;
     let mut streams = Vec::new();
     // Nothing runs between the connections and the shutdown, so the server has accepted none of them.
     for _ in 0..20 {
@@ -207,7 +207,7 @@ async fn get_http2(client: &mut h2::client::SendRequest<Bytes>, fields: &[(Strin
 
 #[tokio::test]
 async fn http2_takes_as_many_header_fields_as_http1() {
-    let (_server, address, _) = start(Limits::default()).await;
+    let (_server, address, _) = start(ServerLimits::default()).await;
     for (count, expected) in [(100, 200), (101, 431)] {
         let fields: Vec<_> = (0..count).map(|number| (format!("x-{number}"), "v")).collect();
         let (mut client, _connection) = http2(address).await;
@@ -226,7 +226,7 @@ async fn http2_takes_as_many_header_fields_as_http1() {
 
 #[tokio::test]
 async fn a_draining_server_sends_goaway_and_answers_what_is_on_its_way() {
-    let (server, address, _) = start(Limits::default()).await;
+    let (server, address, _) = start(ServerLimits::default()).await;
     let (mut client, connection) = http2(address).await;
     assert_eq!(get_http2(&mut client, &[]).await, 200);
     server.drain();

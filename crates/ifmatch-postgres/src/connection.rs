@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
 use crate::error::{of_attempt, of_connection, unanswered};
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 
 /// Time limit of a connection with its checks, for all hosts together.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const SESSION: &str = "
     SET client_min_messages = 'warning'";
 
 /// A connection. Dropping it closes the socket, and cancels nothing on the server.
-pub(crate) struct Connection {
+pub(crate) struct PostgresConnection {
     pub(crate) client: Client,
     /// Set by a warning of the server: a commit was perhaps not replicated.
     warned: Arc<AtomicBool>,
@@ -49,9 +49,9 @@ pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, Conne
     })
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// Connects to the primary, and checks that the server keeps what it acknowledges.
-    pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
+    pub(crate) async fn connect(&self) -> Result<PostgresConnection, ConnectError> {
         let connecting = async {
             let connection = self.connector.open(&self.config).await?;
             connection.check().await?;
@@ -65,8 +65,8 @@ impl Settings {
 
 /// Opens connections, with TLS or without.
 #[async_trait]
-pub(crate) trait Connector: Send + Sync {
-    async fn open(&self, config: &Config) -> Result<Connection, ConnectError>;
+pub(crate) trait PostgresConnector: Send + Sync {
+    async fn open(&self, config: &Config) -> Result<PostgresConnection, ConnectError>;
 }
 
 /// The TLS of a service, or `NoTls`: every `MakeTlsConnect` that tasks can share.
@@ -89,15 +89,15 @@ impl<T> Tls for T where
 }
 
 /// Opens connections by a TLS library.
-pub(crate) struct By<T>(pub(crate) T);
+pub(crate) struct TlsConnector<T>(pub(crate) T);
 
 #[async_trait]
-impl<T: Tls> Connector for By<T> {
-    async fn open(&self, config: &Config) -> Result<Connection, ConnectError> {
+impl<T: Tls> PostgresConnector for TlsConnector<T> {
+    async fn open(&self, config: &Config) -> Result<PostgresConnection, ConnectError> {
         let (client, connection) = config.connect(self.0.clone()).await.map_err(|error| of_attempt(config, error))?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
-        Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })
+        Ok(PostgresConnection { client, warned, _task: AbortOnDropHandle::new(task) })
     }
 }
 
@@ -125,7 +125,7 @@ where
     }
 }
 
-impl Connection {
+impl PostgresConnection {
     /// Returns `true` if the server has warned since the last call.
     pub(crate) fn take_warning(&self) -> bool {
         self.warned.swap(false, Ordering::SeqCst)

@@ -23,9 +23,9 @@ use ifmatch_register::{ConnectError, ConnectErrorKind, Epoch};
 use tokio::time::timeout;
 
 use crate::STATEMENT_LIMIT;
-use crate::connection::{Connection, answered};
+use crate::connection::{PostgresConnection, answered};
 use crate::error::of_connection;
-use crate::settings::{Settings, each_host};
+use crate::settings::{ConnectionSettings, each_host};
 
 /// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
 /// written meanwhile have later revisions all the same, since they follow doubted ones.
@@ -37,16 +37,16 @@ const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) || '
 
 /// The latest epoch that any connection has found.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<Option<Found>>);
+pub(crate) struct KnownEpoch(Mutex<Option<ServerEpoch>>);
 
 /// The epoch of a server, and its timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct ServerEpoch {
     epoch: Epoch,
     timeline: String,
 }
 
-impl Known {
+impl KnownEpoch {
     pub(crate) fn get(&self) -> Epoch {
         self.lock().as_ref().map_or_else(Epoch::default, |found| found.epoch)
     }
@@ -55,7 +55,7 @@ impl Known {
     ///
     /// # Errors
     /// [`ConnectErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
-    fn become_found(&self, found: Found) -> Result<(), ConnectError> {
+    fn become_found(&self, found: ServerEpoch) -> Result<(), ConnectError> {
         let mut known = self.lock();
         let before = known.as_ref().map_or_else(Epoch::default, |known| known.epoch);
         let is_another = known.as_ref().is_some_and(|known| known.timeline != found.timeline);
@@ -75,17 +75,17 @@ impl Known {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Found>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ServerEpoch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Connects to each host of a URL that names several, and returns the connection to the primary with the latest epoch: a former
 /// primary may still run, and accept writes. Returns `None` for a single host, or if no host can be used.
-async fn find_latest(url: &str) -> Option<Connection> {
+async fn find_latest(url: &str) -> Option<PostgresConnection> {
     let hosts = Some(each_host(url)).filter(|hosts| hosts.len() > 1)?;
     let found = join_all(hosts.iter().map(async |host| {
-        let connection = Settings::parse(host).ok()?.connect().await.ok()?;
+        let connection = ConnectionSettings::parse(host).ok()?.connect().await.ok()?;
         let found = timeout(STATEMENT_LIMIT, connection.find_epoch(false)).await.ok()?.ok()?;
         Some((found.epoch, connection))
     }));
@@ -100,7 +100,7 @@ async fn find_latest(url: &str) -> Option<Connection> {
 /// # Errors
 /// Same as [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
-    let connection = connect_to_latest(url, &Settings::parse(url)?).await?;
+    let connection = connect_to_latest(url, &ConnectionSettings::parse(url)?).await?;
     answered(async {
         connection.check_schema().await?;
         Ok(connection.find_epoch(true).await?.epoch.number)
@@ -109,19 +109,22 @@ pub async fn restored(url: &str) -> Result<u64, ConnectError> {
 }
 
 /// Connects to the primary with the latest epoch, if the URL names several hosts, and otherwise to its host.
-pub(crate) async fn connect_to_latest(url: &str, settings: &Settings) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect_to_latest(
+    url: &str,
+    settings: &ConnectionSettings,
+) -> Result<PostgresConnection, ConnectError> {
     match find_latest(url).await {
         Some(latest) => Ok(latest),
         None => settings.connect().await,
     }
 }
 
-impl Connection {
+impl PostgresConnection {
     /// Finds the epoch, and raises it if the server is on a different timeline from the one on which it began.
     ///
     /// # Errors
-    /// Same as [`Known::become_found`]; also fails if the server fails.
-    pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, ConnectError> {
+    /// Same as [`KnownEpoch::become_found`]; also fails if the server fails.
+    pub(crate) async fn check_epoch(&self, known: &KnownEpoch) -> Result<Epoch, ConnectError> {
         let found = self.find_epoch(false).await?;
         let epoch = found.epoch;
         known.become_found(found)?;
@@ -129,7 +132,7 @@ impl Connection {
     }
 
     /// Finds the epoch, and raises it if the server continues another timeline, or if the tables were `restored`.
-    async fn find_epoch(&self, restored: bool) -> Result<Found, ConnectError> {
+    async fn find_epoch(&self, restored: bool) -> Result<ServerEpoch, ConnectError> {
         let raise = format!(
             "UPDATE ifmatch_epoch SET timeline = {TIMELINE},
                 number = number + (timeline <> '')::int,
@@ -143,7 +146,7 @@ impl Connection {
         let row = self.client.query_one(epoch, &[]).await.map_err(of_connection)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
         let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
-        Ok(Found { epoch, timeline: row.get(2) })
+        Ok(ServerEpoch { epoch, timeline: row.get(2) })
     }
 
     /// Warns about a standby that may lack acknowledged swaps when it takes over.
@@ -167,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_server_with_an_earlier_epoch_or_another_history_is_refused() {
-        let found = |number, lost, timeline: &str| Found {
+        let found = |number, lost, timeline: &str| ServerEpoch {
             epoch: Epoch { number, lost: Revision::new(lost) },
             timeline: timeline.to_owned(),
         };
-        let known = Known::default();
+        let known = KnownEpoch::default();
         for (server, is_accepted) in [
             (found(0, 0, "1"), true),
             (found(0, 0, "1"), true),

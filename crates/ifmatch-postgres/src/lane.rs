@@ -15,10 +15,10 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::STATEMENT_LIMIT;
-use crate::connection::{Connection, answered};
-use crate::epoch::Known;
+use crate::connection::{PostgresConnection, answered};
+use crate::epoch::KnownEpoch;
 use crate::error::{is_lock, of_connection, of_statement};
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 
 const INSERT: &str = "
     INSERT INTO ifmatch_records SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[])
@@ -36,15 +36,15 @@ const SCAN: &str = "
     SELECT key, record FROM ifmatch_records WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key LIMIT $4";
 
 /// The server, and what its connections have found.
-pub(crate) struct Place {
-    settings: Settings,
+pub(crate) struct PostgresServer {
+    settings: ConnectionSettings,
     clock: EngineClock,
-    epoch: Known,
+    epoch: KnownEpoch,
 }
 
 /// A connection with its prepared statements.
-pub(crate) struct Prepared {
-    connection: Connection,
+pub(crate) struct PreparedConnection {
+    connection: PostgresConnection,
     /// The server's.
     epoch: Epoch,
     insert: Statement,
@@ -56,11 +56,11 @@ pub(crate) struct Prepared {
 }
 
 /// The connection of a lane.
-pub(crate) struct Lane(Reconnecting<Place>);
+pub(crate) struct ConnectionLane(Reconnecting<PostgresServer>);
 
-impl Place {
-    pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings, clock: EngineClock::default(), epoch: Known::default() }
+impl PostgresServer {
+    pub(crate) fn new(settings: ConnectionSettings) -> Self {
+        Self { settings, clock: EngineClock::default(), epoch: KnownEpoch::default() }
     }
 
     /// Returns the time of the server, as sampled by all connections.
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// Checks the tables and the epoch. A later release may have changed the tables since the last connection.
-    async fn prepare(&self, connection: Connection) -> Result<Prepared, ConnectError> {
+    async fn prepare(&self, connection: PostgresConnection) -> Result<PreparedConnection, ConnectError> {
         connection.check_schema().await?;
         let epoch = connection.check_epoch(&self.epoch).await?;
         let prepare = async |text: &str| connection.client.prepare(text).await.map_err(of_connection);
@@ -82,28 +82,28 @@ impl Place {
         let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
         let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
         let scan = scan.map_err(of_connection)?;
-        Ok(Prepared { connection, epoch, insert, update, delete, load, scan, time })
+        Ok(PreparedConnection { connection, epoch, insert, update, delete, load, scan, time })
     }
 }
 
-impl Connect for Place {
-    type Connection = Prepared;
+impl Connect for PostgresServer {
+    type Connection = PreparedConnection;
     type Error = ConnectError;
 
-    async fn connect(&self) -> Result<Prepared, ConnectError> {
+    async fn connect(&self) -> Result<PreparedConnection, ConnectError> {
         let connection = self.settings.connect().await?;
         answered(self.prepare(connection)).await
     }
 
     /// A connection to a former primary has ended, too, once another connection has found the present one.
-    fn has_ended(&self, prepared: &Prepared) -> bool {
+    fn has_ended(&self, prepared: &PreparedConnection) -> bool {
         prepared.connection.client.is_closed() || prepared.epoch < self.epoch()
     }
 }
 
-impl Lane {
+impl ConnectionLane {
     /// Creates a lane with a connection that is already open.
-    pub(crate) async fn open(place: Place, connection: Connection) -> Result<Self, ConnectError> {
+    pub(crate) async fn open(place: PostgresServer, connection: PostgresConnection) -> Result<Self, ConnectError> {
         let prepared = place.prepare(connection).await?;
         prepared.sample(&place.clock).await.map_err(of_connection)?;
         let mut open = Reconnecting::new(Arc::new(place));
@@ -116,7 +116,7 @@ impl Lane {
         Self(Reconnecting::new(self.place()))
     }
 
-    pub(crate) fn place(&self) -> Arc<Place> {
+    pub(crate) fn place(&self) -> Arc<PostgresServer> {
         Arc::clone(self.0.server())
     }
 
@@ -124,7 +124,7 @@ impl Lane {
     /// result is ambiguous, the connection is replaced: the server isn't asked to cancel anything.
     async fn run<T>(
         &mut self,
-        work: impl AsyncFnOnce(&Prepared) -> T,
+        work: impl AsyncFnOnce(&PreparedConnection) -> T,
         is_ambiguous: impl FnOnce(&T) -> bool,
     ) -> Result<T, RegisterError> {
         let prepared = self.0.take().await?;
@@ -142,12 +142,12 @@ impl Lane {
     }
 }
 
-impl Pages for Lane {
+impl Pages for ConnectionLane {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let after = scan.after.unwrap_or_default().as_bytes();
         let (prefix, end) = (scan.prefix.as_bytes(), end_of(scan.prefix.as_bytes()));
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
-        let page = async |prepared: &Prepared| {
+        let page = async |prepared: &PreparedConnection| {
             let rows = prepared.connection.client.query(&prepared.scan, &[&after, &prefix, &end, &limit]).await;
             rows.map_err(|error| of_statement(&error))?.iter().map(entry).collect()
         };
@@ -165,12 +165,12 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-impl Batches for Lane {
+impl Batches for ConnectionLane {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
         let mut sorted: Vec<&QueuedSwap> = batch.iter().collect();
         // Batches of several processes lock their rows in the same order.
         sorted.sort_unstable_by(|left, right| left.key.cmp(&right.key));
-        let swap = async |prepared: &Prepared| prepared.swap(&sorted).await;
+        let swap = async |prepared: &PreparedConnection| prepared.swap(&sorted).await;
         let mut results = match self.run(swap, |results| results.values().any(is_ambiguous)).await {
             Ok(results) => results,
             Err(error) => return batch.iter().map(|_| Err(error.duplicate())).collect(),
@@ -180,14 +180,15 @@ impl Batches for Lane {
     }
 
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
-        let found = self.run(async |prepared: &Prepared| prepared.load(keys.iter()).await, is_ambiguous).await??;
+        let found =
+            self.run(async |prepared: &PreparedConnection| prepared.load(keys.iter()).await, is_ambiguous).await??;
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 }
 
 type Results = HashMap<Key, Result<Swap, RegisterError>>;
 
-impl Prepared {
+impl PreparedConnection {
     /// Samples the server's time.
     async fn sample(&self, clock: &EngineClock) -> Result<(), tokio_postgres::Error> {
         let sent = SystemClock.now();
@@ -314,9 +315,9 @@ mod tests {
         let server = postgres::start(&[]).await;
         crate::migrate(&server.url()).await.unwrap();
         let proxy = Proxy::start(server.address()).await;
-        let place = Place::new(Settings::parse(&server.url_at(proxy.address())).unwrap());
+        let place = PostgresServer::new(ConnectionSettings::parse(&server.url_at(proxy.address())).unwrap());
         let first = place.settings.connect().await.unwrap();
-        let mut lane = Lane::open(place, first).await.unwrap();
+        let mut lane = ConnectionLane::open(place, first).await.unwrap();
         let first = lane.0.take().await.unwrap();
         proxy.redirect(server.address());
         while !first.connection.client.is_closed() {
@@ -332,13 +333,13 @@ mod tests {
         let primary = postgres::start(&[]).await;
         crate::migrate(&primary.url()).await.unwrap();
         let standby = postgres::start_standby(primary.address(), &[]).await;
-        let place = Place::new(Settings::parse(&primary.url()).unwrap());
+        let place = PostgresServer::new(ConnectionSettings::parse(&primary.url()).unwrap());
         let first = place.settings.connect().await.unwrap();
-        let mut lane = Lane::open(place, first).await.unwrap();
+        let mut lane = ConnectionLane::open(place, first).await.unwrap();
         let scan = Scan { limit: 1, ..Scan::default() };
         lane.page(&scan).await.unwrap();
         postgres::promote(&standby);
-        let other = Settings::parse(&standby.url()).unwrap().connect().await.unwrap();
+        let other = ConnectionSettings::parse(&standby.url()).unwrap().connect().await.unwrap();
         lane.place().prepare(other).await.unwrap();
         let error = lane.page(&scan).await.expect_err("it lacks the changes since the promotion");
         assert!(error.to_string().contains("former primary"), "{error}");

@@ -63,9 +63,9 @@ pub use epoch::restored;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use schema::{migrate, migrate_with};
 
-use connection::{Connection, answered};
-use lane::{Lane, Place};
-use settings::Settings;
+use connection::{PostgresConnection, answered};
+use lane::{ConnectionLane, PostgresServer};
+use settings::ConnectionSettings;
 
 /// Time limit of a call.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -77,9 +77,9 @@ const PAGE: usize = 1_000;
 
 /// Register in PostgreSQL.
 pub struct PostgresRegister {
-    place: Arc<Place>,
+    place: Arc<PostgresServer>,
     lanes: Lanes,
-    scans: Scans<Lane>,
+    scans: Scans<ConnectionLane>,
 }
 
 impl PostgresRegister {
@@ -88,7 +88,7 @@ impl PostgresRegister {
     /// # Errors
     /// [`ConnectErrorKind`] has the reasons; the message says what to do, and contains no password.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        let settings = Settings::parse(url)?;
+        let settings = ConnectionSettings::parse(url)?;
         let first = epoch::connect_to_latest(url, &settings).await?;
         Self::open(settings, first).await
     }
@@ -111,15 +111,15 @@ impl PostgresRegister {
     /// # Errors
     /// Same as [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
     pub async fn connect_with(config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
-        let settings = Settings::of_service(config, tls)?;
+        let settings = ConnectionSettings::of_service(config, tls)?;
         let first = settings.connect().await?;
         Self::open(settings, first).await
     }
 
-    async fn open(settings: Settings, first: Connection) -> Result<Self, ConnectError> {
+    async fn open(settings: ConnectionSettings, first: PostgresConnection) -> Result<Self, ConnectError> {
         let lists = answered(async {
             first.warn_of_asynchronous_standbys().await?;
-            Lane::open(Place::new(settings), first).await
+            ConnectionLane::open(PostgresServer::new(settings), first).await
         });
         let lists = lists.await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another()], LIMIT);

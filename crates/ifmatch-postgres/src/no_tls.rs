@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ifmatch_register::{ConnectError, ConnectErrorKind};
 
-use crate::connection::Connector;
+use crate::connection::PostgresConnector;
 
 /// Refuses the connection.
-pub(crate) fn connector(_: Option<PathBuf>) -> Result<Arc<dyn Connector>, ConnectError> {
+pub(crate) fn connector(_: Option<PathBuf>) -> Result<Arc<dyn PostgresConnector>, ConnectError> {
     let text = "the connection needs encryption: add the feature tls of ifmatch-postgres, connect with the service's own TLS, or \
                 set sslmode=disable on a network that you trust";
     Err(ConnectError::new(ConnectErrorKind::Url, text))

@@ -4,10 +4,10 @@ use ifmatch_register::{ConnectError, ConnectErrorKind};
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
-use crate::connection::{Connection, Tls};
-use crate::epoch::Known;
+use crate::connection::{PostgresConnection, Tls};
+use crate::epoch::KnownEpoch;
 use crate::error::of_connection;
-use crate::settings::Settings;
+use crate::settings::ConnectionSettings;
 
 /// The version of the tables.
 const VERSION: i32 = 2;
@@ -34,7 +34,7 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// # Errors
 /// Same as [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn migrate(url: &str) -> Result<(), ConnectError> {
-    migrate_at(&Settings::parse(url)?).await
+    migrate_at(&ConnectionSettings::parse(url)?).await
 }
 
 /// Does the same as [`migrate`], with the service's settings and TLS.
@@ -42,10 +42,10 @@ pub async fn migrate(url: &str) -> Result<(), ConnectError> {
 /// # Errors
 /// Same as [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).
 pub async fn migrate_with(config: Config, tls: impl Tls) -> Result<(), ConnectError> {
-    migrate_at(&Settings::of_service(config, tls)?).await
+    migrate_at(&ConnectionSettings::of_service(config, tls)?).await
 }
 
-async fn migrate_at(settings: &Settings) -> Result<(), ConnectError> {
+async fn migrate_at(settings: &ConnectionSettings) -> Result<(), ConnectError> {
     let mut connection = settings.connect().await?;
     let transaction = connection.client.transaction().await.map_err(of_connection)?;
     // Another migration may take longer than a statement of the register may wait.
@@ -69,10 +69,10 @@ async fn migrate_at(settings: &Settings) -> Result<(), ConnectError> {
         transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(of_connection)?;
     }
     transaction.commit().await.map_err(of_connection)?;
-    connection.check_epoch(&Known::default()).await.map(drop)
+    connection.check_epoch(&KnownEpoch::default()).await.map(drop)
 }
 
-impl Connection {
+impl PostgresConnection {
     /// Checks that the tables are this release's.
     pub(crate) async fn check_schema(&self) -> Result<(), ConnectError> {
         let missing = || {

@@ -8,19 +8,19 @@ use ifmatch_register::{ConnectError, ConnectErrorKind};
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls};
 
-use crate::connection::{By, Connector, Tls};
+use crate::connection::{PostgresConnector, Tls, TlsConnector};
 use crate::{passwords, platform, tls};
 
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The parameters of connections.
-pub(crate) struct Settings {
+pub(crate) struct ConnectionSettings {
     pub(crate) config: Config,
-    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) connector: Arc<dyn PostgresConnector>,
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// Takes the settings of a service, with its own TLS.
     pub(crate) fn of_service(mut config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
         if config.get_hosts().len() > 1 {
@@ -32,7 +32,7 @@ impl Settings {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_LIMIT);
         }
-        Ok(Self { config, connector: Arc::new(By(tls)) })
+        Ok(Self { config, connector: Arc::new(TlsConnector(tls)) })
     }
 
     /// Parses a URL. No error contains text of the URL, which may be a part of a password.
@@ -67,7 +67,7 @@ impl Settings {
         }
         let encrypts = mode.unwrap_or_else(|| !is_local(&config));
         config.ssl_mode(if encrypts { SslMode::Require } else { SslMode::Disable });
-        let connector = if encrypts { tls::connector(roots)? } else { Arc::new(By(NoTls)) };
+        let connector = if encrypts { tls::connector(roots)? } else { Arc::new(TlsConnector(NoTls)) };
         Ok(Self { config, connector })
     }
 }
@@ -119,8 +119,8 @@ fn is_local(config: &Config) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Settings {
-        Settings::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    fn parse(url: &str) -> ConnectionSettings {
+        ConnectionSettings::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             "postgres://u:secret@h/d?sslrootcert=/missing/secret.pem",
             "postgres://u:secret@h/d?unknown=1",
         ] {
-            let Err(error) = Settings::parse(url) else { panic!("{url}") };
+            let Err(error) = ConnectionSettings::parse(url) else { panic!("{url}") };
             assert_eq!(error.kind(), ConnectErrorKind::Url, "{url}");
             let text = error.to_string();
             assert!(!text.contains("u:secret") && !text.contains("secret@"), "{text}");

@@ -11,11 +11,11 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::connection::{By, Connector};
+use crate::connection::{PostgresConnector, TlsConnector};
 
 /// Returns the connector that trusts the authorities in a file, or the system's.
-pub(crate) fn connector(roots: Option<PathBuf>) -> Result<Arc<dyn Connector>, ConnectError> {
-    Ok(Arc::new(By(MakeRustlsConnect::new(config(roots)?))))
+pub(crate) fn connector(roots: Option<PathBuf>) -> Result<Arc<dyn PostgresConnector>, ConnectError> {
+    Ok(Arc::new(TlsConnector(MakeRustlsConnect::new(config(roots)?))))
 }
 
 fn config(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {

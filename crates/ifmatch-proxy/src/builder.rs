@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
 use crate::forward::headers::{ForwardingRules, ProxyName};
-use crate::observer::{Observer, UpstreamState};
+use crate::observer::{ProxyObserver, UpstreamState};
 use crate::proxy::{Proxy, ProxyState, UpstreamTimeouts};
 use crate::route::{Route, Routes};
 use crate::upstream::client::HttpClient;
@@ -41,7 +41,7 @@ pub struct ProxyBuilder {
     health: Option<HealthCheck>,
     certificates: TlsCertificates,
     http2: bool,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn ProxyObserver>>,
 }
 
 impl ProxyBuilder {
@@ -149,7 +149,7 @@ impl ProxyBuilder {
 
     /// Reports upstream events to `observer`.
     #[must_use]
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+    pub fn observer(mut self, observer: Arc<dyn ProxyObserver>) -> Self {
         self.observer = Some(observer);
         self
     }

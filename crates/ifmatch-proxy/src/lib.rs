@@ -17,10 +17,10 @@
 
 pub use builder::ProxyBuilder;
 pub use error::{ProxyError, ProxyErrorKind};
-pub use forward::headers::Client;
+pub use forward::headers::ForwardedClient;
 pub use forward::interim::Interim;
 pub use forward::response_body::ProxyBody;
-pub use observer::{Event, Exchange, LastExchange, Observer, ServerFailure, ServerState, UpstreamState};
+pub use observer::{Exchange, LastExchange, ProxyEvent, ProxyObserver, ServerFailure, ServerState, UpstreamState};
 pub use proxy::Proxy;
 pub use route::Route;
 pub use route::fields::{FieldRules, Messages};

@@ -11,7 +11,7 @@ use crate::ProxyErrorKind;
 /// An event at an upstream.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum ProxyEvent<'a> {
     /// A request was sent to a server, or couldn't be sent. A request that is sent again counts again.
     #[non_exhaustive]
     Exchange {
@@ -34,20 +34,20 @@ pub enum Event<'a> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use ifmatch_proxy::{Event, Proxy, Upstream};
+/// use ifmatch_proxy::{ProxyEvent, Proxy, Upstream};
 ///
-/// let log = |event: Event<'_>| println!("{event:?}");
+/// let log = |event: ProxyEvent<'_>| println!("{event:?}");
 /// let builder = Proxy::builder().route("/", Upstream::parse(&["http://127.0.0.1:8000"])?)?;
 /// assert!(builder.observer(Arc::new(log)).build().is_ok());
 /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
 /// ```
-pub trait Observer: Send + Sync + 'static {
+pub trait ProxyObserver: Send + Sync + 'static {
     /// Called for each event.
-    fn observe(&self, event: Event<'_>);
+    fn observe(&self, event: ProxyEvent<'_>);
 }
 
-impl<F: Fn(Event<'_>) + Send + Sync + 'static> Observer for F {
-    fn observe(&self, event: Event<'_>) {
+impl<F: Fn(ProxyEvent<'_>) + Send + Sync + 'static> ProxyObserver for F {
+    fn observe(&self, event: ProxyEvent<'_>) {
         self(event);
     }
 }

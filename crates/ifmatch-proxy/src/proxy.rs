@@ -25,12 +25,12 @@ use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
 use crate::forward::attempts::{NextAttempt, RequestAttempts, is_faulty};
 use crate::forward::framing;
-use crate::forward::headers::{self, Client, ForwardingRules, ProxyName};
+use crate::forward::headers::{self, ForwardedClient, ForwardingRules, ProxyName};
 use crate::forward::outgoing;
 use crate::forward::request_body::{BoxError, InterruptedBody, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
-use crate::observer::{Event, Exchange, LastExchange, Observer, UpstreamState};
+use crate::observer::{Exchange, LastExchange, ProxyEvent, ProxyObserver, UpstreamState};
 use crate::route::public_url::ForwardedRequest;
 use crate::route::{Route, Routes, Target};
 use crate::upstream::breaker::{RequestOutcome, Requester};
@@ -59,7 +59,7 @@ pub(crate) struct ProxyState {
     pub(crate) forwarding: ForwardingRules,
     pub(crate) timeouts: UpstreamTimeouts,
     pub(crate) health: Option<HealthCheck>,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) observer: Option<Arc<dyn ProxyObserver>>,
 }
 
 /// Timeouts for upstreams.
@@ -331,7 +331,7 @@ impl ProxyState {
                     NoServerReason::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {
-                    observer.observe(Event::Rejected { route: target.name, reason: error.kind() });
+                    observer.observe(ProxyEvent::Rejected { route: target.name, reason: error.kind() });
                 }
                 Err(error)
             }
@@ -349,7 +349,7 @@ impl ProxyState {
         let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
         let exchange = Exchange { server: server.authority.clone(), outcome, duration };
         if let Some(observer) = &self.observer {
-            observer.observe(Event::Exchange { route: target.name, exchange: &exchange });
+            observer.observe(ProxyEvent::Exchange { route: target.name, exchange: &exchange });
         }
         if let Some(last) = head.extensions.get::<LastExchange>() {
             last.set(exchange);
@@ -367,7 +367,7 @@ impl ProxyState {
     ) -> Result<Response<Incoming>, ProxyError> {
         let Some(path) = server.path(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
         let upgrade = headers::requested_upgrade(head.version, &head.headers).is_some();
-        let interim = head.extensions.get().and_then(|client: &Client| client.interim.as_ref());
+        let interim = head.extensions.get().and_then(|client: &ForwardedClient| client.interim.as_ref());
         let outgoing = |version| {
             let body = body.is_whole().then(|| body.lend(version == Version::HTTP_2))?;
             let mut headers = self.forwarding.request(head, server, self.name, target.prefix);
@@ -456,6 +456,6 @@ fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<RequestOutc
 
 /// Returns the client of a request, and what it asks for.
 fn requester(head: &Parts) -> Requester {
-    let client = head.extensions.get::<Client>().map(|client| network(client.address.ip()));
+    let client = head.extensions.get::<ForwardedClient>().map(|client| network(client.address.ip()));
     Requester { client, path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()) }
 }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ifmatch_runtime::private_files;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
-use crate::damage::{Contained, contained, newest_commit_is_readable};
+use crate::damage::{ContainedDatabase, contained, newest_commit_is_readable};
 use crate::database::builder;
 use crate::database::{RECORDS, TextKey};
 use crate::error::OpenError;
-use crate::files::Storage;
-use crate::overlay::Overlay;
+use crate::files::DatabaseStorage;
+use crate::overlay::StorageOverlay;
 
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;
@@ -24,14 +24,14 @@ const DISCARDS: std::ops::Range<f64> = 0.1..0.5;
 
 /// A database opened as found on disk. Repairs are kept in memory only.
 #[derive(Debug)]
-pub(crate) struct View {
-    pub(crate) database: Contained,
-    pub(crate) end: End,
+pub(crate) struct DatabaseView {
+    pub(crate) database: ContainedDatabase,
+    pub(crate) end: DatabaseEnd,
 }
 
 /// The way in which the last process left a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum DatabaseEnd {
     /// It was closed, so all of it is durable.
     Closed,
     /// It wasn't closed. Its newest commit is whole.
@@ -44,7 +44,7 @@ pub(crate) enum End {
 
 /// Whether to open a database whose newest commit, most likely an acknowledged one, is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rollback {
+pub(crate) enum RollbackPolicy {
     Refuse,
     Accept,
 }
@@ -64,37 +64,37 @@ impl From<CopyError> for OpenError {
     }
 }
 
-impl View {
-    pub(crate) fn open(found: Box<dyn StorageBackend>, rollback: Rollback) -> Result<Self, OpenError> {
+impl DatabaseView {
+    pub(crate) fn open(found: Box<dyn StorageBackend>, rollback: RollbackPolicy) -> Result<Self, OpenError> {
         let is_readable = newest_commit_is_readable(&*found)?;
-        if !is_readable && rollback == Rollback::Refuse {
+        if !is_readable && rollback == RollbackPolicy::Refuse {
             return Err(OpenError::newest_commit_damaged());
         }
-        let end = Arc::new(Mutex::new(if is_readable { End::Closed } else { End::LostCommit }));
+        let end = Arc::new(Mutex::new(if is_readable { DatabaseEnd::Closed } else { DatabaseEnd::LostCommit }));
         let repaired = Arc::clone(&end);
-        let overlay = Overlay::new(found)?;
+        let overlay = StorageOverlay::new(found)?;
         let open = move || {
             Builder::new()
                 .set_cache_size(VIEW_CACHE)
                 .set_repair_callback(move |session| {
                     let mut end = repaired.lock().unwrap_or_else(PoisonError::into_inner);
                     *end = match *end {
-                        End::LostCommit => End::LostCommit,
-                        _ if DISCARDS.contains(&session.progress()) => End::RolledBack,
-                        End::Closed => End::Open,
+                        DatabaseEnd::LostCommit => DatabaseEnd::LostCommit,
+                        _ if DISCARDS.contains(&session.progress()) => DatabaseEnd::RolledBack,
+                        DatabaseEnd::Closed => DatabaseEnd::Open,
                         later => later,
                     };
                 })
                 .create_with_backend(overlay)
         };
-        let database = Contained::new(contained(open).map_err(OpenError::damaged)??);
+        let database = ContainedDatabase::new(contained(open).map_err(OpenError::damaged)??);
         let end = *end.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Self { database, end })
     }
 }
 
 /// Copies all records into a new database and replaces the old one. On return, all records are durable.
-pub(crate) fn into_place(storage: &dyn Storage, from: Option<&Database>) -> Result<Database, CopyError> {
+pub(crate) fn into_place(storage: &dyn DatabaseStorage, from: Option<&Database>) -> Result<Database, CopyError> {
     let copied = into_new(storage, from).and_then(|(database, is_cut_off)| {
         storage.replace().map_err(|error| {
             // A copy that may not be durable must not look like a cleanly closed database.
@@ -120,7 +120,7 @@ pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
     transaction.commit().map_err(|error| write(error.into()))
 }
 
-fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database, Arc<AtomicBool>), CopyError> {
+fn into_new(storage: &dyn DatabaseStorage, from: Option<&Database>) -> Result<(Database, Arc<AtomicBool>), CopyError> {
     let write = |error: redb::Error| CopyError::Write(error.into());
     let is_cut_off = Arc::new(AtomicBool::new(false));
     let created = storage.create().map_err(|error| CopyError::Write(error.into()))?;

@@ -99,9 +99,9 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 /// A database that is closed without a panic, even if it is damaged.
 #[derive(Debug)]
-pub(crate) struct Contained(Option<Database>);
+pub(crate) struct ContainedDatabase(Option<Database>);
 
-impl Contained {
+impl ContainedDatabase {
     pub(crate) fn new(database: Database) -> Self {
         Self(Some(database))
     }
@@ -113,7 +113,7 @@ impl Contained {
     }
 }
 
-impl Deref for Contained {
+impl Deref for ContainedDatabase {
     type Target = Database;
 
     #[expect(clippy::expect_used, reason = "only `drop` takes the database")]
@@ -122,7 +122,7 @@ impl Deref for Contained {
     }
 }
 
-impl Drop for Contained {
+impl Drop for ContainedDatabase {
     fn drop(&mut self) {
         if let Some(database) = self.0.take() {
             // A damaged database can't be closed cleanly, so the next start finds it as it is.

@@ -19,17 +19,17 @@ use ifmatch_core::record::Record;
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TypeName, Value};
 
-use crate::copy::{CopyError, CutOff, End, Rollback, View, into_file, into_place};
-use crate::damage::{Contained, contained};
+use crate::copy::{CopyError, CutOff, DatabaseEnd, DatabaseView, RollbackPolicy, into_file, into_place};
+use crate::damage::{ContainedDatabase, contained};
 use crate::error::{OpenError, unavailable, unavailable_now};
-use crate::files::Storage;
-use crate::record_cache::Stored;
+use crate::files::DatabaseStorage;
+use crate::record_cache::CachedRecord;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-pub(crate) struct Shared {
+pub(crate) struct SharedDatabase {
     /// `None` if the caller opened the database, in which case it can't be replaced.
-    storage: Option<Box<dyn Storage>>,
+    storage: Option<Box<dyn DatabaseStorage>>,
     current: RwLock<Current>,
     /// Keys of the commit in progress or of a failed commit.
     doubtful: Mutex<HashSet<Key>>,
@@ -40,13 +40,13 @@ pub(crate) struct Shared {
 struct Current {
     /// Generation number of the current state, so a failure retires only the state in which it occurred.
     number: u64,
-    state: State,
+    state: DatabaseState,
 }
 
-enum State {
-    InUse(Contained),
+enum DatabaseState {
+    InUse(ContainedDatabase),
     /// A failure retired the database. Its durable part is readable once reopened.
-    Failed(Option<View>),
+    Failed(Option<DatabaseView>),
 }
 
 /// Size of the cache of a database's pages, in bytes. The operating system caches the file as well.
@@ -61,31 +61,31 @@ pub(crate) fn builder() -> Builder {
     builder
 }
 
-impl Shared {
+impl SharedDatabase {
     /// Opens the database in a storage, or creates it.
-    pub(crate) fn open(storage: Box<dyn Storage>, rollback: Rollback) -> Result<Self, OpenError> {
+    pub(crate) fn open(storage: Box<dyn DatabaseStorage>, rollback: RollbackPolicy) -> Result<Self, OpenError> {
         // A commit that failed wasn't acknowledged, so it may be incomplete, and nothing is missing without it.
         let has_failed = storage.has_failed()?;
-        let rollback = if has_failed { Rollback::Accept } else { rollback };
-        let found = storage.open()?.map(|found| View::open(found, rollback)).transpose()?;
+        let rollback = if has_failed { RollbackPolicy::Accept } else { rollback };
+        let found = storage.open()?.map(|found| DatabaseView::open(found, rollback)).transpose()?;
         let database = match found {
-            Some(View { end: End::Closed, database }) => {
+            Some(DatabaseView { end: DatabaseEnd::Closed, database }) => {
                 drop(database);
                 let backend = CutOff::new(storage.open()?.ok_or_else(OpenError::removed)?);
                 contained(|| builder().create_with_backend(backend)).map_err(OpenError::damaged)??
             }
             found => {
                 match found.as_ref().map(|found| found.end) {
-                    Some(End::LostCommit | End::RolledBack) if has_failed => tracing::info!(
+                    Some(DatabaseEnd::LostCommit | DatabaseEnd::RolledBack) if has_failed => tracing::info!(
                         "the last commit in the index failed, was refused to its clients, and is left out: copying all other records \
                          into a new file"
                     ),
-                    Some(End::LostCommit) => {
+                    Some(DatabaseEnd::LostCommit) => {
                         tracing::warn!(
                             "the newest commit in the index is damaged, and left out: the last write is lost"
                         );
                     }
-                    Some(End::RolledBack) => tracing::warn!(
+                    Some(DatabaseEnd::RolledBack) => tracing::warn!(
                         "the newest commit in the index is incomplete and isn't used; if the machine didn't lose power, \
                          an acknowledged write is missing: run `ifmatch verify`, and restore a backup if in doubt"
                     ),
@@ -101,10 +101,10 @@ impl Shared {
     }
 
     /// Reads a database as it was found. Nothing can be changed in this storage, so nothing takes its place.
-    pub(crate) fn viewing(storage: Box<dyn Storage>) -> Result<Self, OpenError> {
-        let rollback = if storage.has_failed()? { Rollback::Accept } else { Rollback::Refuse };
-        let view = View::open(storage.open()?.ok_or_else(OpenError::removed)?, rollback)?;
-        let current = Current { number: 0, state: State::Failed(Some(view)) };
+    pub(crate) fn viewing(storage: Box<dyn DatabaseStorage>) -> Result<Self, OpenError> {
+        let rollback = if storage.has_failed()? { RollbackPolicy::Accept } else { RollbackPolicy::Refuse };
+        let view = DatabaseView::open(storage.open()?.ok_or_else(OpenError::removed)?, rollback)?;
+        let current = Current { number: 0, state: DatabaseState::Failed(Some(view)) };
         Ok(Self {
             storage: Some(storage),
             current: RwLock::new(current),
@@ -115,9 +115,9 @@ impl Shared {
 
     /// Uses a database that can't be replaced.
     pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
-        let database = Contained::new(database);
+        let database = ContainedDatabase::new(database);
         contained(|| create_table(&database)).map_err(OpenError::damaged)??;
-        let current = Current { number: 0, state: State::InUse(database) };
+        let current = Current { number: 0, state: DatabaseState::InUse(database) };
         Ok(Self {
             storage: None,
             current: RwLock::new(current),
@@ -137,7 +137,7 @@ impl Shared {
         self.mend()?;
         *self.doubtful() = keys.cloned().collect();
         let current = self.current();
-        let State::InUse(database) = &current.state else { return Err(RegisterErrorKind::Unavailable.into()) };
+        let DatabaseState::InUse(database) = &current.state else { return Err(RegisterErrorKind::Unavailable.into()) };
         let result = contained(|| commit(database));
         let result = result.unwrap_or_else(|page| Err(RegisterError::new(RegisterErrorKind::Ambiguous, page)));
         let number = current.number;
@@ -161,7 +161,7 @@ impl Shared {
         result
     }
 
-    pub(crate) fn load(&self, key: &Key) -> Result<Option<Stored>, RegisterError> {
+    pub(crate) fn load(&self, key: &Key) -> Result<Option<CachedRecord>, RegisterError> {
         let is_in_doubt = || self.is_in_doubt(key);
         self.read(is_in_doubt, |database| {
             let transaction = database.begin_read().map_err(unavailable)?;
@@ -204,7 +204,7 @@ impl Shared {
     /// Copies the records of one moment into a new file, while others go on.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), OpenError> {
         let current = self.current();
-        let State::InUse(database) = &current.state else {
+        let DatabaseState::InUse(database) = &current.state else {
             return Err(OpenError::other(io::Error::other(
                 "the index has failed, and is copied before the next change",
             )));
@@ -235,13 +235,13 @@ impl Shared {
         loop {
             let current = self.current();
             let result = match &current.state {
-                State::InUse(database) => work(database),
-                State::Failed(_) if is_in_doubt() => {
+                DatabaseState::InUse(database) => work(database),
+                DatabaseState::Failed(_) if is_in_doubt() => {
                     let error = "the index has failed, and the durable state of the last change is not known yet";
                     return Err(unavailable_now(error));
                 }
-                State::Failed(Some(view)) => work(&view.database),
-                State::Failed(None) => {
+                DatabaseState::Failed(Some(view)) => work(&view.database),
+                DatabaseState::Failed(None) => {
                     drop(current);
                     self.open_view()?;
                     continue;
@@ -260,23 +260,23 @@ impl Shared {
     fn fail(&self, number: u64) {
         let mut current = self.current_mut();
         if current.number == number {
-            *current = Current { number: number + 1, state: State::Failed(None) };
+            *current = Current { number: number + 1, state: DatabaseState::Failed(None) };
         }
     }
 
     fn open_view(&self) -> Result<(), RegisterError> {
         let storage = self.storage()?;
         let mut current = self.current_mut();
-        if matches!(current.state, State::Failed(None)) {
+        if matches!(current.state, DatabaseState::Failed(None)) {
             let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
             // A commit that failed wasn't acknowledged, so it may be lost. After a failed read, nothing may be.
-            let rollback = if self.doubtful().is_empty() { Rollback::Refuse } else { Rollback::Accept };
-            let view = View::open(found.map_err(unavailable_now)?, rollback).map_err(unavailable_now)?;
-            if rollback == Rollback::Refuse && view.end == End::RolledBack {
+            let rollback = if self.doubtful().is_empty() { RollbackPolicy::Refuse } else { RollbackPolicy::Accept };
+            let view = DatabaseView::open(found.map_err(unavailable_now)?, rollback).map_err(unavailable_now)?;
+            if rollback == RollbackPolicy::Refuse && view.end == DatabaseEnd::RolledBack {
                 tracing::error!("the newest commit in the index can't be read any more: restore a backup");
                 return Err(unavailable_now("the newest commit in the index is damaged"));
             }
-            *current = Current { number: current.number + 1, state: State::Failed(Some(view)) };
+            *current = Current { number: current.number + 1, state: DatabaseState::Failed(Some(view)) };
         }
         Ok(())
     }
@@ -298,9 +298,9 @@ impl Shared {
         loop {
             let current = self.current();
             let view = match &current.state {
-                State::InUse(_) => return Ok(()),
-                State::Failed(Some(view)) => view,
-                State::Failed(None) => {
+                DatabaseState::InUse(_) => return Ok(()),
+                DatabaseState::Failed(Some(view)) => view,
+                DatabaseState::Failed(None) => {
                     drop(current);
                     self.open_view()?;
                     continue;
@@ -316,7 +316,7 @@ impl Shared {
             drop(current);
             match copied {
                 Ok(database) => {
-                    let state = State::InUse(Contained::new(database));
+                    let state = DatabaseState::InUse(ContainedDatabase::new(database));
                     *self.current_mut() = Current { number: number + 1, state };
                     self.doubtful().clear();
                     tracing::warn!("the index has failed; its records were copied into a new file");
@@ -331,7 +331,7 @@ impl Shared {
         }
     }
 
-    fn storage(&self) -> Result<&dyn Storage, RegisterError> {
+    fn storage(&self) -> Result<&dyn DatabaseStorage, RegisterError> {
         let error = "the database has failed, and nothing can take its place: open the register anew";
         self.storage.as_deref().ok_or_else(|| unavailable_now(error))
     }
@@ -349,7 +349,7 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("storage", &self.storage).finish_non_exhaustive()
     }
@@ -359,10 +359,10 @@ impl fmt::Debug for Shared {
 pub(crate) fn read(
     table: &impl ReadableTable<TextKey, (u64, &'static [u8])>,
     key: &Key,
-) -> Result<Option<Stored>, RegisterError> {
+) -> Result<Option<CachedRecord>, RegisterError> {
     let Some(value) = table.get(key.as_str().as_bytes()).map_err(unavailable)? else { return Ok(None) };
     let (_, bytes) = value.value();
-    Ok(Some(Stored { record: Record::decode(bytes)?, size: bytes.len() }))
+    Ok(Some(CachedRecord { record: Record::decode(bytes)?, size: bytes.len() }))
 }
 
 fn as_key(bytes: &[u8]) -> Result<Key, RegisterError> {

@@ -11,7 +11,7 @@ use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 
 /// A database file locked by this process.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct DatabaseFiles {
     path: PathBuf,
     fresh: PathBuf,
     /// Exists while the newest commit is one that failed.
@@ -20,7 +20,7 @@ pub(crate) struct Files {
     _lock: File,
 }
 
-impl Files {
+impl DatabaseFiles {
     /// Locks the file for this process until the value is dropped. The system releases the lock when the process exits.
     pub(crate) fn lock(path: &Path) -> io::Result<Self> {
         // A symbolic link stays a link; its target is replaced.
@@ -39,7 +39,7 @@ impl Files {
     }
 }
 
-impl Storage for Files {
+impl DatabaseStorage for DatabaseFiles {
     fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
         let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
             Ok(file) => file,
@@ -129,8 +129,8 @@ fn remove(path: &Path) -> io::Result<()> {
 /// - **Exclusive**: while the storage exists, no other process or register uses the database.
 /// - **Honest syncs**: [`StorageBackend::sync_data`] succeeds only if everything that was written since the backend was
 ///   opened is durable.
-/// - **Atomic**: [`Storage::replace`] leaves either the old database or the new one, even after a loss of power.
-pub trait Storage: fmt::Debug + Send + Sync + 'static {
+/// - **Atomic**: [`DatabaseStorage::replace`] leaves either the old database or the new one, even after a loss of power.
+pub trait DatabaseStorage: fmt::Debug + Send + Sync + 'static {
     /// Opens the database. Returns `None` if it doesn't exist.
     ///
     /// # Errors
@@ -175,9 +175,9 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
 
 /// A database that is read as it was found.
 #[derive(Debug)]
-pub(crate) struct ReadOnly(pub(crate) Files);
+pub(crate) struct ReadOnly(pub(crate) DatabaseFiles);
 
-impl Storage for ReadOnly {
+impl DatabaseStorage for ReadOnly {
     fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
         self.0.open()
     }

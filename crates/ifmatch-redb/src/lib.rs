@@ -32,14 +32,14 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use redb::{DatabaseError, StorageError};
 
-use copy::{End, Rollback, View};
+use copy::{DatabaseEnd, DatabaseView, RollbackPolicy};
 pub use damage::panic_is_contained;
-use database::Shared;
+use database::SharedDatabase;
 pub use error::{OpenError, OpenErrorKind};
-pub use files::Storage;
-use files::{Files, ReadOnly};
+pub use files::DatabaseStorage;
+use files::{DatabaseFiles, ReadOnly};
 use record_cache::RecordCache;
-use writer::Writer;
+use writer::WriterThread;
 
 /// Longest page that is read on the caller's thread. Longer pages would block it for too long.
 const SHORT_PAGE: usize = 16;
@@ -47,8 +47,8 @@ const SHORT_PAGE: usize = 16;
 /// A register in a redb database.
 #[derive(Debug)]
 pub struct RedbRegister {
-    writer: Writer,
-    shared: Arc<Shared>,
+    writer: WriterThread,
+    shared: Arc<SharedDatabase>,
     cache: Arc<RecordCache>,
 }
 
@@ -78,7 +78,7 @@ impl RedbRegister {
     /// [`OpenErrorKind::Damaged`] if the file isn't a database that this release can read; [`OpenErrorKind::LostCommit`] if its
     /// newest commit is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::open_in(Files::lock(path.as_ref())?)
+        Self::open_in(DatabaseFiles::lock(path.as_ref())?)
     }
 
     /// Opens the database at `path` as [`RedbRegister::open`] does, even if its newest commit is damaged: it continues from the
@@ -87,7 +87,7 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`].
     pub fn open_rolled_back(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::start(Shared::open(Box::new(Files::lock(path.as_ref())?), Rollback::Accept)?)
+        Self::start(SharedDatabase::open(Box::new(DatabaseFiles::lock(path.as_ref())?), RollbackPolicy::Accept)?)
     }
 
     /// Opens the database at `path` for reading, as it was found: what [`RedbRegister::open`] repairs is repaired in memory only. Swaps
@@ -96,7 +96,7 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::start(Shared::viewing(Box::new(ReadOnly(Files::lock(path.as_ref())?)))?)
+        Self::start(SharedDatabase::viewing(Box::new(ReadOnly(DatabaseFiles::lock(path.as_ref())?)))?)
     }
 
     /// Compares all pages of the database at `path` with their checksums. Changes nothing.
@@ -106,10 +106,10 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
     pub fn integrity(path: impl AsRef<Path>) -> Result<Integrity, OpenError> {
-        let files = Files::lock(path.as_ref())?;
+        let files = DatabaseFiles::lock(path.as_ref())?;
         let has_failed = files.has_failed()?;
         let found = files.open()?.ok_or_else(OpenError::removed)?;
-        let mut view = match View::open(found, Rollback::Accept) {
+        let mut view = match DatabaseView::open(found, RollbackPolicy::Accept) {
             Err(error) if error.kind() == OpenErrorKind::Damaged => return Ok(Integrity::Damaged),
             view => view?,
         };
@@ -119,9 +119,9 @@ impl RedbRegister {
             Some(Ok(true)) => Ok(match view.end {
                 // The commit was refused, so nothing is missing.
                 _ if has_failed => Integrity::Intact,
-                End::Closed | End::Open => Integrity::Intact,
-                End::RolledBack => Integrity::RolledBack,
-                End::LostCommit => Integrity::LostCommit,
+                DatabaseEnd::Closed | DatabaseEnd::Open => Integrity::Intact,
+                DatabaseEnd::RolledBack => Integrity::RolledBack,
+                DatabaseEnd::LostCommit => Integrity::LostCommit,
             }),
         }
     }
@@ -130,8 +130,8 @@ impl RedbRegister {
     ///
     /// # Errors
     /// Same as [`RedbRegister::open`].
-    pub fn open_in(storage: impl Storage) -> Result<Self, OpenError> {
-        Self::start(Shared::open(Box::new(storage), Rollback::Refuse)?)
+    pub fn open_in(storage: impl DatabaseStorage) -> Result<Self, OpenError> {
+        Self::start(SharedDatabase::open(Box::new(storage), RollbackPolicy::Refuse)?)
     }
 
     /// Uses a database that is already open, for example one in memory.
@@ -151,7 +151,7 @@ impl RedbRegister {
     /// assert!(register.is_ok());
     /// ```
     pub fn open_with(opener: impl FnOnce() -> Result<redb::Database, DatabaseError>) -> Result<Self, OpenError> {
-        Self::start(Shared::around(opener()?)?)
+        Self::start(SharedDatabase::around(opener()?)?)
     }
 
     /// Copies the records of one moment into a new database at `path`, while loads and swaps go on. On return, the copy is
@@ -173,9 +173,9 @@ impl RedbRegister {
         self.shared.copy_to(path.as_ref())
     }
 
-    fn start(shared: Shared) -> Result<Self, OpenError> {
+    fn start(shared: SharedDatabase) -> Result<Self, OpenError> {
         let (shared, cache) = (Arc::new(shared), Arc::new(RecordCache::new()));
-        let writer = Writer::start(Arc::clone(&shared), Arc::clone(&cache))?;
+        let writer = WriterThread::start(Arc::clone(&shared), Arc::clone(&cache))?;
         Ok(Self { writer, shared, cache })
     }
 

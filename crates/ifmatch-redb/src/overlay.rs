@@ -10,7 +10,7 @@ const PAGE: u64 = 4096;
 
 /// A read-only storage and the writes made over it.
 #[derive(Debug)]
-pub(crate) struct Overlay {
+pub(crate) struct StorageOverlay {
     below: Box<dyn StorageBackend>,
     above: Mutex<Above>,
 }
@@ -23,7 +23,7 @@ struct Above {
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
-impl Overlay {
+impl StorageOverlay {
     pub(crate) fn new(below: Box<dyn StorageBackend>) -> io::Result<Self> {
         let len = below.len()?;
         Ok(Self { below, above: Mutex::new(Above { len, shown: len, pages: BTreeMap::new() }) })
@@ -53,7 +53,7 @@ impl Overlay {
     }
 }
 
-impl StorageBackend for Overlay {
+impl StorageBackend for StorageOverlay {
     fn len(&self) -> io::Result<u64> {
         Ok(self.above().len)
     }
@@ -142,7 +142,7 @@ mod tests {
                 storage.write(0, &vec![9; size(5 * PAGE + 100).expect("short")]).expect("room");
             }
             let before = bytes(&below);
-            let overlay = Overlay::new(Box::new(below)).expect("a length");
+            let overlay = StorageOverlay::new(Box::new(below)).expect("a length");
             for step in 0..40 {
                 let len = model.len().expect("a length");
                 if draws.below(4) == 0 {

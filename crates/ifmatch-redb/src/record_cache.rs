@@ -34,31 +34,31 @@ const USUAL_SIZE: u64 = 512;
 
 /// The cache.
 #[derive(Debug)]
-pub(crate) struct RecordCache(Cache<Key, Slot, BySize>);
+pub(crate) struct RecordCache(Cache<Key, Slot, RecordWeighter>);
 
 #[derive(Clone, Debug)]
 enum Slot {
     /// A commit of this key is under way.
     Writing,
-    Known(Arc<Stored>),
+    Known(Arc<CachedRecord>),
 }
 
 /// A record and its encoded size in bytes.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct CachedRecord {
     pub(crate) record: Record,
     pub(crate) size: usize,
 }
 
 #[derive(Clone, Debug)]
-struct BySize;
+struct RecordWeighter;
 
-impl Weighter<Key, Slot> for BySize {
+impl Weighter<Key, Slot> for RecordWeighter {
     /// Entries without weight are never evicted, so a commit in progress isn't forgotten.
     fn weight(&self, key: &Key, slot: &Slot) -> u64 {
         match slot {
             Slot::Writing => 0,
-            Slot::Known(stored) => (size_of::<Stored>() + key.as_str().len() + stored.size) as u64,
+            Slot::Known(stored) => (size_of::<CachedRecord>() + key.as_str().len() + stored.size) as u64,
         }
     }
 }
@@ -70,14 +70,14 @@ impl RecordCache {
 
     fn with_capacity(bytes: u64) -> Self {
         let entries = usize::try_from(bytes / USUAL_SIZE).unwrap_or(usize::MAX);
-        Self(Cache::with_weighter(entries, bytes, BySize))
+        Self(Cache::with_weighter(entries, bytes, RecordWeighter))
     }
 
     /// Returns the record of a key from the cache, or from the database with `read`.
     pub(crate) fn load(
         &self,
         key: &Key,
-        read: impl FnOnce() -> Result<Option<Stored>, RegisterError>,
+        read: impl FnOnce() -> Result<Option<CachedRecord>, RegisterError>,
     ) -> Result<Option<Record>, RegisterError> {
         // Does not wait for another reader's placeholder.
         match self.0.get_value_or_guard(key, Some(Duration::ZERO)) {
@@ -108,7 +108,7 @@ impl RecordCache {
 
     /// Records that a commit of this key has ended. `left` is the record that it left, or `None` if there is none or it is
     /// unknown.
-    pub(crate) fn end(&self, key: &Key, left: Option<Stored>) {
+    pub(crate) fn end(&self, key: &Key, left: Option<CachedRecord>) {
         match left {
             Some(stored) => self.0.insert(key.clone(), Slot::Known(Arc::new(stored))),
             None => drop(self.0.remove(key)),
@@ -124,8 +124,8 @@ mod tests {
         Key::new(name).expect("valid")
     }
 
-    fn stored(revision: u64) -> Stored {
-        Stored { record: Record::forgotten(Revision::new(revision)), size: 64 }
+    fn stored(revision: u64) -> CachedRecord {
+        CachedRecord { record: Record::forgotten(Revision::new(revision)), size: 64 }
     }
 
     /// Returns the revision that a reader gets while the database holds the given one.
@@ -220,7 +220,7 @@ mod tests {
         let (cache, key) = (RecordCache::with_capacity(64 * 1024), key("a"));
         assert_eq!(seen(&cache, &key, 1), 1);
         cache.begin(&key);
-        cache.end(&key, Some(Stored { size: 1024 * 1024, ..stored(2) }));
+        cache.end(&key, Some(CachedRecord { size: 1024 * 1024, ..stored(2) }));
         assert_eq!((cache.revision(&key), seen(&cache, &key, 3)), (None, 3));
     }
 }

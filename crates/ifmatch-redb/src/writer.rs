@@ -10,33 +10,33 @@ use redb::{Database, ReadableTable, Table};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{RECORDS, TextKey};
-use crate::database::{Shared, read};
+use crate::database::{SharedDatabase, read};
 use crate::error::{OpenError, unavailable, unavailable_now};
-use crate::record_cache::{RecordCache, Stored};
+use crate::record_cache::{CachedRecord, RecordCache};
 
 /// Maximum number of swaps in one transaction, and of swaps waiting for one.
 const GROUP: usize = 256;
 
-type Answer = Result<Swap, RegisterError>;
+type SwapResult = Result<Swap, RegisterError>;
 
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct WriterThread {
     /// `None` only while dropped.
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<SwapJob>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Job {
+struct SwapJob {
     key: Key,
     expected: Revision,
     /// The new record and its encoding, or `None` to remove the record.
     next: Option<(Record, Vec<u8>)>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<SwapResult>,
 }
 
-impl Writer {
-    pub(crate) fn start(shared: Arc<Shared>, cache: Arc<RecordCache>) -> Result<Self, OpenError> {
+impl WriterThread {
+    pub(crate) fn start(shared: Arc<SharedDatabase>, cache: Arc<RecordCache>) -> Result<Self, OpenError> {
         let (jobs, waiting) = mpsc::channel(GROUP);
         let thread = std::thread::Builder::new()
             .name("ifmatch-redb".into())
@@ -55,17 +55,17 @@ impl Writer {
         }
     }
 
-    pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Answer {
+    pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> SwapResult {
         let next = next.map(|record| (record.clone(), record.encode()));
         let (answer, answered) = oneshot::channel();
-        let job = Job { key: key.clone(), expected, next, answer };
+        let job = SwapJob { key: key.clone(), expected, next, answer };
         let jobs = self.jobs.as_ref().ok_or(RegisterErrorKind::Unavailable)?;
         jobs.send(job).await.map_err(|_| RegisterErrorKind::Unavailable)?;
         answered.await.map_err(|_| RegisterErrorKind::Ambiguous)?
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
@@ -75,7 +75,7 @@ impl Drop for Writer {
     }
 }
 
-fn write_groups(shared: &Shared, cache: &RecordCache, mut waiting: mpsc::Receiver<Job>) {
+fn write_groups(shared: &SharedDatabase, cache: &RecordCache, mut waiting: mpsc::Receiver<SwapJob>) {
     let mut group = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
         gather(&mut waiting, &mut group);
@@ -102,7 +102,7 @@ fn write_groups(shared: &Shared, cache: &RecordCache, mut waiting: mpsc::Receive
 
 /// Yields to threads that are about to submit more swaps, for example those that read requests on a busy core. Takes no
 /// time if no thread waits for the core.
-fn gather(waiting: &mut mpsc::Receiver<Job>, group: &mut Vec<Job>) {
+fn gather(waiting: &mut mpsc::Receiver<SwapJob>, group: &mut Vec<SwapJob>) {
     let mut before = 0;
     while before < group.len() && group.len() < GROUP {
         before = group.len();
@@ -113,12 +113,12 @@ fn gather(waiting: &mut mpsc::Receiver<Job>, group: &mut Vec<Job>) {
 }
 
 /// Updates the cache with the last record of each key in the group, never an earlier one.
-fn remember(cache: &RecordCache, group: &mut [Job], swaps: &[Swap]) {
-    let mut left: HashMap<Key, Option<Stored>> = HashMap::with_capacity(group.len());
+fn remember(cache: &RecordCache, group: &mut [SwapJob], swaps: &[Swap]) {
+    let mut left: HashMap<Key, Option<CachedRecord>> = HashMap::with_capacity(group.len());
     for (at, job) in group.iter_mut().enumerate() {
         let left = left.entry(job.key.clone()).or_default();
         if swaps.get(at) == Some(&Swap::Done) {
-            *left = job.next.take().map(|(record, bytes)| Stored { record, size: bytes.len() });
+            *left = job.next.take().map(|(record, bytes)| CachedRecord { record, size: bytes.len() });
         }
     }
     for (key, record) in left {
@@ -128,7 +128,7 @@ fn remember(cache: &RecordCache, group: &mut [Job], swaps: &[Swap]) {
 
 /// Runs the swaps in order, in one transaction. No response is sent before the commit, not even a conflict, which may be
 /// with a swap of the same group.
-fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError> {
+fn commit(database: &Database, group: &[SwapJob]) -> Result<Vec<Swap>, RegisterError> {
     let transaction = database.begin_write().map_err(unavailable)?;
     let swaps = {
         let mut table = transaction.open_table(RECORDS).map_err(unavailable)?;
@@ -143,7 +143,7 @@ fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError
     Ok(swaps)
 }
 
-fn swap(table: &mut Table<'_, TextKey, (u64, &'static [u8])>, job: &Job) -> Answer {
+fn swap(table: &mut Table<'_, TextKey, (u64, &'static [u8])>, job: &SwapJob) -> SwapResult {
     let key = job.key.as_str().as_bytes();
     let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
     if found != job.expected.get() {

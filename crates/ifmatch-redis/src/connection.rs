@@ -27,13 +27,13 @@ const OPENING: Duration = Duration::from_secs(2);
 
 /// A connection that opens again when needed.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    open: Reconnecting<Place>,
+pub(crate) struct RedisConnection {
+    open: Reconnecting<RedisServer>,
 }
 
 /// The register's place, shared by its connections.
 #[derive(Debug)]
-struct Place {
+struct RedisServer {
     options: Options,
     /// The identity last seen by any connection.
     identity: Mutex<Option<Identity>>,
@@ -42,9 +42,9 @@ struct Place {
 
 /// The time of a place, and its epoch.
 #[derive(Debug)]
-pub(crate) struct Clocked(Arc<Place>);
+pub(crate) struct ServerClock(Arc<RedisServer>);
 
-impl Clocked {
+impl ServerClock {
     pub(crate) fn time(&self) -> Option<EngineTime> {
         self.0.clock.time(SystemClock.now())
     }
@@ -64,9 +64,9 @@ struct Open {
     has_ended: Arc<AtomicBool>,
 }
 
-impl Connection {
+impl RedisConnection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
-        let place = Place { options, identity: Mutex::new(None), clock: EngineClock::default() };
+        let place = RedisServer { options, identity: Mutex::new(None), clock: EngineClock::default() };
         let mut open = Reconnecting::new(Arc::new(place));
         let first = open.server().connect().await?;
         open.keep(first);
@@ -79,8 +79,8 @@ impl Connection {
     }
 
     /// Returns the time of the server, as sampled by all connections to the place.
-    pub(crate) fn clock(&self) -> Clocked {
-        Clocked(Arc::clone(self.open.server()))
+    pub(crate) fn clock(&self) -> ServerClock {
+        ServerClock(Arc::clone(self.open.server()))
     }
 
     /// Begins an epoch, and returns its number.
@@ -185,7 +185,7 @@ impl Connection {
     }
 }
 
-impl Pages for Connection {
+impl Pages for RedisConnection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let place = Arc::clone(self.open.server());
         let (first, last) = bounds(scan);
@@ -208,7 +208,7 @@ impl Pages for Connection {
     }
 }
 
-impl Batches for Connection {
+impl Batches for RedisConnection {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
         match self.swap_all(batch).await {
             Ok(swaps) => swaps,
@@ -230,7 +230,7 @@ impl Batches for Connection {
     }
 }
 
-impl Connect for Place {
+impl Connect for RedisServer {
     type Connection = Open;
     type Error = ConnectError;
 
@@ -262,7 +262,7 @@ impl Connect for Place {
     }
 }
 
-impl Place {
+impl RedisServer {
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.options.prefix)
     }
@@ -349,7 +349,7 @@ mod tests {
         let server = start(&[]).await;
         let proxy = Proxy::start(server.address()).await;
         let options = Options::new(&server.url_at(proxy.address())).unwrap();
-        let mut connection = Connection::open(options).await.unwrap();
+        let mut connection = RedisConnection::open(options).await.unwrap();
         let first = connection.open.take().await.unwrap();
         connection.open.keep(first.clone());
         proxy.redirect(server.address());
@@ -363,7 +363,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_to_a_former_primary_is_not_used_any_more() {
         let server = start(&[]).await;
-        let mut connection = Connection::open(Options::new(&server.url()).unwrap()).await.unwrap();
+        let mut connection = RedisConnection::open(Options::new(&server.url()).unwrap()).await.unwrap();
         let scan = Scan { limit: 1, ..Scan::default() };
         connection.page(&scan).await.unwrap();
         let place = Arc::clone(connection.open.server());

@@ -33,7 +33,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
-use connection::{Clocked, Connection};
+use connection::{RedisConnection, ServerClock};
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use options::Options;
 
@@ -49,8 +49,8 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub struct RedisRegister {
     lanes: Lanes,
-    scans: Scans<Connection>,
-    clock: Clocked,
+    scans: Scans<RedisConnection>,
+    clock: ServerClock,
 }
 
 impl RedisRegister {
@@ -71,7 +71,7 @@ impl RedisRegister {
     /// user or the password; [`ConnectErrorKind::Unsuitable`] if it is a replica or part of a cluster, or if it evicts
     /// keys.
     pub async fn connect_with(options: Options) -> Result<Self, ConnectError> {
-        let mut lists = Connection::open(options).await?;
+        let mut lists = RedisConnection::open(options).await?;
         let swaps = [lists.another(), lists.another()];
         let loads = [lists.another(), lists.another()];
         lists.warn_if_not_durable().await;
@@ -86,7 +86,7 @@ impl RedisRegister {
 /// # Errors
 /// Same as [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
-    Connection::open(Options::new(url)?).await?.begin_epoch().await
+    RedisConnection::open(Options::new(url)?).await?.begin_epoch().await
 }
 
 #[async_trait]

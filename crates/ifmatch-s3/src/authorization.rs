@@ -22,6 +22,7 @@ use time::OffsetDateTime;
 use crate::body::BODY_HASH;
 use crate::chunks;
 use crate::document::ExpectedDigests;
+use crate::error;
 use crate::incoming::IncomingBody;
 use crate::operation::{self, RequestOptions};
 
@@ -46,11 +47,6 @@ pub fn is_presigned(query: Option<&str>) -> bool {
 pub(crate) fn is_anonymous(head: &Parts, query: &[(String, String)]) -> bool {
     let is_of_signature = |name: &str| name.starts_with("X-Amz-") || name == SIGNATURE_2 || name == "AWSAccessKeyId";
     !head.headers.contains_key(AUTHORIZATION) && !query.iter().any(|(name, _)| is_of_signature(name))
-}
-
-/// Returns the error for a request that must be signed, and isn't.
-pub(crate) fn unsigned() -> S3Error {
-    s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
 }
 
 /// Marks a request without a signature, at a time when everyone may read.
@@ -109,7 +105,7 @@ impl S3Access for AccessCheck {
         } else {
             let reads = matches!(&*name, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
             if !reads || request.extensions_mut().get::<AnonymousRead>().is_none() {
-                return Err(unsigned());
+                return Err(error::unsigned());
             }
             // Otherwise, the author of a link could turn an object into a web page.
             if query.iter().any(|(name, _)| name.starts_with("response-")) {
@@ -169,7 +165,7 @@ pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<St
         }
         (None, true, false) => presigned(query)?,
         (None, false, false) => {
-            return Err(unsigned());
+            return Err(error::unsigned());
         }
         (Some(_), true, _) => {
             return Err(s3_error!(InvalidRequest, "sign a request by its header or its URL, not by both"));

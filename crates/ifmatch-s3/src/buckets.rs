@@ -21,7 +21,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, NULL_VERSION, refuse};
 use crate::incoming::IncomingBody;
-use crate::{convert, document, error};
+use crate::{convert, document, error, memory};
 
 /// Maximum number of buckets of a page.
 const MAX_BUCKETS: usize = 10_000;
@@ -34,7 +34,7 @@ pub(crate) async fn list(
 ) -> S3Result<S3Response<ListBucketsOutput>> {
     let S3Request { input, credentials, extensions, .. } = request;
     let account = backend.account(credentials.as_ref())?;
-    let mut memory = document::memory(backend, &extensions)?;
+    let mut memory = memory::of_response(backend, &extensions)?;
     let limit = match input.max_buckets.map(usize::try_from) {
         None => MAX_BUCKETS,
         Some(Ok(limit @ 1..=MAX_BUCKETS)) => limit,
@@ -54,7 +54,7 @@ pub(crate) async fn list(
             let buckets = Some(buckets);
             return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
         }
-        memory.grow(name.len() + size_of::<Bucket>()).map_err(document::crowded)?;
+        memory.grow(name.len() + size_of::<Bucket>()).map_err(error::crowded)?;
         let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
         let creation_date = created.and_then(convert::timestamp);
         buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });
@@ -136,7 +136,7 @@ pub(crate) async fn version_1(
     let marker = input.marker.filter(|marker| !marker.is_empty());
     let after = marker.clone().map(|marker| query.after(marker));
     let ListingPage { contents, common_prefixes, next, last, memory: _memory, .. } = query
-        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .page(backend, credentials.as_ref(), &input.bucket, after, memory::of_response(backend, &extensions)?)
         .await?;
     let is_truncated = Some(next.is_some());
     Ok(S3Response::new(ListObjectsOutput {
@@ -167,7 +167,7 @@ pub(crate) async fn version_2(
         None => start_after.clone(),
     };
     let ListingPage { contents, common_prefixes, next, memory: _memory, .. } = query
-        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .page(backend, credentials.as_ref(), &input.bucket, after, memory::of_response(backend, &extensions)?)
         .await?;
     let count = contents.len() + common_prefixes.len();
     Ok(S3Response::new(ListObjectsV2Output {
@@ -202,7 +202,7 @@ pub(crate) async fn versions(
     }
     let after = key_marker.clone().map(|marker| query.after(marker));
     let ListingPage { contents, common_prefixes, next, last, ends_with_object, memory: _memory } = query
-        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .page(backend, credentials.as_ref(), &input.bucket, after, memory::of_response(backend, &extensions)?)
         .await?;
     let is_truncated = next.is_some();
     let version = |object: Object| ObjectVersion {

@@ -24,7 +24,8 @@ use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{BODY_HASH, BodyRefusal};
-use crate::document::{self, ClientMemory};
+use crate::error;
+use crate::memory::ClientMemory;
 
 /// Maximum length of a signed chunk.
 const MAX_SIGNED: u64 = 4 * 1024 * 1024;
@@ -194,7 +195,7 @@ impl ChunkReader {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(self.read.len());
         let piece = self.read.split_to(length);
         if let Some(held) = &mut self.held {
-            held.grow(length).map_err(|crowded| refused(&document::crowded(crowded)))?;
+            held.grow(length).map_err(|crowded| refused(&error::crowded(crowded)))?;
         }
         let left = left.saturating_sub(length as u64);
         self.position = if left == 0 { ChunkPosition::End } else { ChunkPosition::Chunk(left) };

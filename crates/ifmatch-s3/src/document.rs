@@ -4,38 +4,28 @@
 //! share with the other dialects'.
 
 use bytes::Bytes;
-use http::{Extensions, HeaderMap};
-use ifmatch_blob::dialect::Client;
-use ifmatch_blob::documents::{Crowded, DocumentError, DocumentMemory, Documents};
+use http::HeaderMap;
+use ifmatch_blob::documents::DocumentError;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_core::digest::ContentHash;
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::{S3Result, s3_error};
 
-use crate::backend::Backend;
 use crate::body::{self, BODY_HASH, BodyRefusal};
 use crate::checksum::DigestAlgorithm;
 use crate::chunks;
 use crate::convert;
-use crate::multipart::MAX_PARTS;
+use crate::error;
+use crate::memory::ClientMemory;
 use crate::operation::DocumentDigests;
 
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
 
+/// Maximum number of a part.
+pub(crate) const MAX_PARTS: u16 = 10_000;
+
 /// The beginning of a section whose text isn't markup.
 const CDATA: &[u8] = b"<![CDATA[";
-
-/// The memory for documents, and the client that takes some of it.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientMemory {
-    pub(crate) documents: Documents,
-    pub(crate) client: Option<Client>,
-}
-
-/// Begins to account for the memory of a response.
-pub(crate) fn memory(backend: &Backend, extensions: &Extensions) -> S3Result<DocumentMemory> {
-    backend.context.documents.begin_answer(extensions.get().copied()).map_err(crowded)
-}
 
 /// The checksums that a document must have.
 #[derive(Clone, Debug)]
@@ -66,7 +56,7 @@ impl ExpectedDigests {
             DocumentError::TooLong(max) => {
                 BodyRefusal::new(&s3_error!(MaxMessageLengthExceeded, "the document exceeds {max} bytes"))
             }
-            DocumentError::Crowded(error) => BodyRefusal::new(&crowded(error)),
+            DocumentError::Crowded(error) => BodyRefusal::new(&error::crowded(error)),
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
         self.compare(&bytes).map_err(|error| BodyRefusal::new(&error))?;
@@ -118,15 +108,11 @@ fn entries(document: &[u8]) -> usize {
     document.split(|byte| *byte == b'<').skip(1).filter(is_entry).count()
 }
 
-/// Returns the error for a body for which there is no memory.
-pub(crate) fn crowded(error: Crowded) -> S3Error {
-    s3_error!(SlowDown, "{error}")
-}
-
 #[cfg(test)]
 mod tests {
     use http::header::RETRY_AFTER;
     use http::{HeaderName, HeaderValue, StatusCode};
+    use ifmatch_blob::documents::Documents;
     use s3s::S3ErrorCode;
 
     use super::*;

@@ -2,12 +2,23 @@
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_blob::documents::Crowded;
 use ifmatch_blob::name::{InvalidName, NameErrorKind};
 use ifmatch_blob::store::{BlobInfo, StoreError, StoreErrorKind};
 use ifmatch_core::precondition::Precondition;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::answer::CONDITION;
+
+/// Returns the error for a request that must be signed, and isn't.
+pub(crate) fn unsigned() -> S3Error {
+    s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
+}
+
+/// Returns the error for a body for which there is no memory.
+pub(crate) fn crowded(error: Crowded) -> S3Error {
+    s3_error!(SlowDown, "{error}")
+}
 
 /// Translates an error of the store. `is_conditional` for a write with a condition.
 pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {

@@ -21,7 +21,9 @@ use s3s::{S3Error, S3Result};
 
 use crate::body::BodyRefusal;
 use crate::chunks;
-use crate::document::{self, ClientMemory, ExpectedDigests};
+use crate::document::ExpectedDigests;
+use crate::error;
+use crate::memory::ClientMemory;
 
 /// A request's body, as far as it is known. Clones share it.
 #[derive(Clone)]
@@ -62,7 +64,7 @@ impl IncomingBody {
         let Some(answer) = response.body().bytes() else { return Ok(response) };
         let ClientMemory { documents, client } = &self.0.memory;
         let mut memory = documents.begin(*client);
-        memory.grow(answer.len()).map_err(document::crowded)?;
+        memory.grow(answer.len()).map_err(error::crowded)?;
         Ok(response.map(|_| s3s::Body::from(memory.hold(answer))))
     }
 

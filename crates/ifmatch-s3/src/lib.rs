@@ -15,14 +15,17 @@ mod chunks;
 mod conditions;
 mod convert;
 mod copy;
+mod dispatch;
 mod document;
 mod error;
 mod incoming;
+mod memory;
 mod multipart;
 mod objects;
 mod operation;
 mod service;
 mod settings;
+mod tagging;
 mod tags;
 
 pub use answer::RequestId;

@@ -25,7 +25,7 @@ use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, WriteConditions};
 use crate::convert::{self, fields_of};
-use crate::multipart::MAX_PARTS;
+use crate::document::MAX_PARTS;
 use crate::{authorization, body, buckets, error, tags};
 
 /// Maximum number of objects deleted by one request.

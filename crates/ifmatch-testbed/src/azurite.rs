@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 
 /// The emulator with the container `container`, in memory.
 #[derive(Debug)]
-pub struct Server {
+pub struct AzuriteServer {
     address: SocketAddr,
     /// Ends when this value is dropped.
     _process: Child,
@@ -22,7 +22,7 @@ pub struct Server {
 }
 
 /// Starts the emulator, which ends when dropped.
-pub async fn start() -> Server {
+pub async fn start() -> AzuriteServer {
     let here: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "tests", "azurite"].iter().collect();
     let program = here.join("node_modules/azurite/dist/src/blob/main.js");
     assert!(program.exists(), "Azurite is missing: run 'npm ci --ignore-scripts' in {}", here.display());
@@ -44,12 +44,12 @@ pub async fn start() -> Server {
     };
     // Its output must be read.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    let server = Server { address, _process: process, _folder: folder };
+    let server = AzuriteServer { address, _process: process, _folder: folder };
     server.create_container().await;
     server
 }
 
-impl Server {
+impl AzuriteServer {
     /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LISTS: usize = 120_000;
 
 /// A process in /proc.
-struct Entry {
+struct ProcessEntry {
     id: u32,
     parent: u32,
     /// It is neither suspended nor ended.
@@ -22,9 +22,9 @@ struct Entry {
 }
 
 /// Returns a process and its descendants, parents first.
-fn tree(root: u32) -> Vec<Entry> {
+fn tree(root: u32) -> Vec<ProcessEntry> {
     let processes = fs::read_dir("/proc").expect("a system with /proc").flatten();
-    let mut others: Vec<Entry> =
+    let mut others: Vec<ProcessEntry> =
         processes.filter_map(|process| entry(process.file_name().to_str()?.parse().ok()?)).collect();
     let mut found = Vec::new();
     let mut parents = vec![root];
@@ -36,13 +36,13 @@ fn tree(root: u32) -> Vec<Entry> {
 }
 
 /// Parses `stat` of proc(5). The second field is a name in parentheses, which may contain spaces.
-fn entry(id: u32) -> Option<Entry> {
+fn entry(id: u32) -> Option<ProcessEntry> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let ticks = number(14)? + number(15)? + number(16)? + number(17)?;
     let is_running = !matches!(*fields.first()?, "T" | "Z" | "X");
-    Some(Entry { id, parent: number(4)?.try_into().ok()?, is_running, ticks })
+    Some(ProcessEntry { id, parent: number(4)?.try_into().ok()?, is_running, ticks })
 }
 
 /// Returns the ids of a process and its descendants.

@@ -31,7 +31,7 @@ pub enum Network {
 
 /// The state of the network, and the connections that it applies to.
 #[derive(Debug)]
-struct State {
+struct ProxyState {
     network: Network,
     /// Text in the first bytes of the clients concerned. By default, all are.
     only: Option<String>,
@@ -41,14 +41,14 @@ struct State {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    network: Arc<watch::Sender<State>>,
+    network: Arc<watch::Sender<ProxyState>>,
     target: Arc<watch::Sender<SocketAddr>>,
     task: AbortHandle,
 }
 
 /// The end of a forwarded direction.
 #[derive(PartialEq, Eq)]
-enum End {
+enum RelayEnd {
     Closed,
     Reset,
 }
@@ -64,7 +64,7 @@ impl Proxy {
     pub async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
-        let network = Arc::new(watch::Sender::new(State { network: Network::Whole, only: None }));
+        let network = Arc::new(watch::Sender::new(ProxyState { network: Network::Whole, only: None }));
         let target = Arc::new(watch::Sender::new(target));
         let (states, targets) = (Arc::clone(&network), Arc::clone(&target));
         let accept = async move {
@@ -85,13 +85,13 @@ impl Proxy {
 
     /// Changes the state of the network, for bytes that arrive from now on.
     pub fn set(&self, network: Network) {
-        self.network.send_replace(State { network, only: None });
+        self.network.send_replace(ProxyState { network, only: None });
     }
 
     /// Changes the state of the network for the clients that have this text in the first bytes that they sent. For others, it
     /// is whole.
     pub fn set_for(&self, text: &str, network: Network) {
-        self.network.send_replace(State { network, only: Some(text.to_owned()) });
+        self.network.send_replace(ProxyState { network, only: Some(text.to_owned()) });
     }
 
     /// Returns the state of the network.
@@ -111,7 +111,7 @@ impl Drop for Proxy {
     }
 }
 
-impl State {
+impl ProxyState {
     /// Returns the state of the network for a client, given the first bytes that it sent.
     fn of(&self, first: &OnceLock<Vec<u8>>) -> Network {
         let has = |text: &str| first.get().is_some_and(|first| String::from_utf8_lossy(first).contains(text));
@@ -119,7 +119,11 @@ impl State {
     }
 }
 
-async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, network: Arc<watch::Sender<State>>) {
+async fn connection(
+    client: TcpStream,
+    mut target: watch::Receiver<SocketAddr>,
+    network: Arc<watch::Sender<ProxyState>>,
+) {
     let address = *target.borrow_and_update();
     // A server that is down ends the client's connection.
     let Ok(server) = TcpStream::connect(address).await else { return };
@@ -131,9 +135,9 @@ async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, 
     let end = tokio::select! {
         end = forward(&mut from_client, &mut to_server, &network, &first, Direction::Request) => end,
         end = forward(&mut from_server, &mut to_client, &network, &first, Direction::Answer) => end,
-        _ = target.changed() => End::Closed,
+        _ = target.changed() => RelayEnd::Closed,
     };
-    if end == End::Reset {
+    if end == RelayEnd::Reset {
         for (read, write) in [(from_client, to_client), (from_server, to_server)] {
             let socket = read.reunite(write).expect("the halves of one socket");
             // Without lingering, the end of a connection is a reset.
@@ -146,10 +150,10 @@ async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, 
 async fn forward(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
-    network: &watch::Sender<State>,
+    network: &watch::Sender<ProxyState>,
     first: &OnceLock<Vec<u8>>,
     direction: Direction,
-) -> End {
+) -> RelayEnd {
     let mut changes = network.subscribe();
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
@@ -159,7 +163,7 @@ async fn forward(
         let waits =
             |state: Network| state == Network::BlackHole || state == Network::Silent && direction == Direction::Answer;
         if changes.wait_for(|state| !waits(state.of(first))).await.is_err() {
-            return End::Closed;
+            return RelayEnd::Closed;
         }
         let mut cut = Network::Whole;
         network.send_if_modified(|state| {
@@ -178,18 +182,18 @@ async fn forward(
         });
         match cut {
             Network::Whole => {}
-            Network::Reset => return End::Reset,
+            Network::Reset => return RelayEnd::Reset,
             Network::CutAfterSending => {
                 // The server reads the request before it notices the end of the connection.
                 let _ = to.write_all(&bytes[..length]).await;
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                return End::Closed;
+                return RelayEnd::Closed;
             }
-            _ => return End::Closed,
+            _ => return RelayEnd::Closed,
         }
         if to.write_all(&bytes[..length]).await.is_err() {
-            return End::Closed;
+            return RelayEnd::Closed;
         }
     }
-    End::Closed
+    RelayEnd::Closed
 }

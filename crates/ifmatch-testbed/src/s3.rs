@@ -18,23 +18,23 @@ use tokio::task::AbortHandle;
 
 /// An S3 server with the bucket `bucket`.
 #[derive(Debug)]
-pub struct Server {
+pub struct S3Server {
     address: SocketAddr,
     root: tempfile::TempDir,
     task: AbortHandle,
 }
 
 /// Starts a server, which ends when dropped.
-pub async fn start() -> Server {
+pub async fn start() -> S3Server {
     serve(false).await
 }
 
 /// Starts a server that ignores conditions, as several do in silence. It asks for no signature.
-pub async fn start_without_conditions() -> Server {
+pub async fn start_without_conditions() -> S3Server {
     serve(true).await
 }
 
-async fn serve(is_careless: bool) -> Server {
+async fn serve(is_careless: bool) -> S3Server {
     let root = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(root.path().join("bucket")).expect("an empty folder");
     let mut builder = S3ServiceBuilder::new(FileSystem::new(root.path()).expect("a folder"));
@@ -73,7 +73,7 @@ async fn serve(is_careless: bool) -> Server {
             });
         }
     };
-    Server { address, root, task: tokio::spawn(accept).abort_handle() }
+    S3Server { address, root, task: tokio::spawn(accept).abort_handle() }
 }
 
 /// Returns the response of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
@@ -91,7 +91,7 @@ fn limits<B>(request: &http::Request<B>) -> Option<http::Response<s3s::Body>> {
     Some(http::Response::builder().status(400).body(body.into()).expect("a response"))
 }
 
-impl Server {
+impl S3Server {
     /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -133,7 +133,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for S3Server {
     fn drop(&mut self) {
         self.task.abort();
     }

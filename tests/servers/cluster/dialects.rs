@@ -144,7 +144,7 @@ const UPDATES: usize = 4;
 /// Three gateways, with the bucket `docs`.
 struct Gateways {
     doors: Vec<S3>,
-    _running: (Vec<Gateway>, s3::Server, ifmatch_testbed::Server),
+    _running: (Vec<Gateway>, s3::S3Server, ifmatch_testbed::Server),
 }
 
 async fn gateways() -> Gateways {

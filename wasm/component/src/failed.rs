@@ -6,9 +6,9 @@ use wasip3::http::types::ErrorCode;
 
 /// The host, the guest or a server has failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed(pub(crate) ErrorCode);
+pub(crate) struct FailedRequest(pub(crate) ErrorCode);
 
-impl Failed {
+impl FailedRequest {
     /// Returns the code of an error that has passed through the layer.
     pub(crate) fn code_of(error: Box<dyn std::error::Error + Send + Sync>) -> ErrorCode {
         match error.downcast::<Self>() {
@@ -18,10 +18,10 @@ impl Failed {
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for FailedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for FailedRequest {}

@@ -8,25 +8,25 @@ use send_wrapper::SendWrapper;
 use wasip3::http::types;
 
 use crate::bindings::wasi::http::handler;
-use crate::failed::Failed;
+use crate::failed::FailedRequest;
 use crate::incoming::{self, Incoming};
 use crate::outgoing;
 
 /// Hands a request on as it is.
-pub(crate) async fn pass(request: types::Request) -> Result<types::Response, Failed> {
-    handler::handle(request).await.map_err(Failed)
+pub(crate) async fn pass(request: types::Request) -> Result<types::Response, FailedRequest> {
+    handler::handle(request).await.map_err(FailedRequest)
 }
 
 /// The guest, as a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner;
 
-impl<B: outgoing::Body> tower::Service<Request<B>> for Inner {
+impl<B: outgoing::OutgoingBody> tower::Service<Request<B>> for Inner {
     type Response = Response<Incoming<types::Response>>;
-    type Error = Failed;
-    type Future = SendWrapper<std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Failed>>>>>;
+    type Error = FailedRequest;
+    type Future = SendWrapper<std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, FailedRequest>>>>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailedRequest>> {
         Poll::Ready(Ok(()))
     }
 

@@ -25,25 +25,25 @@ use wasip3::http_compat::RequestOptionsExtension;
 use wasip3::wit_bindgen::{FutureReader, FutureWriter, StreamReader, StreamResult};
 use wasip3::wit_future;
 
-use crate::failed::Failed;
+use crate::failed::FailedRequest;
 
 /// Bytes that are read at once. Guests in JavaScript may pass the bytes of a chunk as arguments of a function, of which there can be 65,535.
 const FRAME: usize = 32 * 1024;
 
 /// How a body ended, with its trailers.
-pub(crate) type End = Result<Option<Trailers>, ErrorCode>;
+pub(crate) type BodyEnd = Result<Option<Trailers>, ErrorCode>;
 
 /// A message of WASI.
 pub(crate) trait Message: Send + Unpin + 'static {
     /// Starts to read its body. `handled` tells its writer whether the reader could use it.
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<End>);
+    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>);
 
     /// Returns the error of a body that hasn't the length that its head states.
     fn other_length(stated: u64) -> ErrorCode;
 }
 
 impl Message for types::Request {
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<End>) {
+    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
         Self::consume_body(self, handled)
     }
 
@@ -53,7 +53,7 @@ impl Message for types::Request {
 }
 
 impl Message for types::Response {
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<End>) {
+    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
         Self::consume_body(self, handled)
     }
 
@@ -63,8 +63,8 @@ impl Message for types::Response {
 }
 
 /// Reads the head of a request.
-pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<types::Request>>, Failed> {
-    let headers = HeaderMap::try_from(request.get_headers()).map_err(Failed)?;
+pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<types::Request>>, FailedRequest> {
+    let headers = HeaderMap::try_from(request.get_headers()).map_err(FailedRequest)?;
     let mut uri = Uri::builder();
     if let Some(scheme) = request.get_scheme() {
         uri = uri.scheme(scheme);
@@ -76,8 +76,9 @@ pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<
         uri = uri.path_and_query(path);
     }
     let mut head = http::Request::new(());
-    *head.uri_mut() = uri.build().map_err(|_| Failed(ErrorCode::HttpRequestUriInvalid))?;
-    *head.method_mut() = request.get_method().try_into().map_err(|_| Failed(ErrorCode::HttpRequestMethodInvalid))?;
+    *head.uri_mut() = uri.build().map_err(|_| FailedRequest(ErrorCode::HttpRequestUriInvalid))?;
+    *head.method_mut() =
+        request.get_method().try_into().map_err(|_| FailedRequest(ErrorCode::HttpRequestMethodInvalid))?;
     *head.headers_mut() = headers;
     if let Some(options) = request.get_options() {
         head.extensions_mut().insert(RequestOptionsExtension(options));
@@ -87,11 +88,11 @@ pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<
 }
 
 /// Reads the head of a response.
-pub(crate) fn response(response: types::Response) -> Result<http::Response<Incoming<types::Response>>, Failed> {
-    let unusable = |_| Failed(ErrorCode::HttpProtocolError);
+pub(crate) fn response(response: types::Response) -> Result<http::Response<Incoming<types::Response>>, FailedRequest> {
+    let unusable = |_| FailedRequest(ErrorCode::HttpProtocolError);
     let mut head = http::Response::new(());
     *head.status_mut() = StatusCode::from_u16(response.get_status_code()).map_err(unusable)?;
-    *head.headers_mut() = HeaderMap::try_from(response.get_headers()).map_err(Failed)?;
+    *head.headers_mut() = HeaderMap::try_from(response.get_headers()).map_err(FailedRequest)?;
     let has_body = ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status());
     let length = content_length(head.headers()).filter(|_| has_body);
     Ok(head.map(|()| Incoming::new(response, length)))
@@ -112,7 +113,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 /// The body of a message that arrives.
 pub(crate) struct Incoming<M> {
-    state: State<M>,
+    state: IncomingState<M>,
     length: Option<Length>,
 }
 
@@ -123,7 +124,7 @@ struct Length {
     left: u64,
 }
 
-enum State<M> {
+enum IncomingState<M> {
     /// Nothing was read.
     Untouched(M),
     Open(Open),
@@ -141,7 +142,7 @@ struct Open {
 
 /// A result that is told once.
 enum Told {
-    NotYet(Pin<Box<dyn Future<Output = End> + Send>>),
+    NotYet(Pin<Box<dyn Future<Output = BodyEnd> + Send>>),
     Trailers(Option<Trailers>),
 }
 
@@ -154,13 +155,13 @@ struct Read {
 impl<M: Message> Incoming<M> {
     fn new(message: M, length: Option<u64>) -> Self {
         let length = length.map(|stated| Length { stated, left: stated });
-        Self { state: State::Untouched(message), length }
+        Self { state: IncomingState::Untouched(message), length }
     }
 
     /// Takes the whole message back, if nothing of its body was read.
     pub(crate) fn take_untouched(&mut self) -> Option<M> {
-        match mem::replace(&mut self.state, State::Ended) {
-            State::Untouched(message) => Some(message),
+        match mem::replace(&mut self.state, IncomingState::Ended) {
+            IncomingState::Untouched(message) => Some(message),
             state => {
                 self.state = state;
                 None
@@ -174,11 +175,11 @@ impl<M: Message> Incoming<M> {
             let (stream, result) = message.open(reader);
             let reading = Some(read(stream, Vec::new()));
             let result = Told::NotYet(Box::pin(result.into_future()));
-            self.state = State::Open(Open { reading, result, _handled: handled });
+            self.state = IncomingState::Open(Open { reading, result, _handled: handled });
         }
         match &mut self.state {
-            State::Open(open) => Some(open),
-            State::Untouched(_) | State::Ended => None,
+            IncomingState::Open(open) => Some(open),
+            IncomingState::Untouched(_) | IncomingState::Ended => None,
         }
     }
 
@@ -248,9 +249,9 @@ fn take(buffer: &mut Vec<u8>) -> Bytes {
 
 impl<M: Message> http_body::Body for Incoming<M> {
     type Data = Bytes;
-    type Error = Failed;
+    type Error = FailedRequest;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FailedRequest>>> {
         let Some(open) = self.open() else { return Poll::Ready(None) };
         let frame = ready!(open.poll_frame(cx));
         let frame = match self.check(frame.as_ref()) {
@@ -258,13 +259,13 @@ impl<M: Message> http_body::Body for Incoming<M> {
             Err(code) => Some(Err(code)),
         };
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
-            self.state = State::Ended;
+            self.state = IncomingState::Ended;
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Failed)))
+        Poll::Ready(frame.map(|frame| frame.map_err(FailedRequest)))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, IncomingState::Ended)
     }
 
     fn size_hint(&self) -> SizeHint {

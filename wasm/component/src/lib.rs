@@ -20,7 +20,7 @@ use ifmatch_core::problem::Problem;
 use wasip3::exports::http::handler::Guest;
 use wasip3::http::types::{ErrorCode, Request, Response};
 
-use failed::Failed;
+use failed::FailedRequest;
 use service::Service;
 
 /// The component.
@@ -43,6 +43,6 @@ impl Guest for Component {
                 outgoing::response(problem.to_response().map(Full::new))
             }
         };
-        answered.map_err(|Failed(code)| code)
+        answered.map_err(|FailedRequest(code)| code)
     }
 }

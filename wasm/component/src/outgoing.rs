@@ -13,44 +13,44 @@ use wasip3::http_compat::RequestOptionsExtension;
 use wasip3::wit_bindgen::{FutureReader, FutureWriter, StreamReader, StreamWriter};
 use wasip3::{wit_future, wit_stream};
 
-use crate::failed::Failed;
-use crate::incoming::{End, Incoming, Message};
+use crate::failed::FailedRequest;
+use crate::incoming::{BodyEnd, Incoming, Message};
 
 /// A body that leaves.
-pub(crate) trait Body:
+pub(crate) trait OutgoingBody:
     http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static
 {
     /// Returns the host's own stream and result of a body that has arrived, if nothing of it was read.
-    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<End>)> {
+    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<BodyEnd>)> {
         None
     }
 }
 
-impl Body for Full<Bytes> {}
+impl OutgoingBody for Full<Bytes> {}
 
-impl<M: Message> Body for Incoming<M> {
-    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<End>)> {
+impl<M: Message> OutgoingBody for Incoming<M> {
+    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<BodyEnd>)> {
         let (_handled, reader) = wit_future::new(|| Ok(()));
         Self::take_untouched(self).map(|message| message.open(reader))
     }
 }
 
-impl<M: Message> Body for RequestBody<Incoming<M>> {
-    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<End>)> {
-        self.inner_mut().and_then(Body::take_untouched)
+impl<M: Message> OutgoingBody for RequestBody<Incoming<M>> {
+    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<BodyEnd>)> {
+        self.inner_mut().and_then(OutgoingBody::take_untouched)
     }
 }
 
-impl<M: Message> Body for ResponseBody<Incoming<M>> {
-    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<End>)> {
-        self.inner_mut().and_then(Body::take_untouched)
+impl<M: Message> OutgoingBody for ResponseBody<Incoming<M>> {
+    fn take_untouched(&mut self) -> Option<(StreamReader<u8>, FutureReader<BodyEnd>)> {
+        self.inner_mut().and_then(OutgoingBody::take_untouched)
     }
 }
 
 /// Makes a request of WASI.
-pub(crate) fn request<B: Body>(request: Request<B>) -> Result<types::Request, Failed> {
+pub(crate) fn request<B: OutgoingBody>(request: Request<B>) -> Result<types::Request, FailedRequest> {
     let (mut head, body) = request.into_parts();
-    let invalid = |()| Failed(ErrorCode::HttpRequestUriInvalid);
+    let invalid = |()| FailedRequest(ErrorCode::HttpRequestUriInvalid);
     // Hosts take the authority in place of the field.
     let host = head.headers.remove(HOST).map(|host| host.to_str().map(str::to_owned));
     let host = host.transpose().map_err(|_| invalid(()))?;
@@ -63,7 +63,7 @@ pub(crate) fn request<B: Body>(request: Request<B>) -> Result<types::Request, Fa
     let (stream, end) = send(body);
     let (request, _transmitted) = types::Request::new(fields(head.headers)?, stream, end, options);
     let method = request.set_method(&head.method.into());
-    method.map_err(|()| Failed(ErrorCode::HttpRequestMethodInvalid))?;
+    method.map_err(|()| FailedRequest(ErrorCode::HttpRequestMethodInvalid))?;
     request.set_scheme(head.uri.scheme().map(Into::into).as_ref()).map_err(invalid)?;
     request.set_authority(authority.as_deref()).map_err(invalid)?;
     request.set_path_with_query(head.uri.path_and_query().map(PathAndQuery::as_str)).map_err(invalid)?;
@@ -71,22 +71,24 @@ pub(crate) fn request<B: Body>(request: Request<B>) -> Result<types::Request, Fa
 }
 
 /// Makes a response of WASI.
-pub(crate) fn response<B: Body>(response: Response<B>) -> Result<types::Response, Failed> {
+pub(crate) fn response<B: OutgoingBody>(response: Response<B>) -> Result<types::Response, FailedRequest> {
     let (head, body) = response.into_parts();
     let fields = fields(head.headers)?;
     let (stream, end) = send(body);
     let (response, _transmitted) = types::Response::new(fields, stream, end);
     let status = response.set_status_code(head.status.as_u16());
-    status.map_err(|()| Failed(ErrorCode::HttpProtocolError))?;
+    status.map_err(|()| FailedRequest(ErrorCode::HttpProtocolError))?;
     Ok(response)
 }
 
-fn fields(headers: HeaderMap) -> Result<Fields, Failed> {
-    headers.try_into().map_err(|error| Failed(ErrorCode::InternalError(Some(format!("header fields: {error:?}")))))
+fn fields(headers: HeaderMap) -> Result<Fields, FailedRequest> {
+    headers
+        .try_into()
+        .map_err(|error| FailedRequest(ErrorCode::InternalError(Some(format!("header fields: {error:?}")))))
 }
 
 /// Returns the stream of a body and its result, and sends it in the background.
-fn send<B: Body>(mut body: B) -> (Option<StreamReader<u8>>, FutureReader<End>) {
+fn send<B: OutgoingBody>(mut body: B) -> (Option<StreamReader<u8>>, FutureReader<BodyEnd>) {
     if let Some((stream, end)) = body.take_untouched() {
         return (Some(stream), end);
     }
@@ -101,7 +103,7 @@ fn send<B: Body>(mut body: B) -> (Option<StreamReader<u8>>, FutureReader<End>) {
 
 /// Writes a body. Readers read the stream to its end before they look at the result, so the stream ends first, after an error, too:
 /// see [`crate::incoming`].
-async fn write<B: Body>(body: B, mut stream: StreamWriter<u8>, tell: FutureWriter<End>) {
+async fn write<B: OutgoingBody>(body: B, mut stream: StreamWriter<u8>, tell: FutureWriter<BodyEnd>) {
     let mut body = pin!(body);
     let mut trailers = None;
     let end = loop {
@@ -114,8 +116,8 @@ async fn write<B: Body>(body: B, mut stream: StreamWriter<u8>, tell: FutureWrite
                 }
                 Err(frame) => trailers = frame.into_trailers().ok(),
             },
-            Some(Err(error)) => break Err(Failed::code_of(error.into())),
-            None => break trailers.map(fields).transpose().map_err(|Failed(code)| code),
+            Some(Err(error)) => break Err(FailedRequest::code_of(error.into())),
+            None => break trailers.map(fields).transpose().map_err(|FailedRequest(code)| code),
         }
     };
     drop(stream);

@@ -15,43 +15,43 @@ use send_wrapper::SendWrapper;
 use tokio::sync::OnceCell;
 use wasip3::http::{client, types};
 
-use crate::failed::Failed;
+use crate::failed::FailedRequest;
 use crate::incoming::{self, Incoming};
 use crate::outgoing;
 
 /// The host's HTTP client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Client;
+pub(crate) struct HostClient;
 
-impl tower::Service<Request<Full<Bytes>>> for Client {
+impl tower::Service<Request<Full<Bytes>>> for HostClient {
     type Response = Response<Incoming<types::Response>>;
-    type Error = Failed;
-    type Future = SendWrapper<Pin<Box<dyn Future<Output = Result<Self::Response, Failed>>>>>;
+    type Error = FailedRequest;
+    type Future = SendWrapper<Pin<Box<dyn Future<Output = Result<Self::Response, FailedRequest>>>>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailedRequest>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         SendWrapper::new(Box::pin(async {
-            incoming::response(client::send(outgoing::request(request)?).await.map_err(Failed)?)
+            incoming::response(client::send(outgoing::request(request)?).await.map_err(FailedRequest)?)
         }))
     }
 }
 
 /// A register at an address. Until it could be opened, each call tries again, and fails as if the register were down.
-pub(crate) struct Remote {
+pub(crate) struct RemoteRegister {
     address: Address,
-    opened: OnceCell<HttpRegister<Client>>,
+    opened: OnceCell<HttpRegister<HostClient>>,
 }
 
-impl Remote {
+impl RemoteRegister {
     pub(crate) fn new(address: Address) -> Self {
         Self { address, opened: OnceCell::new() }
     }
 
-    async fn opened(&self) -> Result<&HttpRegister<Client>, RegisterError> {
-        let open = || HttpRegister::open(Client, self.address.clone());
+    async fn opened(&self) -> Result<&HttpRegister<HostClient>, RegisterError> {
+        let open = || HttpRegister::open(HostClient, self.address.clone());
         let opened: Result<_, ConnectError> = self.opened.get_or_try_init(open).await;
         opened.map_err(|error| {
             tracing::error!("{error}");
@@ -61,7 +61,7 @@ impl Remote {
 }
 
 #[async_trait]
-impl Register for Remote {
+impl Register for RemoteRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.opened().await?.load(key).await
     }

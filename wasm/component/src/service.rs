@@ -13,17 +13,17 @@ use tower::{Layer, ServiceExt};
 use wasip3::cli::environment;
 use wasip3::http::types;
 
-use crate::failed::Failed;
+use crate::failed::FailedRequest;
 use crate::guest::{self, Inner};
 use crate::log;
-use crate::register::{Nowhere, Remote};
-use crate::settings::{Records, Settings, Unusable};
+use crate::register::{Nowhere, RemoteRegister};
+use crate::settings::{ComponentSettings, Records, Unusable};
 use crate::{incoming, outgoing};
 
 /// The guest with conditional requests.
 #[derive(Clone)]
 pub(crate) struct Service {
-    settings: &'static Settings,
+    settings: &'static ComponentSettings,
     /// For reads. Without a register that all instances share, it remembers nothing: another instance's write would go unnoticed.
     reads: ConditionalService<Inner>,
     writes: ConditionalService<Inner>,
@@ -34,7 +34,7 @@ static SERVICE: LazyLock<Result<Service, Unusable>> = LazyLock::new(|| {
     log::begin();
     let variables = environment::get_environment();
     let get = |name: &str| variables.iter().find(|(its, _)| its == name).map(|(_, value)| value.clone());
-    let settings = Settings::read(get).inspect_err(|error| tracing::error!("{error}"))?;
+    let settings = ComponentSettings::read(get).inspect_err(|error| tracing::error!("{error}"))?;
     Ok(Service::new(Box::leak(Box::new(settings))))
 });
 
@@ -44,7 +44,7 @@ impl Service {
         SERVICE.clone()
     }
 
-    fn new(settings: &'static Settings) -> Self {
+    fn new(settings: &'static ComponentSettings) -> Self {
         let builder = || {
             let mut builder = ConditionalLayer::builder()
                 .key(settings.key.clone())
@@ -71,7 +71,7 @@ impl Service {
             }
             Records::Instance => (unshared(), builder().build().layer(Inner)),
             Records::Remote(address) => {
-                let both = builder().register(Remote::new(address.clone())).build().layer(Inner);
+                let both = builder().register(RemoteRegister::new(address.clone())).build().layer(Inner);
                 (both.clone(), both)
             }
         };
@@ -79,7 +79,7 @@ impl Service {
     }
 
     /// Answers a request. The guest gets those that aren't touched as the host has made them.
-    pub(crate) async fn answer(&self, request: types::Request) -> Result<types::Response, Failed> {
+    pub(crate) async fn answer(&self, request: types::Request) -> Result<types::Response, FailedRequest> {
         if incoming::path(&request).is_some_and(|path| !self.settings.covers(path.path())) {
             return guest::pass(request).await;
         }

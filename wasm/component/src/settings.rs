@@ -26,7 +26,7 @@ const LARGEST: u64 = 256 << 20;
 
 /// All settings.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ComponentSettings {
     /// Where the records are.
     pub records: Records,
     /// `true` if resources change only through this component.
@@ -61,16 +61,16 @@ pub enum Records {
 #[error("{0}")]
 pub struct Unusable(String);
 
-impl Settings {
+impl ComponentSettings {
     /// Reads the settings.
     ///
     /// # Errors
     /// [`Unusable`] names the variable, and shows no secret.
     ///
     /// ```
-    /// use ifmatch_component::settings::Settings;
+    /// use ifmatch_component::settings::ComponentSettings;
     ///
-    /// let error = Settings::read(|name| (name == "IFMATCH_HASH_LIMIT").then(|| "1 MiB".into())).unwrap_err();
+    /// let error = ComponentSettings::read(|name| (name == "IFMATCH_HASH_LIMIT").then(|| "1 MiB".into())).unwrap_err();
     /// assert!(error.to_string().starts_with("IFMATCH_HASH_LIMIT"));
     /// ```
     pub fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
@@ -156,9 +156,9 @@ fn paths(text: Option<&str>) -> Result<Vec<String>, Unusable> {
 mod tests {
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+    fn read(set: &[(&str, &str)]) -> Result<ComponentSettings, String> {
         let get = |name: &str| set.iter().find(|(its, _)| *its == name).map(|(_, value)| (*value).to_owned());
-        Settings::read(get).map_err(|error| error.to_string())
+        ComponentSettings::read(get).map_err(|error| error.to_string())
     }
 
     #[test]

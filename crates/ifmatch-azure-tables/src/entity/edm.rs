@@ -6,11 +6,11 @@ use serde_json::{Number, Value as Json};
 use uuid::Uuid;
 
 use crate::entity::datetime::DateTime;
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 
 /// The value of a property.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum EdmValue {
     String(Box<str>),
     Int32(i32),
     Int64(i64),
@@ -28,7 +28,7 @@ const LENGTH: usize = 4;
 /// Names of doubles that JSON numbers can't represent.
 const NOT_FINITE: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
 
-impl Value {
+impl EdmValue {
     /// Parses a value of the declared type, or of the type implied by its JSON. Returns `None` for null.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Value {
         };
         let value = value.ok_or_else(|| TableError::invalid("the value of a property does not match its type"))?;
         if value.size() > MAX_BYTES + LENGTH {
-            return Err(TableError::new(Code::PropertyValueTooLarge));
+            return Err(TableError::new(ErrorCode::PropertyValueTooLarge));
         }
         Ok(Some(value))
     }
@@ -130,53 +130,53 @@ mod tests {
 
     use super::*;
 
-    fn parse(json: &Json, declared: Option<&str>) -> Option<Value> {
-        Value::parse(json, declared).expect("a value")
+    fn parse(json: &Json, declared: Option<&str>) -> Option<EdmValue> {
+        EdmValue::parse(json, declared).expect("a value")
     }
 
     #[test]
     fn values_round_trip() {
         let guid = Uuid::from_u128(7);
         let values = [
-            Value::String("ünïcödé 🦀 \u{1}".into()),
-            Value::Int32(i32::MIN),
-            Value::Int64(i64::MAX),
-            Value::Double(0.1 + 0.2),
-            Value::Double(5.0),
-            Value::Double(f64::MIN_POSITIVE),
-            Value::Double(1.797_693_134_862_315_7e308),
-            Value::Double(f64::INFINITY),
-            Value::Double(f64::NEG_INFINITY),
-            Value::Boolean(true),
-            Value::DateTime(DateTime::parse("2026-11-21T12:30:15.1234567Z").expect("a moment")),
-            Value::Guid(guid),
-            Value::Binary([0, 255].into()),
+            EdmValue::String("ünïcödé 🦀 \u{1}".into()),
+            EdmValue::Int32(i32::MIN),
+            EdmValue::Int64(i64::MAX),
+            EdmValue::Double(0.1 + 0.2),
+            EdmValue::Double(5.0),
+            EdmValue::Double(f64::MIN_POSITIVE),
+            EdmValue::Double(1.797_693_134_862_315_7e308),
+            EdmValue::Double(f64::INFINITY),
+            EdmValue::Double(f64::NEG_INFINITY),
+            EdmValue::Boolean(true),
+            EdmValue::DateTime(DateTime::parse("2026-11-21T12:30:15.1234567Z").expect("a moment")),
+            EdmValue::Guid(guid),
+            EdmValue::Binary([0, 255].into()),
         ];
         for value in values {
             let (json, declared) = value.to_json();
             let stored: Json = serde_json::from_str(&json.to_string()).expect("JSON");
             assert_eq!(parse(&stored, declared), Some(value));
         }
-        assert!(matches!(parse(&json!("NaN"), Some("Edm.Double")), Some(Value::Double(number)) if number.is_nan()));
+        assert!(matches!(parse(&json!("NaN"), Some("Edm.Double")), Some(EdmValue::Double(number)) if number.is_nan()));
     }
 
     #[test]
     fn infers_types_from_json() {
         let rows = [
-            (json!(1), Value::Int32(1)),
-            (json!(1.0), Value::Double(1.0)),
-            (json!(3_000_000_000_u64), Value::Double(3e9)),
-            (json!("1"), Value::String("1".into())),
-            (json!(false), Value::Boolean(false)),
+            (json!(1), EdmValue::Int32(1)),
+            (json!(1.0), EdmValue::Double(1.0)),
+            (json!(3_000_000_000_u64), EdmValue::Double(3e9)),
+            (json!("1"), EdmValue::String("1".into())),
+            (json!(false), EdmValue::Boolean(false)),
         ];
         for (json, value) in rows {
             assert_eq!(parse(&json, None), Some(value));
         }
         assert_eq!(parse(&Json::Null, Some("Edm.Guid")), None);
-        assert_eq!(parse(&json!("5"), Some("Edm.Int32")), Some(Value::Int32(5)));
-        assert_eq!(parse(&json!("2.5"), Some("Edm.Double")), Some(Value::Double(2.5)));
+        assert_eq!(parse(&json!("5"), Some("Edm.Int32")), Some(EdmValue::Int32(5)));
+        assert_eq!(parse(&json!("2.5"), Some("Edm.Double")), Some(EdmValue::Double(2.5)));
         for (text, value) in [("true", true), ("True", true), ("False", false), ("FALSE", false)] {
-            assert_eq!(parse(&json!(text), Some("Edm.Boolean")), Some(Value::Boolean(value)), "{text}");
+            assert_eq!(parse(&json!(text), Some("Edm.Boolean")), Some(EdmValue::Boolean(value)), "{text}");
         }
     }
 
@@ -198,13 +198,13 @@ mod tests {
         ];
         for (json, declared) in rows {
             assert_eq!(
-                Value::parse(&json, Some(declared)).unwrap_err().code(),
-                Code::InvalidInput,
+                EdmValue::parse(&json, Some(declared)).unwrap_err().code(),
+                ErrorCode::InvalidInput,
                 "{json} {declared}"
             );
         }
-        assert_eq!(Value::parse(&json!([]), None).unwrap_err().code(), Code::InvalidInput);
+        assert_eq!(EdmValue::parse(&json!([]), None).unwrap_err().code(), ErrorCode::InvalidInput);
         let long = json!("x".repeat(MAX_BYTES / 2 + 1));
-        assert_eq!(Value::parse(&long, None).unwrap_err().code(), Code::PropertyValueTooLarge);
+        assert_eq!(EdmValue::parse(&long, None).unwrap_err().code(), ErrorCode::PropertyValueTooLarge);
     }
 }

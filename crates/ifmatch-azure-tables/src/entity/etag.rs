@@ -4,7 +4,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::record::Revision;
 
 use crate::entity::datetime::DateTime;
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 
 /// Returns the tag of a version. It is unique, since a generation is a time in microseconds that is never used twice.
 pub(crate) fn of(generation: Revision) -> String {
@@ -50,8 +50,8 @@ impl IfMatch {
         match (self, current) {
             (Self::None, _) | (Self::Exists, Some(_)) => Ok(()),
             (Self::Tag(tag), Some(current)) if **tag == *of(current) => Ok(()),
-            (Self::Tag(_), Some(_)) => Err(TableError::new(Code::UpdateConditionNotSatisfied)),
-            (_, None) => Err(TableError::new(Code::ResourceNotFound)),
+            (Self::Tag(_), Some(_)) => Err(TableError::new(ErrorCode::UpdateConditionNotSatisfied)),
+            (_, None) => Err(TableError::new(ErrorCode::ResourceNotFound)),
         }
     }
 }
@@ -82,14 +82,14 @@ mod tests {
         ];
         for other in others {
             let refused = IfMatch::parse(other.as_bytes()).expect("a tag").check(current);
-            assert_eq!(refused.unwrap_err().code(), Code::UpdateConditionNotSatisfied, "{other}");
+            assert_eq!(refused.unwrap_err().code(), ErrorCode::UpdateConditionNotSatisfied, "{other}");
         }
     }
 
     #[test]
     fn rejects_malformed_tags() {
         for text in ["", "abc", "W/", "w/", "w/w/\"a\"", "wW/\"a\"", "\"a", "W/\"a\", W/\"b\"", "**"] {
-            assert_eq!(IfMatch::parse(text.as_bytes()).unwrap_err().code(), Code::InvalidInput, "{text}");
+            assert_eq!(IfMatch::parse(text.as_bytes()).unwrap_err().code(), ErrorCode::InvalidInput, "{text}");
         }
     }
 }

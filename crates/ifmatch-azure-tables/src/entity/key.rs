@@ -2,7 +2,7 @@
 
 use ifmatch_blob::name::BlobName;
 
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 
 /// The key of an entity within its table. Always valid.
 ///
@@ -40,7 +40,7 @@ impl EntityKey {
     /// The keys are too long together.
     pub(crate) fn name_in(&self, table: &str) -> Result<BlobName, TableError> {
         let name = prefix(table, Some(&self.partition), Some(&self.row));
-        BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
+        BlobName::new(&name).map_err(|_| TableError::new(ErrorCode::KeyValueTooLarge))
     }
 
     /// Returns the name of the record of the partition's batches. No key contains it: `!.` isn't an escape.
@@ -50,7 +50,7 @@ impl EntityKey {
     pub(crate) fn record_in(&self, table: &str) -> Result<BlobName, TableError> {
         let mut name = format!("{table}/!.");
         escape(&self.partition, &mut name);
-        BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
+        BlobName::new(&name).map_err(|_| TableError::new(ErrorCode::KeyValueTooLarge))
     }
 
     /// Parses a blob's name.
@@ -74,7 +74,7 @@ pub(crate) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) ->
 
 fn check(key: &str) -> Result<(), TableError> {
     if key.encode_utf16().count() > MAX_UNITS {
-        return Err(TableError::new(Code::KeyValueTooLarge));
+        return Err(TableError::new(ErrorCode::KeyValueTooLarge));
     }
     let forbidden = |char: char| char.is_control() || matches!(char, '/' | '\\' | '#' | '?');
     if key.contains(forbidden) {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     /// Short keys with characters around the escapes, so many share prefixes.
-    fn keys() -> impl Strategy<Value = EntityKey> {
+    fn keys() -> impl Strategy<EdmValue = EntityKey> {
         let key = "[ !\"01.a'é🦀\u{a0}-]{0,5}";
         (key, key).prop_map(|(partition, row)| EntityKey::new(&partition, &row).expect("valid"))
     }
@@ -146,15 +146,19 @@ mod tests {
         let table = "0".repeat(32);
         assert!(EntityKey::new(&longest, &"漢".repeat(120)).expect("valid").name_in(&table).is_ok());
         let both = EntityKey::new(&longest, &longest).expect("valid").name_in(&table);
-        assert_eq!(both.unwrap_err().code(), Code::KeyValueTooLarge);
+        assert_eq!(both.unwrap_err().code(), ErrorCode::KeyValueTooLarge);
         let longer = EntityKey::new(&"a".repeat(MAX_UNITS + 1), "");
-        assert_eq!(longer.unwrap_err().code(), Code::KeyValueTooLarge);
+        assert_eq!(longer.unwrap_err().code(), ErrorCode::KeyValueTooLarge);
     }
 
     #[test]
     fn rejects_characters_that_azure_forbids() {
         for char in ['/', '\\', '#', '?', '\0', '\t', '\u{7f}', '\u{9f}'] {
-            assert_eq!(EntityKey::new("p", &format!("r{char}")).unwrap_err().code(), Code::InvalidInput, "{char:?}");
+            assert_eq!(
+                EntityKey::new("p", &format!("r{char}")).unwrap_err().code(),
+                ErrorCode::InvalidInput,
+                "{char:?}"
+            );
         }
         assert!(EntityKey::new("", "").is_ok_and(|key| key.name_in("t").is_ok()));
     }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 use serde_json::{Map, Value as Json, json};
 
-use crate::entity::edm::{self, Value};
+use crate::entity::edm::{self, EdmValue};
 use crate::entity::key::EntityKey;
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 
 /// The properties of an entity, except keys and timestamp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Entity {
-    properties: BTreeMap<Box<str>, Value>,
+    properties: BTreeMap<Box<str>, EdmValue>,
 }
 
 /// Version of the stored format.
@@ -50,7 +50,7 @@ impl Entity {
             }
             check_name(name)?;
             let declared = body.get(&format!("{name}{TYPE}")).map(type_name).transpose()?;
-            if let Some(value) = Value::parse(json, declared)? {
+            if let Some(value) = EdmValue::parse(json, declared)? {
                 properties.insert(name.as_str().into(), value);
             }
         }
@@ -70,9 +70,9 @@ impl Entity {
     /// There are too many properties, or too many bytes.
     pub(crate) fn check(&self, key: &EntityKey) -> Result<(), TableError> {
         if self.properties.len() > MAX_PROPERTIES {
-            return Err(TableError::new(Code::TooManyProperties));
+            return Err(TableError::new(ErrorCode::TooManyProperties));
         }
-        if self.bytes(key) > MAX_BYTES { Err(TableError::new(Code::EntityTooLarge)) } else { Ok(()) }
+        if self.bytes(key) > MAX_BYTES { Err(TableError::new(ErrorCode::EntityTooLarge)) } else { Ok(()) }
     }
 
     /// Returns the size as Azure counts it, in bytes.
@@ -82,11 +82,11 @@ impl Entity {
         keys + each.sum::<usize>()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&EdmValue> {
         self.properties.get(name)
     }
 
-    pub(crate) fn properties(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub(crate) fn properties(&self) -> impl Iterator<Item = (&str, &EdmValue)> {
         self.properties.iter().map(|(name, value)| (&**name, value))
     }
 
@@ -125,7 +125,7 @@ impl Entity {
 pub(crate) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> {
     let key = |name: &str| match body.get(name) {
         Some(Json::String(key)) => Ok(key.as_str()),
-        Some(Json::Null) | None => Err(TableError::new(Code::PropertiesNeedValue)),
+        Some(Json::Null) | None => Err(TableError::new(ErrorCode::PropertiesNeedValue)),
         Some(_) => Err(TableError::invalid("a key must be a string")),
     };
     EntityKey::new(key(PARTITION_KEY)?, key(ROW_KEY)?)
@@ -146,11 +146,11 @@ fn type_name(json: &Json) -> Result<&str, TableError> {
 /// A name must be a C# identifier.
 fn check_name(name: &str) -> Result<(), TableError> {
     if name.chars().count() > MAX_NAME {
-        return Err(TableError::new(Code::PropertyNameTooLong));
+        return Err(TableError::new(ErrorCode::PropertyNameTooLong));
     }
     let begins = name.starts_with(|char: char| char.is_alphabetic() || char == '_');
     let inner = |char: char| char.is_alphanumeric() || char == '_';
-    if begins && name.chars().all(inner) { Ok(()) } else { Err(TableError::new(Code::PropertyNameInvalid)) }
+    if begins && name.chars().all(inner) { Ok(()) } else { Err(TableError::new(ErrorCode::PropertyNameInvalid)) }
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
         for (name, declared, is_right) in rows {
             let body = json!({ name: "2020-01-01T00:00:00Z", format!("{name}@odata.type"): declared });
             let error = parse(&body).err().map(|error| error.code());
-            assert_eq!(error, (!is_right).then_some(Code::InvalidInput), "{body}");
+            assert_eq!(error, (!is_right).then_some(ErrorCode::InvalidInput), "{body}");
         }
     }
 
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn property_names_are_identifiers() {
         for name in ["", "1a", "a-b", "a b", "a.b", "@a"] {
-            assert_eq!(parse(&json!({ name: 1 })).unwrap_err().code(), Code::PropertyNameInvalid, "{name}");
+            assert_eq!(parse(&json!({ name: 1 })).unwrap_err().code(), ErrorCode::PropertyNameInvalid, "{name}");
         }
         assert!(parse(&json!({ "é": 1 })).is_ok());
-        assert_eq!(parse(&json!({ "n".repeat(256): 1 })).unwrap_err().code(), Code::PropertyNameTooLong);
+        assert_eq!(parse(&json!({ "n".repeat(256): 1 })).unwrap_err().code(), ErrorCode::PropertyNameTooLong);
     }
 
     #[test]
@@ -223,10 +223,10 @@ mod tests {
             Entity::parse(&body).expect("an entity").check(&key)
         };
         assert!(many(MAX_PROPERTIES, "x").is_ok());
-        assert_eq!(many(MAX_PROPERTIES + 1, "x").unwrap_err().code(), Code::TooManyProperties);
+        assert_eq!(many(MAX_PROPERTIES + 1, "x").unwrap_err().code(), ErrorCode::TooManyProperties);
         let text = "x".repeat(32 * 1024);
         assert!(many(15, &text).is_ok());
-        assert_eq!(many(16, &text).unwrap_err().code(), Code::EntityTooLarge);
+        assert_eq!(many(16, &text).unwrap_err().code(), ErrorCode::EntityTooLarge);
     }
 
     #[test]
@@ -234,8 +234,8 @@ mod tests {
         let key = |body: Json| key_in(body.as_object().expect("an object"));
         assert!(key(json!({ "PartitionKey": "", "RowKey": "" })).is_ok());
         for body in [json!({ "PartitionKey": "p" }), json!({ "RowKey": "r", "PartitionKey": null })] {
-            assert_eq!(key(body).unwrap_err().code(), Code::PropertiesNeedValue);
+            assert_eq!(key(body).unwrap_err().code(), ErrorCode::PropertiesNeedValue);
         }
-        assert_eq!(key(json!({ "PartitionKey": 1, "RowKey": "r" })).unwrap_err().code(), Code::InvalidInput);
+        assert_eq!(key(json!({ "PartitionKey": 1, "RowKey": "r" })).unwrap_err().code(), ErrorCode::InvalidInput);
     }
 }

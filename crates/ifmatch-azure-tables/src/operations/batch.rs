@@ -12,35 +12,39 @@ use ifmatch_core::record::Revision;
 use super::write;
 use crate::entity::etag::IfMatch;
 use crate::entity::properties::{Entity, key_in};
-use crate::error::{Code, TableError};
-use crate::request::changeset::Part;
-use crate::request::resource::Resource;
+use crate::error::{ErrorCode, TableError};
+use crate::request::changeset::ChangesetPart;
+use crate::request::resource::TableResource;
 use crate::response::{self, ResponseFormat};
 use crate::route::{Verb, permissions};
-use crate::service::Access;
-use crate::storage::entities::{Entities, EntityChange, EntityOperation, Stored};
+use crate::service::TableAccess;
+use crate::storage::entities::{EntityChange, EntityOperation, StoredEntity, TableEntities};
 use crate::storage::tables::TableName;
 
 /// Maximum number of operations.
 const MAX_OPERATIONS: usize = 100;
 
 /// A failed operation, by its index, and the reason.
-pub(crate) type Failed = (usize, TableError);
+pub(crate) type FailedOperation = (usize, TableError);
 
 /// The operations of a batch.
-pub(crate) struct Batch {
+pub(crate) struct BatchOperations {
     pub(crate) table: TableName,
     changes: Vec<EntityChange>,
     /// The headers of each operation.
     headers: Vec<HeaderMap>,
 }
 
-impl Batch {
+impl BatchOperations {
     /// Parses the operations, and checks that the request may carry them out.
     ///
     /// # Errors
     /// An operation isn't valid, or not on the same partition and table as the others.
-    pub(crate) fn parse(parts: Vec<Part>, account: &str, access: &Access) -> Result<Self, Failed> {
+    pub(crate) fn parse(
+        parts: Vec<ChangesetPart>,
+        account: &str,
+        access: &TableAccess,
+    ) -> Result<Self, FailedOperation> {
         if parts.len() > MAX_OPERATIONS {
             let detail = "The batch request operation exceeds the maximum 100 changes per change set.";
             return Err((MAX_OPERATIONS - 1, TableError::invalid(detail)));
@@ -56,10 +60,10 @@ impl Batch {
             let is_same = batch.table.as_str().eq_ignore_ascii_case(table.as_str())
                 && batch.changes.first().is_none_or(|first| first.key.partition == change.key.partition);
             if !is_same {
-                return Err(failed(TableError::new(Code::CommandsInBatchActOnDifferentPartitions)));
+                return Err(failed(TableError::new(ErrorCode::CommandsInBatchActOnDifferentPartitions)));
             }
             if !rows.insert(change.key.row.clone()) {
-                return Err(failed(TableError::new(Code::InvalidDuplicateRow)));
+                return Err(failed(TableError::new(ErrorCode::InvalidDuplicateRow)));
             }
             batch.changes.push(change);
             batch.headers.push(headers);
@@ -73,29 +77,29 @@ impl Batch {
     /// An operation can't be carried out.
     pub(crate) async fn run(
         &self,
-        entities: &Entities<'_>,
+        entities: &TableEntities<'_>,
         format: &ResponseFormat,
-    ) -> Result<Vec<Response<BlobBody>>, Failed> {
+    ) -> Result<Vec<Response<BlobBody>>, FailedOperation> {
         let generations = entities.change_all(&self.changes).await?;
         let all = self.changes.iter().zip(&self.headers).zip(generations);
         Ok(all.map(|((change, headers), generation)| respond(entities, format, change, headers, generation)).collect())
     }
 }
 
-fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, EntityChange), TableError> {
+fn change(part: &ChangesetPart, account: &str, access: &TableAccess) -> Result<(TableName, EntityChange), TableError> {
     let path = part.head.uri.path();
     if path.split('/').nth(1) != Some(account) {
-        return Err(TableError::new(Code::InvalidUri).detail("all operations must be on the account of the batch"));
+        return Err(TableError::new(ErrorCode::InvalidUri).detail("all operations must be on the account of the batch"));
     }
     let verb = Verb::of(&part.head)?;
     let headers = &part.head.headers;
-    let (table, key, operation, guard) = match (Resource::parse(path)?, verb) {
-        (Resource::Entities(table), Verb::Post) => {
+    let (table, key, operation, guard) = match (TableResource::parse(path)?, verb) {
+        (TableResource::Entities(table), Verb::Post) => {
             write::no_conditions(headers)?;
             let body = write::object(part.body.as_bytes())?;
             (table, key_in(&body)?, EntityOperation::Insert(Entity::parse(&body)?), IfMatch::None)
         }
-        (Resource::Entity(table, key), Verb::Put | Verb::Merge) => {
+        (TableResource::Entity(table, key), Verb::Put | Verb::Merge) => {
             let guard = write::guard(headers)?;
             let entity = Entity::parse(&write::object(part.body.as_bytes())?)?;
             let operation = match verb {
@@ -104,11 +108,11 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Ent
             };
             (table, key, operation, guard)
         }
-        (Resource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
-            IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
+        (TableResource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
+            IfMatch::None => return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),
             guard => (table, key, EntityOperation::Delete(guard.clone()), guard),
         },
-        _ => return Err(TableError::new(Code::NotImplemented).detail("a batch consists of changes to entities")),
+        _ => return Err(TableError::new(ErrorCode::NotImplemented).detail("a batch consists of changes to entities")),
     };
     for needed in permissions(verb, &guard) {
         access.to_entities(needed)?;
@@ -118,7 +122,7 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Ent
 }
 
 fn respond(
-    entities: &Entities<'_>,
+    entities: &TableEntities<'_>,
     format: &ResponseFormat,
     change: &EntityChange,
     headers: &HeaderMap,
@@ -128,7 +132,7 @@ fn respond(
     let mut response = match (&change.operation, generation) {
         (EntityOperation::Insert(entity), Some(generation)) => {
             let mut response = write::created(headers, || {
-                let stored = Stored { entity: entity.clone(), generation };
+                let stored = StoredEntity { entity: entity.clone(), generation };
                 format.element(name.as_str(), format.entity(name, &change.key, &stored, None))
             });
             format.locate(response.headers_mut(), name, &change.key);
@@ -144,7 +148,7 @@ fn respond(
 
 /// Builds the response with the responses of all operations, or of the one that failed.
 pub(crate) async fn multipart(
-    outcome: Result<Vec<Response<BlobBody>>, Failed>,
+    outcome: Result<Vec<Response<BlobBody>>, FailedOperation>,
     id: u64,
 ) -> Result<Response<BlobBody>, TableError> {
     let parts = outcome.unwrap_or_else(|(index, error)| vec![error.at(index).to_response()]);
@@ -152,8 +156,10 @@ pub(crate) async fn multipart(
     let mut text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={set}\r\n\r\n");
     for part in parts {
         let (head, body) = part.into_parts();
-        let body =
-            body.collect().await.map_err(|error| TableError::new(Code::InternalError).detail(error.to_string()))?;
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| TableError::new(ErrorCode::InternalError).detail(error.to_string()))?;
         let reason = head.status.canonical_reason().unwrap_or_default();
         let _ = write!(text, "--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
         let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_u16());

@@ -8,16 +8,16 @@ use ifmatch_blob::store::BlobStore;
 use serde_json::Value as Json;
 
 use crate::entity::datetime::DateTime;
-use crate::entity::edm::Value;
+use crate::entity::edm::EdmValue;
 use crate::entity::key::{self, EntityKey};
 use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
-use crate::error::{Code, TableError};
-use crate::request::filter::{Filter, Property, Row, Scalar};
-use crate::request::options::{Options, Token};
+use crate::error::{ErrorCode, TableError};
+use crate::request::filter::{Filter, PropertyValue, Row, Scalar};
+use crate::request::options::{ContinuationToken, QueryOptions};
 use crate::response::{self, ResponseFormat};
-use crate::service::Access;
-use crate::storage::entities::{Entities, Stored};
-use crate::storage::page::{PageBudget, PageQuery, Rows, page};
+use crate::service::TableAccess;
+use crate::storage::entities::{StoredEntity, TableEntities};
+use crate::storage::page::{PageBudget, PageQuery, RowSource, page};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 /// Maximum number of reads of a page that batches change in between.
@@ -29,10 +29,10 @@ const NEXT_TABLE: HeaderName = HeaderName::from_static("x-ms-continuation-nextta
 
 /// Returns the entities that match a filter, ordered by key.
 pub(crate) async fn entities(
-    entities: &Entities<'_>,
-    options: &Options,
+    entities: &TableEntities<'_>,
+    options: &QueryOptions,
     format: &ResponseFormat,
-    access: &Access,
+    access: &TableAccess,
     memory: impl Fn() -> Result<DocumentMemory, Crowded>,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
@@ -62,15 +62,15 @@ pub(crate) async fn entities(
         }
         return Ok(response);
     }
-    Err(TableError::new(Code::ServerBusy).detail("batches changed the partition during each read"))
+    Err(TableError::new(ErrorCode::ServerBusy).detail("batches changed the partition during each read"))
 }
 
 /// Reads one page.
 async fn read_page(
-    entities: &Entities<'_>,
-    options: &Options,
+    entities: &TableEntities<'_>,
+    options: &QueryOptions,
     format: &ResponseFormat,
-    access: &Access,
+    access: &TableAccess,
     (mut part, mut memory): (PageQuery<'_>, DocumentMemory),
     rows: &MatchingEntities<'_>,
 ) -> Result<Response<BlobBody>, TableError> {
@@ -92,10 +92,11 @@ async fn read_page(
     };
     if entities.containers.find(entities.store, &table.name).await?.as_ref() != Some(table) {
         // The table was deleted meanwhile, so the page may be incomplete.
-        return Err(TableError::new(Code::TableNotFound));
+        return Err(TableError::new(ErrorCode::TableNotFound));
     }
     let select = options.select.as_deref();
-    let json = |(key, stored): &(EntityKey, Stored)| Json::Object(format.entity(&table.name, key, stored, select));
+    let json =
+        |(key, stored): &(EntityKey, StoredEntity)| Json::Object(format.entity(&table.name, key, stored, select));
     let mut response = format.listing(table.name.as_str(), page.rows.iter().map(json).collect());
     if let Some(key) = next {
         let next = [(NEXT_PARTITION, key.partition), (NEXT_ROW, key.row)];
@@ -108,7 +109,7 @@ async fn read_page(
 pub(crate) async fn tables(
     store: &dyn BlobStore,
     containers: &AccountContainers,
-    options: &Options,
+    options: &QueryOptions,
     format: &ResponseFormat,
     mut memory: DocumentMemory,
 ) -> Result<Response<BlobBody>, TableError> {
@@ -133,7 +134,7 @@ pub(crate) async fn tables(
 }
 
 /// Returns the name of the blob to continue after.
-fn after(options: &Options, table: &Table) -> Result<Option<String>, TableError> {
+fn after(options: &QueryOptions, table: &Table) -> Result<Option<String>, TableError> {
     let Some(partition) = &options.next_partition else { return Ok(None) };
     let row = options.next_row.as_ref().map_or("", |row| &row.0);
     let name = EntityKey::new(&partition.0, row)?.name_in(&table.identity)?;
@@ -141,23 +142,23 @@ fn after(options: &Options, table: &Table) -> Result<Option<String>, TableError>
 }
 
 fn token(key: &str) -> Option<HeaderValue> {
-    HeaderValue::from_str(&Token(key.to_owned()).encode()).ok()
+    HeaderValue::from_str(&ContinuationToken(key.to_owned()).encode()).ok()
 }
 
 /// The entities that match a filter.
 struct MatchingEntities<'a> {
-    entities: &'a Entities<'a>,
+    entities: &'a TableEntities<'a>,
     filter: Option<&'a Filter>,
-    access: &'a Access,
+    access: &'a TableAccess,
 }
 
-impl Rows for MatchingEntities<'_> {
-    type Row = (EntityKey, Stored);
+impl RowSource for MatchingEntities<'_> {
+    type Row = (EntityKey, StoredEntity);
 
     async fn row(&self, name: &BlobName) -> Result<Option<Self::Row>, TableError> {
         let Some(key) = EntityKey::parse(name.as_str()) else { return Ok(None) };
-        let passes = |stored: Option<&Stored>| {
-            self.filter.map_or(Some(true), |filter| filter.holds(&Seen { key: &key, stored }))
+        let passes = |stored: Option<&StoredEntity>| {
+            self.filter.map_or(Some(true), |filter| filter.holds(&SeenEntity { key: &key, stored }))
         };
         if !self.access.covers(&self.entities.table.name, &key) || passes(None) == Some(false) {
             return Ok(None);
@@ -177,24 +178,24 @@ impl Rows for MatchingEntities<'_> {
 }
 
 /// An entity, before or after its properties were read.
-struct Seen<'a> {
+struct SeenEntity<'a> {
     key: &'a EntityKey,
-    stored: Option<&'a Stored>,
+    stored: Option<&'a StoredEntity>,
 }
 
-impl Row for Seen<'_> {
-    fn property(&self, name: &str) -> Property<'_> {
+impl Row for SeenEntity<'_> {
+    fn property(&self, name: &str) -> PropertyValue<'_> {
         match (name, self.stored) {
-            (PARTITION_KEY, _) => Property::Is(Scalar::Text(&self.key.partition)),
-            (ROW_KEY, _) => Property::Is(Scalar::Text(&self.key.row)),
-            (_, None) => Property::Unknown,
+            (PARTITION_KEY, _) => PropertyValue::Is(Scalar::Text(&self.key.partition)),
+            (ROW_KEY, _) => PropertyValue::Is(Scalar::Text(&self.key.row)),
+            (_, None) => PropertyValue::Unknown,
             (TIMESTAMP, Some(stored)) => {
                 let moment = DateTime::of(stored.generation.timestamp());
-                moment.map_or(Property::Missing, |moment| Property::Is(Scalar::Moment(moment)))
+                moment.map_or(PropertyValue::Missing, |moment| PropertyValue::Is(Scalar::Moment(moment)))
             }
             (name, Some(stored)) => {
-                let value: Option<&Value> = stored.entity.get(name);
-                value.map_or(Property::Missing, |value| Property::Is(value.into()))
+                let value: Option<&EdmValue> = stored.entity.get(name);
+                value.map_or(PropertyValue::Missing, |value| PropertyValue::Is(value.into()))
             }
         }
     }
@@ -207,7 +208,7 @@ struct MatchingTables<'a> {
     filter: Option<&'a Filter>,
 }
 
-impl Rows for MatchingTables<'_> {
+impl RowSource for MatchingTables<'_> {
     type Row = TableName;
 
     async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {
@@ -222,18 +223,18 @@ impl Rows for MatchingTables<'_> {
 }
 
 impl Row for TableName {
-    fn property(&self, name: &str) -> Property<'_> {
-        if name == "TableName" { Property::Is(Scalar::Text(self.as_str())) } else { Property::Missing }
+    fn property(&self, name: &str) -> PropertyValue<'_> {
+        if name == "TableName" { PropertyValue::Is(Scalar::Text(self.as_str())) } else { PropertyValue::Missing }
     }
 }
 
 pub(crate) async fn entity(
-    entities: &Entities<'_>,
+    entities: &TableEntities<'_>,
     key: &EntityKey,
-    options: &Options,
+    options: &QueryOptions,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let stored = entities.get(key).await?.ok_or_else(|| TableError::new(Code::ResourceNotFound))?;
+    let stored = entities.get(key).await?.ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
     let name = &entities.table.name;
     let json = format.entity(name, key, &stored, options.select.as_deref());
     let mut response = format.element(name.as_str(), json);
@@ -247,6 +248,6 @@ pub(crate) async fn table(
     name: &TableName,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let table = containers.find(store, name).await?.ok_or_else(|| TableError::new(Code::ResourceNotFound))?;
+    let table = containers.find(store, name).await?.ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
     Ok(format.element("Tables", format.table(&table.name)))
 }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value as Json};
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{Entities, EntityChange, EntityOperation, Stored, numbered};
+use crate::storage::entities::{EntityChange, EntityOperation, StoredEntity, TableEntities, numbered};
 use crate::storage::tables::{AccountContainers, TableName};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -33,7 +33,7 @@ pub(crate) async fn create_table(
 
 /// Returns the name of a table to create.
 pub(crate) fn table_name(body: &Map<String, Json>) -> Result<TableName, TableError> {
-    let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
+    let name = body.get("TableName").ok_or_else(|| TableError::new(ErrorCode::PropertiesNeedValue))?;
     TableName::new(name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?)
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn delete_table(
 }
 
 pub(crate) async fn insert(
-    entities: &Entities<'_>,
+    entities: &TableEntities<'_>,
     headers: &HeaderMap,
     key: &EntityKey,
     entity: Entity,
@@ -62,7 +62,7 @@ pub(crate) async fn insert(
     let generation = numbered(entities.change(EntityChange { key: key.clone(), operation }).await?)?;
     let name = &entities.table.name;
     let mut response = created(headers, || {
-        format.element(name.as_str(), format.entity(name, key, &Stored { entity, generation }, None))
+        format.element(name.as_str(), format.entity(name, key, &StoredEntity { entity, generation }, None))
     });
     response::tag(response.headers_mut(), generation);
     format.locate(response.headers_mut(), name, key);
@@ -70,7 +70,10 @@ pub(crate) async fn insert(
 }
 
 /// Replaces, merges or deletes an entity.
-pub(crate) async fn change(entities: &Entities<'_>, change: EntityChange) -> Result<Response<BlobBody>, TableError> {
+pub(crate) async fn change(
+    entities: &TableEntities<'_>,
+    change: EntityChange,
+) -> Result<Response<BlobBody>, TableError> {
     let generation = entities.change(change).await?;
     let mut response = response::empty();
     if let Some(generation) = generation {
@@ -105,7 +108,7 @@ pub(crate) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
 /// Rejects the conditions for which `is_rejected` returns `true`.
 fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool) -> Result<(), TableError> {
     match Preconditions::HEADERS.iter().find(|name| is_rejected(name) && headers.contains_key(*name)) {
-        Some(name) => Err(TableError::new(Code::ConditionHeadersNotSupported).detail(format!("remove {name}"))),
+        Some(name) => Err(TableError::new(ErrorCode::ConditionHeadersNotSupported).detail(format!("remove {name}"))),
         None => Ok(()),
     }
 }
@@ -116,7 +119,7 @@ fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool)
 /// The body is Atom.
 pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
     let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-    if media.contains("xml") { Err(TableError::new(Code::AtomFormatNotSupported)) } else { Ok(()) }
+    if media.contains("xml") { Err(TableError::new(ErrorCode::AtomFormatNotSupported)) } else { Ok(()) }
 }
 
 /// Parses a body, which must be a JSON object. The result takes many times its memory: don't keep it while waiting.

@@ -8,7 +8,7 @@ use crate::error::TableError;
 
 /// A request in a changeset.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ChangesetPart {
     pub(crate) head: Parts,
     pub(crate) body: String,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Part {
 ///
 /// # Errors
 /// The body isn't a changeset.
-pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<Part>, TableError> {
+pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<ChangesetPart>, TableError> {
     let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
     let sets = split(body, &boundary(media)?)?;
     let [set] = sets[..] else { return Err(malformed("a batch must have one changeset, and no queries")) };
@@ -30,7 +30,7 @@ pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<Part>, TableE
 }
 
 /// Parses a part: its own header, a request line, the header of the request, and its body.
-fn request(part: &str) -> Result<Part, TableError> {
+fn request(part: &str) -> Result<ChangesetPart, TableError> {
     let (fields, inner) = head(part)?;
     let media = fields.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
     if !media.trim().eq_ignore_ascii_case("application/http") {
@@ -47,7 +47,7 @@ fn request(part: &str) -> Result<Part, TableError> {
     let (headers, body) = head(rest)?;
     let mut request = Request::new(());
     (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
-    Ok(Part { head: request.into_parts().0, body: body.trim_end_matches(['\r', '\n']).to_owned() })
+    Ok(ChangesetPart { head: request.into_parts().0, body: body.trim_end_matches(['\r', '\n']).to_owned() })
 }
 
 /// Parses header lines up to an empty one, and returns what follows.
@@ -105,7 +105,7 @@ fn malformed(detail: &str) -> TableError {
 mod tests {
     use super::*;
 
-    fn parsed(body: &str) -> Result<Vec<Part>, TableError> {
+    fn parsed(body: &str) -> Result<Vec<ChangesetPart>, TableError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "multipart/mixed; boundary=b".parse().expect("valid"));
         parse(&headers, body)

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 
 /// The metadata level of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl MetadataLevel {
         if ranges.peek().is_none() {
             return Ok(Self::Minimal);
         }
-        ranges.find_map(Self::of_range).ok_or_else(|| TableError::new(Code::AtomFormatNotSupported))
+        ranges.find_map(Self::of_range).ok_or_else(|| TableError::new(ErrorCode::AtomFormatNotSupported))
     }
 
     fn of_range(range: &str) -> Option<Self> {

@@ -4,21 +4,21 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ifmatch_blob::name::{self, InvalidName};
 
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 use crate::request::filter::Filter;
 
 /// The query parameters of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Options {
+pub(crate) struct QueryOptions {
     pub(crate) format: Option<String>,
     pub(crate) filter: Option<Filter>,
     /// The properties to return, or `None` for all.
     pub(crate) select: Option<Vec<String>>,
     /// Maximum number of rows, which may be none.
     pub(crate) top: usize,
-    pub(crate) next_partition: Option<Token>,
-    pub(crate) next_row: Option<Token>,
-    pub(crate) next_table: Option<Token>,
+    pub(crate) next_partition: Option<ContinuationToken>,
+    pub(crate) next_row: Option<ContinuationToken>,
+    pub(crate) next_table: Option<ContinuationToken>,
     /// `restype` and `comp`, if one of them is present: the request is about the service itself, or about permissions.
     pub(crate) other: Option<(String, String)>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 /// Maximum and default number of rows in a page.
 const MAX_ROWS: usize = 1000;
 
-impl Options {
+impl QueryOptions {
     /// Parses a query.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Options {
             other: None,
         };
         let malformed =
-            |error: InvalidName| TableError::new(Code::InvalidQueryParameterValue).detail(error.to_string());
+            |error: InvalidName| TableError::new(ErrorCode::InvalidQueryParameterValue).detail(error.to_string());
         for parameter in name::parameters(query) {
             let (name, value) = parameter.map_err(malformed)?;
             options.take(&name, &value)?;
@@ -58,9 +58,9 @@ impl Options {
             "$filter" => self.filter = Some(Filter::parse(value)?),
             "$select" => self.select = select(value),
             "$top" => self.top = top(value)?,
-            "NextPartitionKey" => self.next_partition = Some(Token::decode(value)?),
-            "NextRowKey" => self.next_row = Some(Token::decode(value)?),
-            "NextTableName" => self.next_table = Some(Token::decode(value)?),
+            "NextPartitionKey" => self.next_partition = Some(ContinuationToken::decode(value)?),
+            "NextRowKey" => self.next_row = Some(ContinuationToken::decode(value)?),
+            "NextTableName" => self.next_table = Some(ContinuationToken::decode(value)?),
             "restype" => value.clone_into(&mut self.other.get_or_insert_default().0),
             "comp" => value.clone_into(&mut self.other.get_or_insert_default().1),
             // As in Azure, `timeout` and unknown parameters are ignored.
@@ -72,12 +72,12 @@ impl Options {
 
 /// A continuation token: the last key of a page, in an opaque form that is never empty, and ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) String);
+pub(crate) struct ContinuationToken(pub(crate) String);
 
 /// Prefix of all tokens.
 const TOKEN: &str = "1!";
 
-impl Token {
+impl ContinuationToken {
     pub(crate) fn encode(&self) -> String {
         format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(&self.0))
     }
@@ -86,7 +86,7 @@ impl Token {
         let bytes = text.strip_prefix(TOKEN).and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
         let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let wrong = || {
-            TableError::new(Code::InvalidQueryParameterValue)
+            TableError::new(ErrorCode::InvalidQueryParameterValue)
                 .detail("a continuation token must be one returned by the service")
         };
         key.map(Self).ok_or_else(wrong)
@@ -112,43 +112,43 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded() {
-        let options = Options::parse("$select=a,%20b,&$top=3&%24filter=a+eq+1%2B1&timeout=5").unwrap_err();
-        assert_eq!(options.code(), Code::InvalidInput);
-        let options = Options::parse("$select=a,%20b,&$top=3&%24filter=a+eq+'1%2B1'&timeout=5").expect("options");
+        let options = QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+1%2B1&timeout=5").unwrap_err();
+        assert_eq!(options.code(), ErrorCode::InvalidInput);
+        let options = QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+'1%2B1'&timeout=5").expect("options");
         assert_eq!(options.select, Some(vec!["a".into(), "b".into()]));
         assert_eq!(options.top, 3);
         assert_eq!(options.filter, Filter::parse("a eq '1+1'").ok());
         assert_eq!(options.other, None);
-        let other = |query| Options::parse(query).expect("options").other.expect("about something else");
+        let other = |query| QueryOptions::parse(query).expect("options").other.expect("about something else");
         assert_eq!(other("comp=acl"), (String::new(), "acl".to_owned()));
         assert_eq!(other("comp=stats&restype=service"), ("service".to_owned(), "stats".to_owned()));
-        assert!(Options::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none()));
+        assert!(QueryOptions::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none()));
     }
 
     #[test]
     fn rejects_malformed_parameters() {
         let rows = [
-            ("$top=-1", Code::InvalidInput),
-            ("$top=1001", Code::InvalidInput),
-            ("$top=x", Code::InvalidInput),
-            ("$filter=eq", Code::InvalidInput),
-            ("$filter=%zz", Code::InvalidQueryParameterValue),
-            ("NextRowKey=", Code::InvalidQueryParameterValue),
-            ("NextTableName=abc", Code::InvalidQueryParameterValue),
-            ("NextPartitionKey=1!_w", Code::InvalidQueryParameterValue),
+            ("$top=-1", ErrorCode::InvalidInput),
+            ("$top=1001", ErrorCode::InvalidInput),
+            ("$top=x", ErrorCode::InvalidInput),
+            ("$filter=eq", ErrorCode::InvalidInput),
+            ("$filter=%zz", ErrorCode::InvalidQueryParameterValue),
+            ("NextRowKey=", ErrorCode::InvalidQueryParameterValue),
+            ("NextTableName=abc", ErrorCode::InvalidQueryParameterValue),
+            ("NextPartitionKey=1!_w", ErrorCode::InvalidQueryParameterValue),
         ];
         for (query, code) in rows {
-            assert_eq!(Options::parse(query).unwrap_err().code(), code, "{query}");
+            assert_eq!(QueryOptions::parse(query).unwrap_err().code(), code, "{query}");
         }
     }
 
     #[test]
     fn tokens_round_trip() {
         for key in ["", "a", "é !'\u{a0}"] {
-            let token = Token(key.to_owned()).encode();
+            let token = ContinuationToken(key.to_owned()).encode();
             assert!(token.is_ascii() && !token.is_empty());
-            let options = Options::parse(&format!("NextRowKey={token}")).expect("options");
-            assert_eq!(options.next_row, Some(Token(key.to_owned())));
+            let options = QueryOptions::parse(&format!("NextRowKey={token}")).expect("options");
+            assert_eq!(options.next_row, Some(ContinuationToken(key.to_owned())));
         }
     }
 }

@@ -3,12 +3,12 @@
 use ifmatch_blob::name;
 
 use crate::entity::key::EntityKey;
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 use crate::storage::tables::TableName;
 
 /// The resource that a path names, below the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
+pub(crate) enum TableResource {
     /// The account: `/{account}`.
     Service,
     /// All tables: `Tables`.
@@ -23,13 +23,13 @@ pub(crate) enum Resource {
     Batch,
 }
 
-impl Resource {
+impl TableResource {
     /// Parses a raw path that begins with the account's name.
     ///
     /// # Errors
     /// The path names no resource.
     pub(crate) fn parse(path: &str) -> Result<Self, TableError> {
-        let unknown = || TableError::new(Code::InvalidUri);
+        let unknown = || TableError::new(ErrorCode::InvalidUri);
         let inner = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(_, inner)| inner);
         if inner.contains('/') {
             return Err(unknown());
@@ -103,17 +103,18 @@ mod tests {
 
     #[test]
     fn paths_name_tables_and_entities() {
-        let entity = |partition, row| Resource::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
+        let entity =
+            |partition, row| TableResource::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
         let rows = [
-            ("/a", Resource::Service),
-            ("/a/", Resource::Service),
-            ("/a/Tables", Resource::Tables),
-            ("/a/Tables()", Resource::Tables),
-            ("/a/Tables('tab')", Resource::Table(table("tab"))),
-            ("/a/Tables(%27tab%27)", Resource::Table(table("tab"))),
-            ("/a/tab", Resource::Entities(table("tab"))),
-            ("/a/tab()", Resource::Entities(table("tab"))),
-            ("/a/$batch", Resource::Batch),
+            ("/a", TableResource::Service),
+            ("/a/", TableResource::Service),
+            ("/a/Tables", TableResource::Tables),
+            ("/a/Tables()", TableResource::Tables),
+            ("/a/Tables('tab')", TableResource::Table(table("tab"))),
+            ("/a/Tables(%27tab%27)", TableResource::Table(table("tab"))),
+            ("/a/tab", TableResource::Entities(table("tab"))),
+            ("/a/tab()", TableResource::Entities(table("tab"))),
+            ("/a/$batch", TableResource::Batch),
             ("/a/tab(PartitionKey='p',RowKey='r')", entity("p", "r")),
             ("/a/tab(RowKey='r',PartitionKey='p')", entity("p", "r")),
             ("/a/tab(PartitionKey='',RowKey='')", entity("", "")),
@@ -122,31 +123,31 @@ mod tests {
             ("/a/tab(PartitionKey='%25',RowKey='%C3%A9')", entity("%", "é")),
         ];
         for (path, address) in rows {
-            assert_eq!(Resource::parse(path).expect("an address"), address, "{path}");
+            assert_eq!(TableResource::parse(path).expect("an address"), address, "{path}");
         }
     }
 
     #[test]
     fn rejects_other_paths() {
         let rows = [
-            ("/a/tab/more", Code::InvalidUri),
-            ("/a/tab(PartitionKey='p',RowKey='r'", Code::InvalidUri),
-            ("/a/Tables('tab'x)", Code::InvalidUri),
-            ("/a/%zz", Code::InvalidUri),
-            ("/a/%FF", Code::InvalidUri),
-            ("/a/tab('p')", Code::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='r',)", Code::InvalidInput),
-            ("/a/tab(PartitionKey='p')", Code::InvalidInput),
-            ("/a/tab(PartitionKey='p',PartitionKey='r')", Code::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='r'x)", Code::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='%2F')", Code::InvalidInput),
-            ("/a/tab(PartitionKey=p,RowKey='r')", Code::InvalidInput),
-            ("/a/ta", Code::OutOfRangeInput),
-            ("/a/1tab", Code::InvalidResourceName),
-            ("/a/Tables('tables')", Code::InvalidResourceName),
+            ("/a/tab/more", ErrorCode::InvalidUri),
+            ("/a/tab(PartitionKey='p',RowKey='r'", ErrorCode::InvalidUri),
+            ("/a/Tables('tab'x)", ErrorCode::InvalidUri),
+            ("/a/%zz", ErrorCode::InvalidUri),
+            ("/a/%FF", ErrorCode::InvalidUri),
+            ("/a/tab('p')", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='r',)", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey='p')", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey='p',PartitionKey='r')", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='r'x)", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='%2F')", ErrorCode::InvalidInput),
+            ("/a/tab(PartitionKey=p,RowKey='r')", ErrorCode::InvalidInput),
+            ("/a/ta", ErrorCode::OutOfRangeInput),
+            ("/a/1tab", ErrorCode::InvalidResourceName),
+            ("/a/Tables('tables')", ErrorCode::InvalidResourceName),
         ];
         for (path, code) in rows {
-            assert_eq!(Resource::parse(path).unwrap_err().code(), code, "{path}");
+            assert_eq!(TableResource::parse(path).unwrap_err().code(), code, "{path}");
         }
     }
 }

@@ -12,15 +12,15 @@ use ifmatch_core::precondition::Preconditions;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
-use crate::error::{Code, TableError};
-use crate::storage::partition::{Batches, Content, Intent, State};
+use crate::error::{ErrorCode, TableError};
+use crate::storage::partition::{BatchIntent, BatchState, EntityContent, PartitionBatches};
 use crate::storage::tables::{AccountContainers, Table};
 use crate::storage::{bytes, put, update};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, ContentChange, Current, Delete, Reading, StoreError, StoreErrorKind, Updated};
 
 /// A table's entities.
-pub(crate) struct Entities<'a> {
+pub(crate) struct TableEntities<'a> {
     pub(crate) store: &'a dyn BlobStore,
     pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) containers: &'a AccountContainers,
@@ -31,7 +31,7 @@ pub(crate) struct Entities<'a> {
 
 /// A version of an entity.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredEntity {
     pub(crate) entity: Entity,
     pub(crate) generation: Revision,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Stored {
 #[derive(Clone, Debug)]
 struct Before {
     /// The entity, unless there is none although there is a blob.
-    stored: Option<Stored>,
+    stored: Option<StoredEntity>,
     /// The strong tag that a write of the next version requires.
     tag: EntityTag,
     /// The batch that may change the entity, if it isn't decided.
@@ -55,7 +55,7 @@ const PATIENCE: u32 = 10;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// The result of an attempt to decide a change.
-enum Found {
+enum DecisionAttempt {
     /// The change was decided.
     Decided(Result<(), TableError>),
     /// The intent of this batch.
@@ -65,11 +65,11 @@ enum Found {
 }
 
 /// The state of a batch, by its id.
-type KnownBatch = (String, State);
+type KnownBatch = (String, BatchState);
 
-impl Entities<'_> {
+impl TableEntities<'_> {
     /// Returns the entity with this key.
-    pub(crate) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
+    pub(crate) async fn get(&self, key: &EntityKey) -> Result<Option<StoredEntity>, TableError> {
         Ok(self.load(key).await?.and_then(|before| before.stored))
     }
 
@@ -85,23 +85,23 @@ impl Entities<'_> {
             let decide = move |current: Option<&Current>| decider.decide(current, batch.as_ref());
             let (updated, found) = update(self.store, &blob, decide).await?;
             let met = match found {
-                Found::Decided(Err(error)) => return Err(error),
-                Found::Damaged(error) => return Err(error.into()),
-                Found::Intent(batch) => batch,
-                Found::Decided(Ok(())) => {
+                DecisionAttempt::Decided(Err(error)) => return Err(error),
+                DecisionAttempt::Damaged(error) => return Err(error.into()),
+                DecisionAttempt::Intent(batch) => batch,
+                DecisionAttempt::Decided(Ok(())) => {
                     return match updated {
                         Updated::Replaced(written) => numbered(written.generation).map(Some),
                         Updated::Deleted | Updated::Kept => Ok(None),
                     };
                 }
             };
-            match Batches::load(self.store, &self.record(&change.key)?).await?.state(&met) {
+            match PartitionBatches::load(self.store, &self.record(&change.key)?).await?.state(&met) {
                 // The batch may have been committed and finished after the intent was read: read it again.
-                State::Unknown if undecided.as_ref() == Some(&met) => {
+                BatchState::Unknown if undecided.as_ref() == Some(&met) => {
                     self.wait_for(&change.key, &met, attempt).await?;
                     self.pause(attempt).await?;
                 }
-                State::Unknown => undecided = Some(met),
+                BatchState::Unknown => undecided = Some(met),
                 state => known = Some((met, state)),
             }
         }
@@ -147,13 +147,13 @@ impl Entities<'_> {
                     .as_ref()
                     .map_or_else(Preconditions::absent, |before| Preconditions::unchanged(Some(&before.tag)));
                 let stored = before.as_ref().and_then(|before| before.stored.clone());
-                let intent = Intent {
+                let intent = BatchIntent {
                     batch: batch.clone(),
                     before: stored.map(|stored| (stored.entity, stored.generation)),
                     after: after.clone(),
                 };
                 let blob = self.blob(&changes[*index].key).map_err(|error| (*index, error))?;
-                let content = Content::Intent(intent.clone()).encode();
+                let content = EntityContent::Intent(intent.clone()).encode();
                 match self.store.put(&blob, put(content, preconditions)).await {
                     Ok(written) => {
                         let generation = numbered(written.generation).map_err(failed)?;
@@ -169,7 +169,7 @@ impl Entities<'_> {
                     }
                 }
             }
-            let is_committed = Batches::decide(self.store, &record, &batch, true).await.map_err(failed)?;
+            let is_committed = PartitionBatches::decide(self.store, &record, &batch, true).await.map_err(failed)?;
             self.finish(&record, &batch, &placed, is_committed).await;
             if is_committed {
                 let mut generations = vec![None; changes.len()];
@@ -188,13 +188,13 @@ impl Entities<'_> {
         for Placed { blob, tag, generation, intent, .. } in placed {
             let Some(tag) = tag else { return };
             let rest = match (is_committed, intent) {
-                (true, Intent { after, .. }) => after.clone().map(|after| (after, *generation)),
-                (false, Intent { before, .. }) => before.clone(),
+                (true, BatchIntent { after, .. }) => after.clone().map(|after| (after, *generation)),
+                (false, BatchIntent { before, .. }) => before.clone(),
             };
             let preconditions = Preconditions::unchanged(Some(tag));
             let result = match rest {
                 Some((entity, generation)) => {
-                    let content = Content::Plain(entity, Some(generation)).encode();
+                    let content = EntityContent::Plain(entity, Some(generation)).encode();
                     self.store.put(blob, put(content, preconditions)).await.map(drop)
                 }
                 None => self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await,
@@ -204,7 +204,7 @@ impl Entities<'_> {
                 is_done = false;
             }
         }
-        if is_done && let Err(error) = Batches::forget(self.store, record, batch).await {
+        if is_done && let Err(error) = PartitionBatches::forget(self.store, record, batch).await {
             tracing::warn!(error = error.name(), "a finished batch is left in the record of its partition");
         }
     }
@@ -212,7 +212,7 @@ impl Entities<'_> {
     /// Returns the number of batches that have taken effect in a partition.
     pub(crate) async fn batches(&self, partition: &str) -> Result<u64, TableError> {
         let key = EntityKey::new(partition, "")?;
-        Ok(Batches::load(self.store, &self.record(&key)?).await?.count)
+        Ok(PartitionBatches::load(self.store, &self.record(&key)?).await?.count)
     }
 
     /// Gives a batch time to be decided, and rejects it after some attempts: its process may have ended.
@@ -220,7 +220,7 @@ impl Entities<'_> {
         if attempt < PATIENCE {
             return Ok(());
         }
-        Batches::decide(self.store, &self.record(key)?, batch, false).await.map(drop)
+        PartitionBatches::decide(self.store, &self.record(key)?, batch, false).await.map(drop)
     }
 
     async fn load(&self, key: &EntityKey) -> Result<Option<Before>, TableError> {
@@ -233,25 +233,25 @@ impl Entities<'_> {
             let tag = tag.ok_or_else(|| {
                 StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags")
             })?;
-            let Intent { batch, before, after } = match Content::decode(&bytes(opened).await?)? {
-                Content::Plain(entity, own) => {
-                    let stored = Some(Stored { entity, generation: own.unwrap_or(generation) });
+            let BatchIntent { batch, before, after } = match EntityContent::decode(&bytes(opened).await?)? {
+                EntityContent::Plain(entity, own) => {
+                    let stored = Some(StoredEntity { entity, generation: own.unwrap_or(generation) });
                     return Ok(Some(Before { stored, tag, undecided: None }));
                 }
-                Content::Intent(intent) => intent,
+                EntityContent::Intent(intent) => intent,
             };
-            let before = before.map(|(entity, generation)| Stored { entity, generation });
-            match Batches::load(self.store, &self.record(key)?).await?.state(&batch) {
-                State::Committed => {
-                    let stored = after.map(|entity| Stored { entity, generation });
+            let before = before.map(|(entity, generation)| StoredEntity { entity, generation });
+            match PartitionBatches::load(self.store, &self.record(key)?).await?.state(&batch) {
+                BatchState::Committed => {
+                    let stored = after.map(|entity| StoredEntity { entity, generation });
                     return Ok(Some(Before { stored, tag, undecided: None }));
                 }
-                State::Rejected => return Ok(Some(Before { stored: before, tag, undecided: None })),
+                BatchState::Rejected => return Ok(Some(Before { stored: before, tag, undecided: None })),
                 // The batch may have been committed and finished after the intent was read: read it again.
-                State::Unknown if last.as_ref() == Some(&tag) => {
+                BatchState::Unknown if last.as_ref() == Some(&tag) => {
                     return Ok(Some(Before { stored: before, tag, undecided: Some(batch) }));
                 }
-                State::Unknown => last = Some(tag),
+                BatchState::Unknown => last = Some(tag),
             }
         }
         Err(busy())
@@ -297,15 +297,15 @@ pub(crate) enum EntityOperation {
 
 impl EntityChange {
     /// Decides the change on a blob. An intent counts as this batch's state says.
-    fn decide(&self, current: Option<&Current>, batch: Option<&KnownBatch>) -> (ContentChange, Found) {
-        let before = match current.map(|current| Stored::of(current, batch)).transpose() {
+    fn decide(&self, current: Option<&Current>, batch: Option<&KnownBatch>) -> (ContentChange, DecisionAttempt) {
+        let before = match current.map(|current| StoredEntity::of(current, batch)).transpose() {
             Ok(before) => before.flatten(),
             Err(found) => return (ContentChange::Keep, found),
         };
         match self.after(before.as_ref()) {
-            Ok(Some(entity)) => (ContentChange::Replace(entity.encode().into()), Found::Decided(Ok(()))),
-            Ok(None) => (ContentChange::Delete, Found::Decided(Ok(()))),
-            Err(error) => (ContentChange::Keep, Found::Decided(Err(error))),
+            Ok(Some(entity)) => (ContentChange::Replace(entity.encode().into()), DecisionAttempt::Decided(Ok(()))),
+            Ok(None) => (ContentChange::Delete, DecisionAttempt::Decided(Ok(()))),
+            Err(error) => (ContentChange::Keep, DecisionAttempt::Decided(Err(error))),
         }
     }
 
@@ -313,9 +313,11 @@ impl EntityChange {
     ///
     /// # Errors
     /// The change isn't possible on the entity before.
-    fn after(&self, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
+    fn after(&self, before: Option<&StoredEntity>) -> Result<Option<Entity>, TableError> {
         let guard = match &self.operation {
-            EntityOperation::Insert(_) if before.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
+            EntityOperation::Insert(_) if before.is_some() => {
+                return Err(TableError::new(ErrorCode::EntityAlreadyExists));
+            }
             EntityOperation::Insert(_) => &IfMatch::None,
             EntityOperation::Replace(guard, _) | EntityOperation::Merge(guard, _) | EntityOperation::Delete(guard) => {
                 guard
@@ -334,21 +336,25 @@ impl EntityChange {
     }
 }
 
-impl Stored {
+impl StoredEntity {
     /// Returns the entity in a blob, or `None` if there is a blob without one.
     ///
     /// # Errors
     /// It is the intent of another batch than this one, or can't be read.
-    fn of(current: &Current, batch: Option<&KnownBatch>) -> Result<Option<Self>, Found> {
-        let generation = numbered(current.generation).map_err(|error| Found::Decided(Err(error)))?;
-        let intent = match Content::decode(&current.bytes).map_err(Found::Damaged)? {
-            Content::Plain(entity, own) => return Ok(Some(Self { entity, generation: own.unwrap_or(generation) })),
-            Content::Intent(intent) => intent,
+    fn of(current: &Current, batch: Option<&KnownBatch>) -> Result<Option<Self>, DecisionAttempt> {
+        let generation = numbered(current.generation).map_err(|error| DecisionAttempt::Decided(Err(error)))?;
+        let intent = match EntityContent::decode(&current.bytes).map_err(DecisionAttempt::Damaged)? {
+            EntityContent::Plain(entity, own) => {
+                return Ok(Some(Self { entity, generation: own.unwrap_or(generation) }));
+            }
+            EntityContent::Intent(intent) => intent,
         };
         match batch.filter(|(id, _)| *id == intent.batch) {
-            Some((_, State::Committed)) => Ok(intent.after.map(|entity| Self { entity, generation })),
-            Some((_, State::Rejected)) => Ok(intent.before.map(|(entity, generation)| Self { entity, generation })),
-            _ => Err(Found::Intent(intent.batch)),
+            Some((_, BatchState::Committed)) => Ok(intent.after.map(|entity| Self { entity, generation })),
+            Some((_, BatchState::Rejected)) => {
+                Ok(intent.before.map(|(entity, generation)| Self { entity, generation }))
+            }
+            _ => Err(DecisionAttempt::Intent(intent.batch)),
         }
     }
 }
@@ -359,11 +365,11 @@ struct Placed {
     blob: BlobPath,
     tag: Option<EntityTag>,
     generation: Revision,
-    intent: Intent,
+    intent: BatchIntent,
 }
 
 fn busy() -> TableError {
-    TableError::new(Code::ServerBusy).detail("other writers changed the entity before each attempt")
+    TableError::new(ErrorCode::ServerBusy).detail("other writers changed the entity before each attempt")
 }
 
 fn random() -> Result<u64, TableError> {

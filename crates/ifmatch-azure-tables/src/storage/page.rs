@@ -8,7 +8,7 @@ use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobStore, ListQuery};
 
 /// Builds rows from blobs.
-pub(crate) trait Rows: Sync {
+pub(crate) trait RowSource: Sync {
     /// A row.
     type Row: Send;
 
@@ -54,7 +54,7 @@ impl Default for PageBudget {
 
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Page<T> {
+pub(crate) struct RowPage<T> {
     pub(crate) rows: Vec<T>,
     /// The name to continue after, or `None` at the end.
     pub(crate) next: Option<BlobName>,
@@ -64,21 +64,21 @@ pub(crate) struct Page<T> {
 const STEP: (usize, usize) = (100, 1000);
 
 /// Reads a page of the rows in a container. They take their memory from `memory`.
-pub(crate) async fn page<R: Rows>(
+pub(crate) async fn page<R: RowSource>(
     store: &dyn BlobStore,
     part: PageQuery<'_>,
     rows: &R,
     memory: &mut DocumentMemory,
-) -> Result<Page<R::Row>, TableError> {
+) -> Result<RowPage<R::Row>, TableError> {
     let PageQuery { container, prefix, after, limit, budget } = part;
     let mut query = ListQuery { prefix, after, ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1)) };
-    let mut page = Page { rows: Vec::new(), next: None };
+    let mut page = RowPage { rows: Vec::new(), next: None };
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;
     while let Some(names) = store.list(container, &query).await? {
         for entry in names.items.into_iter().filter(|entry| R::is_position(&entry.name)) {
             if examined == budget.examined {
-                return Ok(Page { next: last, ..page });
+                return Ok(RowPage { next: last, ..page });
             }
             examined += 1;
             if let Some(row) = rows.row(&entry.name).await? {
@@ -86,7 +86,7 @@ pub(crate) async fn page<R: Rows>(
                 memory.grow(R::bytes(&row))?;
                 let full = page.rows.len() == limit || bytes > budget.bytes;
                 if full && !page.rows.is_empty() {
-                    return Ok(Page { next: last, ..page });
+                    return Ok(RowPage { next: last, ..page });
                 }
                 page.rows.push(row);
             }
@@ -112,7 +112,7 @@ mod tests {
     /// Blobs with even numbers as names; the number is the row's size. Other names aren't rows.
     struct Even;
 
-    impl Rows for Even {
+    impl RowSource for Even {
         type Row = usize;
 
         async fn row(&self, name: &BlobName) -> Result<Option<usize>, TableError> {
@@ -152,7 +152,7 @@ mod tests {
             let (mut pages, mut after) = (Vec::new(), None);
             loop {
                 let part = PageQuery { container: &container, prefix: String::new(), after, limit, budget };
-                let Page { rows, next } =
+                let RowPage { rows, next } =
                     page(&store, part, &Even, &mut Documents::default().begin(None)).await.expect("a page");
                 pages.push(rows);
                 match next {

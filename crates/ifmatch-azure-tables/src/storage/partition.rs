@@ -27,15 +27,15 @@ const VERSION: u64 = 1;
 
 /// A blob of an entity, or the intent of a batch.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub(crate) enum EntityContent {
     /// The entity, and its generation if that isn't the blob's.
     Plain(Entity, Option<Revision>),
-    Intent(Intent),
+    Intent(BatchIntent),
 }
 
 /// A change that takes effect with its batch.
 #[derive(Clone, Debug)]
-pub(crate) struct Intent {
+pub(crate) struct BatchIntent {
     pub(crate) batch: String,
     /// The entity before, and its generation.
     pub(crate) before: Option<(Entity, Revision)>,
@@ -43,7 +43,7 @@ pub(crate) struct Intent {
     pub(crate) after: Option<Entity>,
 }
 
-impl Content {
+impl EntityContent {
     pub(crate) fn encode(&self) -> String {
         let entity = |entity: &Entity| Json::String(entity.encode());
         match self {
@@ -51,7 +51,7 @@ impl Content {
             Self::Plain(plain, Some(generation)) => {
                 json!({ "generation": generation.get(), "entity": entity(plain) }).to_string()
             }
-            Self::Intent(Intent { batch, before, after }) => {
+            Self::Intent(BatchIntent { batch, before, after }) => {
                 let generation = before.as_ref().map(|(_, generation)| generation.get());
                 let before = before.as_ref().map(|(before, _)| entity(before));
                 json!({ "batch": batch, "before": before, "generation": generation, "after": after.as_ref().map(entity) })
@@ -69,7 +69,7 @@ impl Content {
                 Some(before) => Some((before, generation.ok_or_else(damaged)?)),
                 None => None,
             };
-            return Ok(Self::Intent(Intent { batch: batch.to_owned(), before, after: entity("after")? }));
+            return Ok(Self::Intent(BatchIntent { batch: batch.to_owned(), before, after: entity("after")? }));
         }
         match entity("entity")? {
             Some(plain) => Ok(Self::Plain(plain, generation)),
@@ -80,7 +80,7 @@ impl Content {
 
 /// The record of a partition: its batches that still have intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Batches {
+pub(crate) struct PartitionBatches {
     /// Number of batches committed so far. Two reads that find the same number saw no batch take effect in between.
     pub(crate) count: u64,
     committed: Vec<String>,
@@ -89,14 +89,14 @@ pub(crate) struct Batches {
 
 /// The state of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BatchState {
     Committed,
     Rejected,
     /// Not decided yet, or finished.
     Unknown,
 }
 
-impl Batches {
+impl PartitionBatches {
     /// Loads the record of a partition.
     pub(crate) async fn load(store: &dyn BlobStore, record: &BlobPath) -> Result<Self, StoreError> {
         let Some(opened) = store.open(record, Reading::WHOLE.without_lease()).await? else {
@@ -105,12 +105,12 @@ impl Batches {
         Self::decode(&bytes(opened).await?).ok_or_else(damaged)
     }
 
-    pub(crate) fn state(&self, batch: &str) -> State {
+    pub(crate) fn state(&self, batch: &str) -> BatchState {
         let is_in = |list: &[String]| list.iter().any(|one| one == batch);
         match () {
-            () if is_in(&self.committed) => State::Committed,
-            () if is_in(&self.rejected) => State::Rejected,
-            () => State::Unknown,
+            () if is_in(&self.committed) => BatchState::Committed,
+            () if is_in(&self.rejected) => BatchState::Rejected,
+            () => BatchState::Unknown,
         }
     }
 
@@ -126,9 +126,9 @@ impl Batches {
     ) -> Result<bool, TableError> {
         let batch = batch.to_owned();
         Self::change(store, record, move |batches| match batches.state(&batch) {
-            State::Committed => Ok(true),
-            State::Rejected => Ok(false),
-            State::Unknown => {
+            BatchState::Committed => Ok(true),
+            BatchState::Rejected => Ok(false),
+            BatchState::Unknown => {
                 let list = if commits { &mut batches.committed } else { &mut batches.rejected };
                 list.push(batch.clone());
                 batches.count += u64::from(commits);
@@ -142,7 +142,7 @@ impl Batches {
     pub(crate) async fn forget(store: &dyn BlobStore, record: &BlobPath, batch: &str) -> Result<(), TableError> {
         let batch = batch.to_owned();
         Self::change(store, record, move |batches| {
-            if batches.state(&batch) == State::Unknown {
+            if batches.state(&batch) == BatchState::Unknown {
                 return Ok(());
             }
             batches.committed.retain(|one| *one != batch);

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use ifmatch_core::precondition::Preconditions;
 
-use crate::error::{Code, TableError};
+use crate::error::{ErrorCode, TableError};
 use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
@@ -27,13 +27,13 @@ impl TableName {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric())
             || text.starts_with(|char: char| char.is_ascii_digit())
         {
-            return Err(TableError::new(Code::InvalidResourceName));
+            return Err(TableError::new(ErrorCode::InvalidResourceName));
         }
         if !(3..=63).contains(&text.len()) {
-            return Err(TableError::new(Code::OutOfRangeInput));
+            return Err(TableError::new(ErrorCode::OutOfRangeInput));
         }
         if text.eq_ignore_ascii_case("tables") {
-            return Err(TableError::new(Code::InvalidResourceName));
+            return Err(TableError::new(ErrorCode::InvalidResourceName));
         }
         Ok(Self(text.into()))
     }
@@ -101,7 +101,7 @@ impl AccountContainers {
         let put = put(table.encode(), Preconditions::absent());
         match store.put(&self.blob(name)?, put).await {
             Ok(_) => Ok(table),
-            Err(error) if is_refused(&error) => Err(TableError::new(Code::TableAlreadyExists)),
+            Err(error) if is_refused(&error) => Err(TableError::new(ErrorCode::TableAlreadyExists)),
             Err(error) => Err(error.into()),
         }
     }
@@ -110,7 +110,9 @@ impl AccountContainers {
     pub(crate) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
         match store.delete(&self.blob(name)?, Delete::default()).await {
             Ok(()) => Ok(()),
-            Err(error) if *error.kind() == StoreErrorKind::NotFound => Err(TableError::new(Code::ResourceNotFound)),
+            Err(error) if *error.kind() == StoreErrorKind::NotFound => {
+                Err(TableError::new(ErrorCode::ResourceNotFound))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -6,6 +6,7 @@
 //! 15 minutes, a signed request can be replayed, and the parts that the signature doesn't cover can be changed. TLS
 //! prevents both.
 
+pub(crate) mod access_policy;
 pub mod shared_access;
 
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Peer;
 use ifmatch_blob::name::ContainerName;
@@ -23,12 +24,14 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
-use crate::policies::AccessPolicy;
-use crate::request::headers::COPY_SOURCE;
+use crate::error::AzureError;
+use access_policy::AccessPolicy;
 use shared_access::{SharedAccessClaim, SignedService};
 
 pub use shared_access::{Level, SharedAccess, SharedAccessError};
 
+/// The address of the blob to copy.
+pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// Maximum distance between a request's date and now.
 const MAX_SKEW: Duration = Duration::from_mins(15);
 /// Schemes of `Authorization`.
@@ -41,12 +44,12 @@ pub struct Authenticated<'a> {
     /// The account.
     pub account: &'a Account,
     /// The request's rights.
-    pub grant: Grant,
+    pub grant: AccessGrant,
 }
 
 /// A request's rights.
 #[derive(Clone, Debug)]
-pub enum Grant {
+pub enum AccessGrant {
     /// Everything: it is signed with the account's key.
     Everything,
     /// The rights that a shared access signature grants.
@@ -106,7 +109,7 @@ pub(crate) fn authenticate_part(
     head: &Parts,
     now: Timestamp,
     policy: Option<&AccessPolicy>,
-) -> Result<Grant, AuthError> {
+) -> Result<AccessGrant, AuthError> {
     let is_own = |other: &Account| other.name() == account.name();
     let authenticated = if has_shared_access(head) {
         authenticate_shared(accounts, head, SignedService::Blob, now, policy)?
@@ -133,11 +136,11 @@ pub(crate) fn authenticate_source(
         return Err(AuthError::Missing);
     }
     match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
-        Grant::SharedAccess(access) => {
+        AccessGrant::SharedAccess(access) => {
             access.permit(Level::Object, "r")?;
             if reads_tags { Ok(access.permit(Level::Object, "t")?) } else { Ok(()) }
         }
-        Grant::Everything => Ok(()),
+        AccessGrant::Everything => Ok(()),
     }
 }
 
@@ -251,7 +254,7 @@ fn authenticate_for<'a>(
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so only signed requests learn about the server's clock.
     if in_time(&head.headers, now) {
-        Ok(Authenticated { account, grant: Grant::Everything })
+        Ok(Authenticated { account, grant: AccessGrant::Everything })
     } else {
         Err(AuthError::Skewed)
     }
@@ -269,7 +272,7 @@ fn authenticate_shared<'a>(
     let account = verify_shared(accounts, head, &claim)?;
     // Limits are checked last, so only the holder of a signature learns about them.
     let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now, policy)?;
-    Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
+    Ok(Authenticated { account, grant: AccessGrant::SharedAccess(grant) })
 }
 
 /// Verifies the signature, and returns its account.
@@ -339,6 +342,12 @@ fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
     let seconds = date.and_then(|date| u64::try_from(date.unix()).ok());
     let date = seconds.map(|seconds| Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
     date.is_some_and(|date| date.until(now) <= MAX_SKEW && now.until(date) <= MAX_SKEW)
+}
+
+impl From<AuthError> for AzureError {
+    fn from(error: AuthError) -> Self {
+        Self::new(error.status(), error.code(), error.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::policies::AccessPolicy;
-use crate::request::target::QueryParameters;
+use super::access_policy::AccessPolicy;
+use crate::query::QueryParameters;
 
 /// First version whose text ends with the fields of [`BLOB_2018`].
 const OLDEST: &str = "2018-11-09";

@@ -8,19 +8,16 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{self, BlobInfo, HeaderChange, SetHeaders, Upload};
+use ifmatch_blob::store::{self, HeaderChange, SetHeaders, Upload};
 use ifmatch_core::append::AppendConditions;
 
-use super::write;
-use crate::blobs;
-use crate::blocks;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::copy::AppendFromUrl;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{AppendBlock, RequestDocument, SealBlob, WriteHeaders};
-use crate::response;
 use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
+use crate::{body, copy_source, response, write};
 
 /// Maximum number of blocks of a blob.
 const MAX_BLOCKS: u32 = 50_000;
@@ -33,7 +30,7 @@ pub(crate) async fn append_block(
 ) -> Result<Response<BlobBody>, AzureError> {
     let AppendBlock { write, conditions, block } = append;
     let md5 = block.md5;
-    let block = blocks::read(context, block, upload).await?;
+    let block = body::read(context, block, upload).await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
@@ -44,8 +41,8 @@ pub(crate) async fn append_block_from_url(
 ) -> Result<Response<BlobBody>, AzureError> {
     let AppendFromUrl { write, conditions, part, client } = append;
     let (md5, crc64) = (part.md5, part.crc64);
-    let (body, length) = blobs::open_part(context, part).await?;
-    let block = blocks::read(context, RequestDocument { client, md5, crc64, length }, body).await?;
+    let (body, length) = copy_source::open_part(context, part).await?;
+    let block = body::read(context, RequestDocument { client, md5, crc64, length }, body).await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
@@ -101,9 +98,4 @@ pub(crate) async fn seal_blob(
         }
         Err(error) => Err(write::explain(context, blob, error).await),
     }
-}
-
-/// Rejects an operation on blocks if there is an append blob.
-pub(crate) fn require_block_blob(info: Option<&BlobInfo>) -> Result<(), AzureError> {
-    if info.is_some_and(|info| info.headers.append.is_some()) { Err(AzureError::other_type()) } else { Ok(()) }
 }

@@ -8,24 +8,17 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{
-    Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
-};
+use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written};
 use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
-use ifmatch_core::precondition::Verdict;
-use ifmatch_core::range::{Limits, Selection};
 
-use super::append_block::require_block_blob;
-use super::write;
 use crate::blocks::staging::{self, BlobPaths};
 use crate::blocks::{CommittedList, SavedList};
-use crate::containers;
+use crate::copy_source::open_source;
 use crate::error::AzureError;
 use crate::random_guid;
-use crate::request::conditions;
-use crate::request::copy::{CopiedFields, CopiedPart, CopyParameters, CopySource};
+use crate::request::copy::{CopiedFields, CopyParameters, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
-use crate::snapshots;
+use crate::write::{self, require_block_blob};
 
 /// Maximum number of attempts if the source changes in the meantime.
 const TRIES: usize = 5;
@@ -150,43 +143,6 @@ async fn settle(
 async fn find_copy(context: &Context, blob: &BlobPath) -> Result<Option<Copied>, AzureError> {
     let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
     Ok(opened.and_then(|opened| opened.info.headers.copied))
-}
-
-/// Opens the source, after checking its lease and conditions.
-pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Result<Opened, AzureError> {
-    let Some(opened) = snapshots::open(context, &source.blob, source.snapshot, Reading::RANGES).await? else {
-        containers::find(context, &source.blob.container).await?;
-        return Err(AzureError::blob_not_found());
-    };
-    SeenLease::check(opened.info.lease.as_ref(), source.lease).map_err(AzureError::of_blob)?;
-    match conditions::evaluate_read(&source.conditions, &opened.info)? {
-        Verdict::Proceed => Ok(opened),
-        Verdict::NotModified | Verdict::Failed(_) => Err(AzureError::source_condition_not_met()),
-    }
-}
-
-/// Opens the part of a blob that becomes a block, and returns its bytes and their number.
-pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Upload, u64), AzureError> {
-    const RANGE: &str = "x-ms-source-range";
-    let mut opened = open_source(context, &part.source).await?;
-    let length = opened.info.length;
-    let range = match part.range {
-        None => 0..length,
-        Some(text) => match Selection::parse(text.as_bytes(), length, Limits { max_ranges: 1 }) {
-            Selection::Parts(parts) if parts.len() == 1 => parts[0].start()..parts[0].end() + 1,
-            Selection::Unsatisfiable => return Err(AzureError::invalid_range(length)),
-            _ => return Err(AzureError::invalid_header(RANGE, "must be a range, such as bytes=0-1023")),
-        },
-    };
-    if range.is_empty() {
-        return Err(AzureError::invalid_header(RANGE, "the block is empty"));
-    }
-    let length = range.end - range.start;
-    if length > part.limit {
-        return Err(AzureError::too_large(part.limit));
-    }
-    let body = opened.source.read(Some(range)).await.map_err(AzureError::of_blob)?;
-    Ok((Upload::new(body), length))
 }
 
 /// Returns the write with the header fields of the copy.

@@ -15,13 +15,12 @@ use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
 use crate::blobs::tags;
-use crate::containers;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{BlobPart, GetParameters, RangeDigest, conditions};
 use crate::response::{self, headers};
-use crate::snapshots;
+use crate::{lookup, snapshots};
 
 /// Maximum length of a range with its digest, in bytes.
 const MAX_DIGESTED: u64 = 4 * 1024 * 1024;
@@ -45,7 +44,7 @@ pub(crate) async fn get_blob(
     };
     let reading = reading.sent_to(get.client);
     let Some(opened) = snapshots::open(context, blob, get.snapshot, reading).await? else {
-        containers::find(context, &blob.container).await?;
+        lookup::container(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
     let info = &opened.info;

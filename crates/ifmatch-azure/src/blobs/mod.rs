@@ -4,10 +4,9 @@ mod append_block;
 mod copy_blob;
 mod get_blob;
 pub(crate) mod tags;
-pub(crate) mod write;
 
-pub(crate) use append_block::{append_block, append_block_from_url, require_block_blob, seal_blob};
-pub(crate) use copy_blob::{copy_blob, open_part};
+pub(crate) use append_block::{append_block, append_block_from_url, seal_blob};
+pub(crate) use copy_blob::copy_blob;
 pub(crate) use get_blob::get_blob;
 pub(crate) use tags::set_tags;
 
@@ -20,13 +19,14 @@ use ifmatch_blob::store::{HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::blocks::staging;
-use crate::containers;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
+use crate::request::snapshot::SnapshotDeletion;
 use crate::request::{LeaseParameters, PutBlob, WriteHeaders};
 use crate::response::{self, headers};
-use crate::snapshots::{self, SnapshotDeletion};
+use crate::write::{self, require_block_blob};
+use crate::{lookup, snapshots};
 
 const DELETED_PERMANENTLY: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 
@@ -105,7 +105,7 @@ pub(crate) async fn set_blob_tier(
     tier: FieldText,
 ) -> Result<Response<BlobBody>, AzureError> {
     let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
-        containers::find(context, &blob.container).await?;
+        lookup::container(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
     SeenLease::check(opened.info.lease.as_ref(), lease).map_err(AzureError::of_blob)?;

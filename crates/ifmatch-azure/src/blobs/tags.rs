@@ -8,7 +8,7 @@ use ifmatch_blob::store::{HeaderChange, Upload};
 use ifmatch_blob::tags::{InvalidTags, Tags};
 
 use super::set_blob_headers;
-use crate::blocks;
+use crate::body;
 use crate::error::AzureError;
 use crate::request::xml::{self, XmlVisitor, invalid};
 use crate::request::{SetTags, WriteHeaders, headers};
@@ -21,7 +21,7 @@ pub(crate) async fn set_tags(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let SetTags { write, document } = set;
-    let tags = parse(&blocks::read(context, document, body).await?)?;
+    let tags = parse(&body::read(context, document, body).await?)?;
     // A retry can't be recognised: its key would have to include the tags.
     set_blob_headers(context, blob, WriteHeaders { request: None, ..write }, HeaderChange::Tags(tags)).await
 }

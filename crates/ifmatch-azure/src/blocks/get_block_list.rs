@@ -11,11 +11,11 @@ use ifmatch_core::lease::SeenLease;
 
 use super::committed::CommittedList;
 use super::staging::BlobPaths;
-use crate::blobs;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::GetBlockList;
 use crate::response::{self, XmlWriter};
+use crate::write::require_block_blob;
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
@@ -32,7 +32,7 @@ pub(crate) async fn get_block_list(
     let staged = paths.staged(store, Some(&mut memory)).await?;
     let (info, list) = find(context, blob, &paths, &mut memory).await?;
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease).map_err(AzureError::of_blob)?;
-    blobs::require_block_blob(info.as_ref())?;
+    require_block_blob(info.as_ref())?;
     if info.is_none() && staged.is_empty() {
         return Err(AzureError::blob_not_found());
     }

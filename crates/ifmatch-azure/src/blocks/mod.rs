@@ -11,7 +11,6 @@ mod put_block;
 mod put_block_list;
 pub(crate) mod staging;
 
-pub(crate) use body::read;
 pub(crate) use committed::{CommittedList, SavedList};
 pub(crate) use get_block_list::get_block_list;
 pub(crate) use put_block::{put_block, put_block_from_url};

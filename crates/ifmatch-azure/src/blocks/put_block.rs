@@ -9,13 +9,14 @@ use ifmatch_blob::store::{Md5Use, Put, Reading, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use super::staging::BlobPaths;
-use crate::blobs;
+use crate::copy_source::open_part;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::PutBlock;
 use crate::request::copy::CopyBlock;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::response;
+use crate::write::require_block_blob;
 
 /// Put Block.
 pub(crate) async fn put_block(
@@ -52,7 +53,7 @@ async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Res
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), r#use).map_err(AzureError::of_blob)?;
-    blobs::require_block_blob(info.as_ref())
+    require_block_blob(info.as_ref())
 }
 
 /// Put Block From URL.
@@ -63,6 +64,6 @@ pub(crate) async fn put_block_from_url(
 ) -> Result<Response<BlobBody>, AzureError> {
     let CopyBlock { id, lease, part } = block;
     let (md5, crc64, limit) = (part.md5, part.crc64, part.limit);
-    let (body, length) = blobs::open_part(context, part).await?;
+    let (body, length) = open_part(context, part).await?;
     put_block(context, blob, PutBlock { id, lease, md5, crc64, length, limit }, body).await
 }

@@ -17,10 +17,10 @@ use super::body::{self, BlockSegment, BlocksMoved};
 use super::committed::CommittedList;
 use super::document::{self, BlockSource};
 use super::staging::{self, BlobPaths, StagedBlocks};
-use crate::blobs::{self, write};
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::{PutBlockList, WriteHeaders};
+use crate::write::{self, require_block_blob};
 
 /// Maximum number of attempts if the blocks, or the blob, change in between.
 const TRIES: usize = 5;
@@ -40,7 +40,7 @@ pub(crate) async fn put_block_list(
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let PutBlockList { write, headers, list } = put;
-    let text = body::read(context, list, upload).await?;
+    let text = crate::body::read(context, list, upload).await?;
     let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
@@ -56,7 +56,7 @@ pub(crate) async fn put_block_list(
 async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInfo>, AzureError> {
     let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
-    blobs::require_block_blob(info.as_ref())?;
+    require_block_blob(info.as_ref())?;
     Ok(info)
 }
 

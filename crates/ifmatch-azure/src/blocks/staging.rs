@@ -16,8 +16,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 
 use super::committed::CommittedList;
-use crate::containers;
 use crate::error::AzureError;
+use crate::lookup;
 use crate::request::BlockId;
 
 /// Number of entries read from the store at a time.
@@ -73,7 +73,7 @@ pub(crate) type StagedBlocks = BTreeMap<BlockId, StagedBlock>;
 impl BlobPaths {
     /// Looks up the blob's container and returns the paths.
     pub(crate) async fn of(context: &Context, blob: &BlobPath) -> Result<Self, AzureError> {
-        Ok(Self::within(&containers::find(context, &blob.container).await?, blob))
+        Ok(Self::within(&lookup::container(context, &blob.container).await?, blob))
     }
 
     /// Returns the paths of a blob in this container.
@@ -152,7 +152,7 @@ impl BlobPaths {
 
 /// Returns all blocks staged for a blob in an existing container.
 pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
-    let container = containers::find(context, &blob.container).await?;
+    let container = lookup::container(context, &blob.container).await?;
     if context.store.peek().is_some_and(|store| store.is_empty(&STAGED_BLOCKS)) {
         return Ok(StagedBlocks::new());
     }

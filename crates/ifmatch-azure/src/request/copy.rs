@@ -13,12 +13,13 @@ use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
-use super::target::{QueryParameters, RequestTarget};
+use super::snapshot::SnapshotTime;
+use super::target::RequestTarget;
 use super::{MAX_APPENDED, MAX_BLOCK, OperationParser, WriteHeaders, conditions, headers};
-use crate::auth::{self, Grant};
+use crate::auth::{self, AccessGrant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::snapshots::SnapshotTime;
+use crate::query::QueryParameters;
 
 const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id");
 const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");
@@ -186,7 +187,7 @@ impl OperationParser<'_, '_> {
         }
         // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
         // the source must hold in any case.
-        if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
+        if matches!(self.grant, AccessGrant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
             let policy = self.source_policy.as_ref();
             auth::authenticate_source(self.accounts, self.head, &source, self.now, policy, reads_tags)?;
         }

@@ -18,11 +18,12 @@ use ifmatch_core::lease::fields;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::shared_key::X_MS_DATE;
 
-use crate::auth::Grant;
+use super::snapshot::SnapshotDeletion;
+use crate::auth::AccessGrant;
+pub(crate) use crate::auth::COPY_SOURCE;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
-use crate::snapshots::SnapshotDeletion;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -39,8 +40,6 @@ const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
 /// The tier of a blob.
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
-/// The address of the blob to copy.
-pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// The CRC-64 of the body.
 pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
 const PUBLIC_ACCESS: HeaderName = HeaderName::from_static("x-ms-blob-public-access");
@@ -194,10 +193,10 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 }
 
 /// Rejects a request with a malformed version, or with a client request id that is too long.
-pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), AzureError> {
+pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
     // A shared access signature states a version itself, so a browser can open it.
-    if !version.map_or(matches!(grant, Grant::SharedAccess(_)), is_version) {
+    if !version.map_or(matches!(grant, AccessGrant::SharedAccess(_)), is_version) {
         return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
     }
     match one(headers, &CLIENT_REQUEST_ID)? {

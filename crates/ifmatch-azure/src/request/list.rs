@@ -8,9 +8,9 @@ use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::name::ContainerName;
 
-use super::target::QueryParameters;
+use super::snapshot::SnapshotTime;
 use crate::error::AzureError;
-use crate::snapshots::SnapshotTime;
+use crate::query::QueryParameters;
 
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;

@@ -9,7 +9,8 @@ pub(crate) mod headers;
 mod list;
 pub(crate) mod permissions;
 mod rules;
-pub(crate) mod target;
+pub(crate) mod snapshot;
+mod target;
 pub(crate) mod xml;
 
 use base64::Engine;
@@ -29,16 +30,17 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
-use crate::auth::Grant;
+use crate::auth::AccessGrant;
+use crate::auth::access_policy::AccessPolicy;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::policies::AccessPolicy;
+use crate::query::QueryParameters;
 use crate::random_guid;
-use crate::snapshots::{OwnMetadata, SnapshotDeletion, SnapshotTime};
 use conditions::WriteConditions;
 use copy::{AppendFromUrl, CopyBlock, CopyParameters};
 use rules::{OfBlob, OfContainer, OfService};
-use target::{QueryParameters, RequestTarget};
+use snapshot::{OwnMetadata, SnapshotDeletion, SnapshotTime};
+use target::RequestTarget;
 
 pub(crate) use list::{ListParameters, marker_at};
 
@@ -287,13 +289,13 @@ pub(crate) fn parse<'a>(
     head: &'a Parts,
     account: &Account,
     accounts: &Accounts,
-    grant: &Grant,
+    grant: &AccessGrant,
     source_policy: Option<AccessPolicy>,
 ) -> Result<RestOperation<'a>, AzureError> {
     headers::check_common(&head.headers, grant)?;
     let target = RequestTarget::parse(head.uri.path(), account, accounts)?;
     let mut query = QueryParameters::parse(head.uri.query().unwrap_or_default())?;
-    if let Grant::SharedAccess(access) = grant {
+    if let AccessGrant::SharedAccess(access) = grant {
         query.remove(|name| access.has_parameter(name));
     }
     let Context { required, max_body, .. } = context;
@@ -313,7 +315,7 @@ struct OperationParser<'a, 'c> {
     query: QueryParameters,
     account: &'c Account,
     accounts: &'c Accounts,
-    grant: &'c Grant,
+    grant: &'c AccessGrant,
     /// The policy that the signature of a copy's source names.
     source_policy: Option<AccessPolicy>,
     now: Timestamp,

@@ -7,12 +7,12 @@ use super::copy::CopyParameters;
 use super::{
     BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob, PutBlockList, RestOperation,
 };
-use crate::auth::{AuthError, Grant, Level};
+use crate::auth::{AccessGrant, AuthError, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
-pub(crate) fn check(operation: &mut RestOperation<'_>, grant: &Grant) -> Result<(), AuthError> {
-    let Grant::SharedAccess(access) = grant else { return Ok(()) };
+pub(crate) fn check(operation: &mut RestOperation<'_>, grant: &AccessGrant) -> Result<(), AuthError> {
+    let AccessGrant::SharedAccess(access) = grant else { return Ok(()) };
     if matches!(operation, RestOperation::GetAccountInformation) {
         return Ok(access.permit_account_information()?);
     }

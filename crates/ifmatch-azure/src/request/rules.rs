@@ -9,8 +9,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::headers::{self, METADATA};
-use super::target::QueryParameters;
 use crate::error::AzureError;
+use crate::query::QueryParameters;
 
 /// The operations on the account. There is an enumeration for each target, so the parser has an arm for each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

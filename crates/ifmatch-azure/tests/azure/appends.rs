@@ -7,7 +7,7 @@ use http::Method;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::store::BlobStore;
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_register::MemoryRegister;
 
 use crate::support::{Answer, Client, accounts, fixture, send};
@@ -19,7 +19,7 @@ const APPEND: &str = "/box/log?comp=appendblock";
 /// Returns clients of a folder, of objects in memory, each with an empty append blob.
 async fn clients() -> Vec<(&'static str, Client)> {
     let own = fixture().await;
-    let backing = Backing::from_url("memory:///", []).expect("a valid URL");
+    let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
     let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
     let objects: Arc<dyn BlobStore> = Arc::new(objects);
     let service = BlobService::with_clock(objects, own.clock.clone()).dialect(AzureDialect::new(accounts()));
@@ -166,7 +166,7 @@ async fn a_store_without_metadata_has_no_append_blobs() {
     let own = fixture().await;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = url::Url::from_file_path(folder.path()).expect("absolute");
-    let backing = Backing::from_url(url.as_str(), []).expect("a valid URL");
+    let backing = BackingStore::from_url(url.as_str(), []).expect("a valid URL");
     let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
     let service = BlobService::with_clock(Arc::new(objects), own.clock.clone()).dialect(AzureDialect::new(accounts()));
     let client = Client { service, ..own.client };

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use ifmatch_azure::{AzureDialect, collect_blocks};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::{Hooked, Stop};
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_register::MemoryRegister;
 use tower::ServiceExt;
 
@@ -108,7 +108,7 @@ async fn committed_blocks_can_be_reused() {
     let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
         let (client, clock) = (fixture().await.client, fixture().await.clock);
-        let backing = Backing::from_url(store, []).expect("a valid URL");
+        let backing = BackingStore::from_url(store, []).expect("a valid URL");
         let register = Arc::new(MemoryRegister::unbounded());
         let blobs = ObjectBlobs::open(backing, register).await.expect("a usable store");
         let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));

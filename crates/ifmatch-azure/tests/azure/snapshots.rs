@@ -11,7 +11,7 @@ use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Cached, Delete, ListQuery, Peek, Wrapper};
 use ifmatch_blob::test_util::{Hook, Hooked, Step, Stop, reopen};
 use ifmatch_blob_indexed::{IndexedStore, Objects};
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_register::{Driver, MemoryRegister};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -305,7 +305,7 @@ async fn a_signature_for_a_blob_is_none_for_its_snapshots() {
 #[tokio::test]
 async fn object_stores_have_no_snapshots() {
     let own = fixture().await;
-    let backing = Backing::from_url("memory:///", []).expect("a valid URL");
+    let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
     let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
     let service = BlobService::with_clock(Arc::new(objects), own.clock.clone()).dialect(AzureDialect::new(accounts()));
     let client = Client { service, ..own.client };

@@ -70,11 +70,14 @@ use ifmatch_runtime::task::{Elapsed, detach};
 use object_store::path::Path;
 
 use super::memory::FORGOTTEN_AFTER;
-use super::state::{Aim, Change, Circumstances, Ended, Home, Mark, Move, Payload, Registered, Step};
+use super::state::{
+    ContainerPayload, DeleterMove, DeleterStep, DeleterSwap, DeletionContext, DeletionMark, DeletionPurpose,
+    RegisteredContainer, RegisteredState, StepOutcome,
+};
 use super::{RETRY, key};
-use crate::failure::{self, Failure, lost};
+use crate::failure::{self, WriteFailure, lost};
 use crate::permit::{GRACE, KEYS};
-use crate::shared::{PATIENCE, Shared};
+use crate::shared::{PATIENCE, StoreState};
 use crate::write::{contended, in_a_task};
 
 /// Maximum number of objects per deletion, the number that stores delete in one request.
@@ -86,13 +89,13 @@ const TURN: Duration = Duration::from_mins(1);
 /// Pause before rereading a record that is about to change; grows up to [`RETRY`].
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl Shared {
+impl StoreState {
     /// Deletes a container.
     pub(crate) async fn delete_container(
         this: &Arc<Self>,
         container: &ContainerName,
         delete: Delete,
-        aim: Aim,
+        aim: DeletionPurpose,
     ) -> Result<(), StoreError> {
         this.must_keep_containers()?;
         let (this, container) = (Arc::clone(this), container.clone());
@@ -105,50 +108,50 @@ impl Shared {
         let Some(this) = self.me.upgrade() else { return };
         let container = container.clone();
         drop(detach(async move {
-            match this.erase(&container, &Delete::default(), Aim::Finish).await {
+            match this.erase(&container, &Delete::default(), DeletionPurpose::Finish).await {
                 Ok(()) => tracing::info!(%container, "completed or undid an interrupted deletion"),
                 Err(error) => tracing::warn!(%container, %error, "an interrupted deletion is still incomplete"),
             }
         }));
     }
 
-    async fn erase(&self, container: &ContainerName, delete: &Delete, aim: Aim) -> Result<(), StoreError> {
+    async fn erase(&self, container: &ContainerName, delete: &Delete, aim: DeletionPurpose) -> Result<(), StoreError> {
         let key = key(container)?;
         let give_up = self.driver.clock().now().saturating_add(PATIENCE);
         let mut pause = PAUSE;
         loop {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let registered = Registered::of(&record, now)?;
+            let registered = RegisteredState::of(&record, now)?;
             match registered.deletion(aim, now) {
                 // Only a container that seems to be empty refuses writes.
-                Move::Take(Mark::Closing) if self.has_blobs(container, registered.members()).await? => {
+                DeleterMove::Take(DeletionMark::Closing) if self.has_blobs(container, registered.members()).await? => {
                     return Err(StoreErrorKind::ContainerNotEmpty.into());
                 }
-                Move::Take(mark) => {
+                DeleterMove::Take(mark) => {
                     // The conditions were checked when the deletion began.
                     let begins = registered.exists().then_some(delete);
                     if let Some(turn) = self.take_turn(container, &record, mark, begins).await? {
                         return turn.run(delete.lease, give_up).await;
                     }
                 }
-                Move::Open => {
-                    let mut turn = Turn::of(self, container, &record)?;
-                    return match turn.change(Change::Open, &Preconditions::NONE, LeaseUse::Read(None)).await? {
+                DeleterMove::Open => {
+                    let mut turn = DeleterTurn::of(self, container, &record)?;
+                    return match turn.change(DeleterSwap::Open, &Preconditions::NONE, LeaseUse::Read(None)).await? {
                         // If it is stale, another request was faster.
                         Outcome::Written(_) | Outcome::Refused(Refusal::Stale) => Ok(()),
                         outcome => Err(refused(outcome, self.driver.now()).of_container()),
                     };
                 }
-                Move::Wait if self.driver.clock().now() >= give_up => return Err(contended()),
-                Move::Wait => {
+                DeleterMove::Wait if self.driver.clock().now() >= give_up => return Err(contended()),
+                DeleterMove::Wait => {
                     self.driver.clock().sleep(pause).await;
                     pause = RETRY.min(pause * 2);
                 }
-                Move::Adopt => {
+                DeleterMove::Adopt => {
                     self.home(container, MissingContainer::Refuse).await?;
                 }
-                Move::Rest => return Ok(()),
+                DeleterMove::Rest => return Ok(()),
             }
         }
     }
@@ -158,10 +161,10 @@ impl Shared {
         &'a self,
         container: &'a ContainerName,
         record: &Record,
-        mark: Mark,
+        mark: DeletionMark,
         delete: Option<&Delete>,
-    ) -> Result<Option<Turn<'a>>, StoreError> {
-        let mut turn = Turn::of(self, container, record)?;
+    ) -> Result<Option<DeleterTurn<'a>>, StoreError> {
+        let mut turn = DeleterTurn::of(self, container, record)?;
         let none = Preconditions::default();
         let (preconditions, lease) = match delete {
             Some(delete) => (&delete.preconditions, delete.lease),
@@ -179,13 +182,13 @@ impl Shared {
 }
 
 /// A deleter's turn.
-struct Turn<'a> {
-    shared: &'a Shared,
+struct DeleterTurn<'a> {
+    shared: &'a StoreState,
     container: &'a ContainerName,
     key: Key,
-    home: Home,
-    payload: Payload,
-    mark: Mark,
+    home: RegisteredContainer,
+    payload: ContainerPayload,
+    mark: DeletionMark,
     /// Version of the container's record that contains the turn.
     generation: Revision,
     /// Time at which the container was marked at the latest, by this process's clock.
@@ -193,25 +196,25 @@ struct Turn<'a> {
     until: Timestamp,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> DeleterTurn<'a> {
     /// Prepares to take the turn, or to end it.
-    fn of(shared: &'a Shared, container: &'a ContainerName, record: &Record) -> Result<Self, StoreError> {
+    fn of(shared: &'a StoreState, container: &'a ContainerName, record: &Record) -> Result<Self, StoreError> {
         let now = shared.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
-        let payload = Payload::of(version)?;
+        let payload = ContainerPayload::of(version)?;
         let (key, home, payload) = (key(container)?, payload.home(version), payload.later(version));
-        let (mark, generation) = (Mark::Closing, version.generation());
+        let (mark, generation) = (DeletionMark::Closing, version.generation());
         Ok(Self { shared, container, key, home, payload, mark, generation, begun: now, until: now })
     }
 
     /// Deletes the container, or opens it again. Stops waiting at `give_up` for a write in flight that may end in a blob.
     async fn run(mut self, lease: LeaseUse, give_up: Timestamp) -> Result<(), StoreError> {
-        let circumstances = Circumstances {
+        let circumstances = DeletionContext {
             incarnations: self.shared.capability.metadata,
             memories: self.shared.member_cache.is_enabled(),
         };
         let mut result = Ok(());
-        let mut next = Some(Step::first(self.mark, circumstances));
+        let mut next = Some(DeleterStep::first(self.mark, circumstances));
         while let Some(step) = next {
             let ended = match self.carry_out(step, lease, give_up).await {
                 Ok(ended) => ended,
@@ -221,35 +224,44 @@ impl<'a> Turn<'a> {
                     } else {
                         tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
                     }
-                    Ended::Failed
+                    StepOutcome::Failed
                 }
             };
             next = step.next(ended, circumstances);
-            if next == Some(Step::Yield) && !matches!(&result, Err(error) if is_in_flight(error)) {
+            if next == Some(DeleterStep::Yield) && !matches!(&result, Err(error) if is_in_flight(error)) {
                 result = result.map_err(lost);
             }
         }
         result
     }
 
-    async fn carry_out(&mut self, step: Step, lease: LeaseUse, give_up: Timestamp) -> Result<Ended, StoreError> {
+    async fn carry_out(
+        &mut self,
+        step: DeleterStep,
+        lease: LeaseUse,
+        give_up: Timestamp,
+    ) -> Result<StepOutcome, StoreError> {
         match step {
-            Step::AwaitWriters(mark) => self.await_writers((mark == Mark::Closing).then_some(give_up)).await?,
-            Step::Look => self.look().await?,
-            Step::Begin => match self.change(self.marked(Mark::Deleting), &Preconditions::NONE, lease).await? {
-                Outcome::Written(_) => {}
-                outcome => return Err(refused(outcome, self.now()).of_container()),
-            },
-            Step::Sweep | Step::SweepAgain => {
-                return Ok(if self.sweep().await? > 0 { Ended::Removed } else { Ended::Done });
+            DeleterStep::AwaitWriters(mark) => {
+                self.await_writers((mark == DeletionMark::Closing).then_some(give_up)).await?;
             }
-            Step::Outlast => self.outlast_memories().await,
-            Step::Forget => self.forget_blobs().await?,
-            Step::End => self.replace(Change::End).await?,
-            Step::Open => self.replace(Change::Open).await?,
-            Step::Yield => self.replace(Change::Mark(self.mark, self.now())).await?,
+            DeleterStep::Look => self.look().await?,
+            DeleterStep::Begin => {
+                match self.change(self.marked(DeletionMark::Deleting), &Preconditions::NONE, lease).await? {
+                    Outcome::Written(_) => {}
+                    outcome => return Err(refused(outcome, self.now()).of_container()),
+                }
+            }
+            DeleterStep::Sweep | DeleterStep::SweepAgain => {
+                return Ok(if self.sweep().await? > 0 { StepOutcome::Removed } else { StepOutcome::Done });
+            }
+            DeleterStep::Outlast => self.outlast_memories().await,
+            DeleterStep::Forget => self.forget_blobs().await?,
+            DeleterStep::End => self.replace(DeleterSwap::End).await?,
+            DeleterStep::Open => self.replace(DeleterSwap::Open).await?,
+            DeleterStep::Yield => self.replace(DeleterSwap::Mark(self.mark, self.now())).await?,
         }
-        Ok(Ended::Done)
+        Ok(StepOutcome::Done)
     }
 
     /// Waits until all writes have ended that may have begun without knowing of the mark: those with a permit, once no
@@ -364,8 +376,8 @@ impl<'a> Turn<'a> {
         format!("{KEYS}{}/", self.container)
     }
 
-    fn marked(&self, mark: Mark) -> Change {
-        Change::Mark(mark, self.now().saturating_add(TURN))
+    fn marked(&self, mark: DeletionMark) -> DeleterSwap {
+        DeleterSwap::Mark(mark, self.now().saturating_add(TURN))
     }
 
     /// Renews the turn once half of it has passed.
@@ -378,7 +390,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Changes the container's record, if this deleter still has the turn.
-    async fn replace(&mut self, change: Change) -> Result<(), StoreError> {
+    async fn replace(&mut self, change: DeleterSwap) -> Result<(), StoreError> {
         match self.change(change, &Preconditions::NONE, LeaseUse::Read(None)).await? {
             Outcome::Written(_) => Ok(()),
             outcome => Err(lost(refused(outcome, self.now()))),
@@ -387,7 +399,7 @@ impl<'a> Turn<'a> {
 
     async fn change(
         &mut self,
-        change: Change,
+        change: DeleterSwap,
         preconditions: &Preconditions,
         lease: LeaseUse,
     ) -> Result<Outcome, StoreError> {
@@ -396,7 +408,7 @@ impl<'a> Turn<'a> {
             .with_lease(lease)
             .with_based_on(Some(self.generation));
         let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await;
-        if let Change::Mark(mark, until) = change {
+        if let DeleterSwap::Mark(mark, until) = change {
             if !matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Refused(_))) {
                 // No read may rely on an earlier response.
                 let (cache, now) = (&self.shared.member_cache, self.shared.driver.clock().now());
@@ -420,8 +432,8 @@ fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
         Ok(_) => Ok(1),
         Err(error) if failure::is_absence(&error) => Ok(0),
         Err(error) => match failure::of_write(error) {
-            Failure::Changed => Err(contended()),
-            Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+            WriteFailure::Changed => Err(contended()),
+            WriteFailure::TooSoon(error) | WriteFailure::Definite(error) | WriteFailure::Unknown(error) => Err(error),
         },
     }
 }

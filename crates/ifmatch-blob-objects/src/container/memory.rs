@@ -8,7 +8,7 @@ use std::time::Duration;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
 
-use super::state::{Home, Members, Registered};
+use super::state::{ContainerMembers, RegisteredContainer, RegisteredState};
 
 /// Time for which a write may rely on a response about its container, counted from before the request.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
@@ -26,38 +26,38 @@ pub(crate) struct MemberCache {
 
 #[derive(Default)]
 struct Said {
-    containers: HashMap<ContainerName, Answer>,
+    containers: HashMap<ContainerName, ContainerResponse>,
     /// Number of the latest request.
     questions: u64,
 }
 
 /// The latest response about a container.
 #[derive(Clone, Copy, Default)]
-struct Answer {
-    members: Option<Members>,
-    question: Question,
+struct ContainerResponse {
+    members: Option<ContainerMembers>,
+    question: RegisterQuestion,
     /// The container, if it existed.
-    home: Option<Home>,
+    home: Option<RegisteredContainer>,
     /// The register isn't asked again before this time, because it didn't respond.
     paused: Option<Timestamp>,
 }
 
 /// A request to the register.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Question {
+pub(crate) struct RegisterQuestion {
     number: u64,
     at: Timestamp,
 }
 
 /// The responses about a container that a read can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recall {
+pub(crate) enum ContainerRecall {
     /// A recent response.
-    Recent(Members),
+    Recent(ContainerMembers),
     /// The register failed to respond a moment ago. The latest response, if any, may be outdated.
-    Paused(Option<Members>),
+    Paused(Option<ContainerMembers>),
     /// The register has to be asked. The latest response, if any, may be outdated.
-    Old(Option<Members>),
+    Old(Option<ContainerMembers>),
 }
 
 impl MemberCache {
@@ -71,41 +71,43 @@ impl MemberCache {
     }
 
     /// Returns the knowledge about a container.
-    pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> Recall {
+    pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> ContainerRecall {
         let answer = self.said().containers.get(container).copied().unwrap_or_default();
         match answer.members {
             // The next creation invalidates it.
-            Some(members) if members != Members::NONE && now < answer.question.at.saturating_add(self.lasts) => {
-                Recall::Recent(members)
+            Some(members)
+                if members != ContainerMembers::NONE && now < answer.question.at.saturating_add(self.lasts) =>
+            {
+                ContainerRecall::Recent(members)
             }
-            known if answer.paused.is_some_and(|until| now < until) => Recall::Paused(known),
-            known => Recall::Old(known),
+            known if answer.paused.is_some_and(|until| now < until) => ContainerRecall::Paused(known),
+            known => ContainerRecall::Old(known),
         }
     }
 
     /// Returns a container that wasn't yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
     /// ([`FORGOTTEN_AFTER`]).
-    pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
+    pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<RegisteredContainer> {
         let answer = self.said().containers.get(container).copied()?;
         answer.home.filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
     }
 
     /// Begins a question to the register.
-    pub(crate) fn ask(&self, now: Timestamp) -> Question {
+    pub(crate) fn ask(&self, now: Timestamp) -> RegisterQuestion {
         let mut said = self.said();
         said.questions += 1;
-        Question { number: said.questions, at: now }
+        RegisterQuestion { number: said.questions, at: now }
     }
 
     /// Stores the response to a question, unless a later one was answered before.
-    pub(crate) fn keep(&self, container: &ContainerName, question: Question, registered: Registered) {
+    pub(crate) fn keep(&self, container: &ContainerName, question: RegisterQuestion, registered: RegisteredState) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
                 let home = match registered {
-                    Registered::Known(home) => Some(home),
-                    Registered::Closing(..) | Registered::Deleting(_) | Registered::Gone(_) => None,
+                    RegisteredState::Known(home) => Some(home),
+                    RegisteredState::Closing(..) | RegisteredState::Deleting(_) | RegisteredState::Gone(_) => None,
                 };
-                *answer = Answer { members: Some(registered.members()), question, home, paused: None };
+                *answer = ContainerResponse { members: Some(registered.members()), question, home, paused: None };
             }
         });
     }
@@ -116,7 +118,7 @@ impl MemberCache {
         self.change(container, |answer| answer.paused = Some(until));
     }
 
-    fn change(&self, container: &ContainerName, change: impl FnOnce(&mut Answer)) {
+    fn change(&self, container: &ContainerName, change: impl FnOnce(&mut ContainerResponse)) {
         if !self.is_enabled() {
             return;
         }
@@ -150,12 +152,12 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn since(revision: u64) -> Members {
-        Members::since(Revision::new(revision))
+    fn since(revision: u64) -> ContainerMembers {
+        ContainerMembers::since(Revision::new(revision))
     }
 
-    fn gone(revision: u64) -> Registered {
-        Registered::Gone(Revision::new(revision))
+    fn gone(revision: u64) -> RegisteredState {
+        RegisteredState::Gone(Revision::new(revision))
     }
 
     fn container() -> ContainerName {
@@ -165,17 +167,17 @@ mod tests {
     #[test]
     fn an_answer_lasts_and_then_replaces_a_register_that_does_not_answer() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        assert_eq!(cache.recall(&c, at(0)), Recall::Old(None));
+        assert_eq!(cache.recall(&c, at(0)), ContainerRecall::Old(None));
         cache.keep(&c, cache.ask(at(1)), gone(7));
-        assert_eq!(cache.recall(&c, at(5)), Recall::Recent(since(7)));
-        assert_eq!(cache.recall(&c, at(6)), Recall::Old(Some(since(7))));
+        assert_eq!(cache.recall(&c, at(5)), ContainerRecall::Recent(since(7)));
+        assert_eq!(cache.recall(&c, at(6)), ContainerRecall::Old(Some(since(7))));
         let late = cache.ask(at(6));
         cache.pause(&c, at(7));
-        assert_eq!(cache.recall(&c, at(11)), Recall::Paused(Some(since(7))));
-        assert_eq!(cache.recall(&c, at(12)), Recall::Old(Some(since(7))));
+        assert_eq!(cache.recall(&c, at(11)), ContainerRecall::Paused(Some(since(7))));
+        assert_eq!(cache.recall(&c, at(12)), ContainerRecall::Old(Some(since(7))));
         cache.keep(&c, late, gone(8));
-        assert_eq!(cache.recall(&c, at(10)), Recall::Recent(since(8)), "the late answer ends the pause");
-        assert_eq!(cache.recall(&c, at(11)), Recall::Old(Some(since(8))), "its age counts from the question");
+        assert_eq!(cache.recall(&c, at(10)), ContainerRecall::Recent(since(8)), "the late answer ends the pause");
+        assert_eq!(cache.recall(&c, at(11)), ContainerRecall::Old(Some(since(8))), "its age counts from the question");
     }
 
     #[test]
@@ -184,29 +186,33 @@ mod tests {
         let (earlier, later) = (cache.ask(at(1)), cache.ask(at(2)));
         cache.keep(&c, later, gone(2));
         cache.keep(&c, earlier, gone(1));
-        assert_eq!(cache.recall(&c, at(3)), Recall::Recent(since(2)));
+        assert_eq!(cache.recall(&c, at(3)), ContainerRecall::Recent(since(2)));
         let before = cache.ask(at(3));
-        cache.keep(&c, cache.ask(at(3)), Registered::Deleting(at(9)));
+        cache.keep(&c, cache.ask(at(3)), RegisteredState::Deleting(at(9)));
         cache.keep(&c, before, gone(2));
-        assert_eq!(cache.recall(&c, at(3)), Recall::Old(Some(Members::NONE)), "the deletion began after the question");
+        assert_eq!(
+            cache.recall(&c, at(3)),
+            ContainerRecall::Old(Some(ContainerMembers::NONE)),
+            "the deletion began after the question"
+        );
     }
 
     #[test]
     fn a_deletion_is_never_recent() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        cache.keep(&c, cache.ask(at(1)), Registered::Deleting(at(9)));
-        assert_eq!(cache.recall(&c, at(1)), Recall::Old(Some(Members::NONE)));
+        cache.keep(&c, cache.ask(at(1)), RegisteredState::Deleting(at(9)));
+        assert_eq!(cache.recall(&c, at(1)), ContainerRecall::Old(Some(ContainerMembers::NONE)));
     }
 
     #[test]
     fn a_write_relies_on_a_container_for_a_moment() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        let home = Home { incarnation: Revision::new(7), since: Revision::new(7) };
-        cache.keep(&c, cache.ask(at(1)), Registered::Known(home));
+        let home = RegisteredContainer { incarnation: Revision::new(7), since: Revision::new(7) };
+        cache.keep(&c, cache.ask(at(1)), RegisteredState::Known(home));
         assert_eq!(cache.home(&c, at(1)), Some(home));
         assert_eq!(cache.home(&c, at(2)), None, "its age counts from the question");
-        cache.keep(&c, cache.ask(at(2)), Registered::Known(home));
-        cache.keep(&c, cache.ask(at(2)), Registered::Deleting(at(9)));
+        cache.keep(&c, cache.ask(at(2)), RegisteredState::Known(home));
+        cache.keep(&c, cache.ask(at(2)), RegisteredState::Deleting(at(9)));
         assert_eq!(cache.home(&c, at(2)), None, "the deletion began after the question");
         assert!(FORGOTTEN_AFTER > TRUST_FOR_WRITES);
     }
@@ -216,6 +222,6 @@ mod tests {
         let (cache, c) = (MemberCache::new(Duration::ZERO), container());
         cache.keep(&c, cache.ask(at(1)), gone(1));
         cache.pause(&c, at(1));
-        assert_eq!(cache.recall(&c, at(1)), Recall::Old(None));
+        assert_eq!(cache.recall(&c, at(1)), ContainerRecall::Old(None));
     }
 }

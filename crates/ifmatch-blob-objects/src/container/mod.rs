@@ -5,7 +5,7 @@
 //! # Reads
 //!
 //! A read needs only the oldest incarnation with blobs. It may reuse a response of the register for some time
-//! ([`Backing::with_container_memory`](super::Backing::with_container_memory)), and then asks again in a task of its own: if
+//! ([`BackingStore::with_container_memory`](super::BackingStore::with_container_memory)), and then asks again in a task of its own: if
 //! the response is late, the read continues with the previous one, and later reads don't ask for some time. The oldest
 //! incarnation only grows, so a previous response hides no blob. It may show an object of a late write.
 //!
@@ -42,11 +42,11 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::task::{detach, timeout};
-use memory::{Question, Recall};
-use state::{Home, Members, Payload, Registered};
+use memory::{ContainerRecall, RegisterQuestion};
+use state::{ContainerMembers, ContainerPayload, RegisteredContainer, RegisteredState};
 
 use crate::failure;
-use crate::shared::{Keeps, Shared};
+use crate::shared::{KeptData, StoreState};
 
 mod delete;
 pub(crate) mod memory;
@@ -72,18 +72,18 @@ fn key(container: &ContainerName) -> Result<Key, StoreError> {
 
 /// The state of the container found by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundContainer {
     /// The container doesn't exist.
-    Absent(Members),
+    Absent(ContainerMembers),
     /// The container has blobs, but no record in the register.
-    Unknown(Members),
+    Unknown(ContainerMembers),
     /// The register contains the container.
-    Known(Home),
+    Known(RegisteredContainer),
 }
 
-impl Found {
+impl FoundContainer {
     /// Returns the objects that are blobs of the container.
-    pub(crate) fn members(&self) -> Members {
+    pub(crate) fn members(&self) -> ContainerMembers {
         match self {
             Self::Absent(members) | Self::Unknown(members) => *members,
             Self::Known(home) => home.members(),
@@ -92,11 +92,11 @@ impl Found {
 }
 
 /// Looking up containers.
-impl Shared {
+impl StoreState {
     /// Returns the state of a container in the register.
-    pub(crate) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
+    pub(crate) async fn registered(&self, container: &ContainerName) -> Result<RegisteredState, StoreError> {
         let record = self.container_record(container).await?;
-        Registered::of(&record, self.driver.now())
+        RegisteredState::of(&record, self.driver.now())
     }
 
     /// Loads the record of a container, and remembers what it says: a write never finds a container that this process has seen
@@ -105,33 +105,37 @@ impl Shared {
         let key = key(container)?;
         let question = self.member_cache.ask(self.driver.clock().now());
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        self.member_cache.keep(container, question, Registered::of(&record, self.driver.now())?);
+        self.member_cache.keep(container, question, RegisteredState::of(&record, self.driver.now())?);
         Ok(record)
     }
 
     /// Returns the state of a container for a write, from memory if it was there a moment ago.
-    pub(crate) async fn container_for_write(&self, container: &ContainerName) -> Result<Registered, StoreError> {
+    pub(crate) async fn container_for_write(&self, container: &ContainerName) -> Result<RegisteredState, StoreError> {
         let now = self.driver.clock().now();
         if let Some(home) = self.member_cache.home(container, now) {
-            return Ok(Registered::Known(home));
+            return Ok(RegisteredState::Known(home));
         }
         self.registered(container).await
     }
 
     /// Returns `true` if a container in this state exists.
-    pub(crate) async fn exists(&self, container: &ContainerName, registered: Registered) -> Result<bool, StoreError> {
+    pub(crate) async fn exists(
+        &self,
+        container: &ContainerName,
+        registered: RegisteredState,
+    ) -> Result<bool, StoreError> {
         match registered {
-            Registered::Known(_) | Registered::Closing(..) => Ok(true),
-            Registered::Deleting(_) => Ok(false),
-            Registered::Gone(_) => self.has_blobs(container, registered.members()).await,
+            RegisteredState::Known(_) | RegisteredState::Closing(..) => Ok(true),
+            RegisteredState::Deleting(_) => Ok(false),
+            RegisteredState::Gone(_) => self.has_blobs(container, registered.members()).await,
         }
     }
 
     /// Looks up the container of a write. It existed a moment ago at least, and its deletion hasn't ended yet.
     ///
     /// # Errors
-    /// Same as [`Shared::found`].
-    pub(crate) async fn find_for_write(&self, container: &ContainerName) -> Result<Found, StoreError> {
+    /// Same as [`StoreState::found`].
+    pub(crate) async fn find_for_write(&self, container: &ContainerName) -> Result<FoundContainer, StoreError> {
         let registered = self.container_for_write(container).await?;
         self.found(container, registered).await
     }
@@ -140,16 +144,20 @@ impl Shared {
     ///
     /// # Errors
     /// [`StoreErrorKind::InFlight`] while it is marked by a deleter. An interrupted deletion resumes in the background.
-    async fn found(&self, container: &ContainerName, registered: Registered) -> Result<Found, StoreError> {
+    async fn found(
+        &self,
+        container: &ContainerName,
+        registered: RegisteredState,
+    ) -> Result<FoundContainer, StoreError> {
         match registered {
-            Registered::Known(home) => Ok(Found::Known(home)),
-            Registered::Closing(_, until) | Registered::Deleting(until) => {
+            RegisteredState::Known(home) => Ok(FoundContainer::Known(home)),
+            RegisteredState::Closing(_, until) | RegisteredState::Deleting(until) => {
                 Err(self.deletion_in_progress(container, until))
             }
-            Registered::Gone(_) => {
+            RegisteredState::Gone(_) => {
                 let members = registered.members();
                 let exists = self.has_blobs(container, members).await?;
-                Ok(if exists { Found::Unknown(members) } else { Found::Absent(members) })
+                Ok(if exists { FoundContainer::Unknown(members) } else { FoundContainer::Absent(members) })
             }
         }
     }
@@ -165,7 +173,11 @@ impl Shared {
     }
 
     /// Returns the container of a request that isn't bound to an incarnation.
-    pub(crate) async fn home(&self, container: &ContainerName, missing: MissingContainer) -> Result<Home, StoreError> {
+    pub(crate) async fn home(
+        &self,
+        container: &ContainerName,
+        missing: MissingContainer,
+    ) -> Result<RegisteredContainer, StoreError> {
         let registered = self.registered(container).await?;
         let found = self.found(container, registered).await?;
         self.enter(container, found, missing, None).await
@@ -176,25 +188,27 @@ impl Shared {
     pub(crate) async fn enter(
         &self,
         container: &ContainerName,
-        found: Found,
+        found: FoundContainer,
         missing: MissingContainer,
         expected: Option<Revision>,
-    ) -> Result<Home, StoreError> {
+    ) -> Result<RegisteredContainer, StoreError> {
         let lost = || match missing {
             MissingContainer::Refuse => StoreErrorKind::ContainerNotFound,
             MissingContainer::Create => StoreErrorKind::InFlight { retry_after: RETRY },
         };
         let is_lost = expected.is_some_and(|expected| match found {
-            Found::Known(home) => home.incarnation != expected,
+            FoundContainer::Known(home) => home.incarnation != expected,
             // An in-memory register may have evicted the container; after a deletion, the bytes belong to no container.
-            Found::Unknown(members) | Found::Absent(members) => !members.include(expected),
+            FoundContainer::Unknown(members) | FoundContainer::Absent(members) => !members.include(expected),
         });
         match found {
             _ if is_lost => Err(lost().into()),
-            Found::Known(home) => Ok(home),
-            Found::Absent(_) if missing == MissingContainer::Refuse => Err(StoreErrorKind::ContainerNotFound.into()),
-            Found::Absent(_) => self.remember(container, false).await,
-            Found::Unknown(_) => self.remember(container, true).await,
+            FoundContainer::Known(home) => Ok(home),
+            FoundContainer::Absent(_) if missing == MissingContainer::Refuse => {
+                Err(StoreErrorKind::ContainerNotFound.into())
+            }
+            FoundContainer::Absent(_) => self.remember(container, false).await,
+            FoundContainer::Unknown(_) => self.remember(container, true).await,
         }
     }
 
@@ -202,7 +216,7 @@ impl Shared {
     pub(crate) async fn absent(&self, container: &ContainerName) -> StoreError {
         let found = async { self.found(container, self.registered(container).await?).await };
         match found.await {
-            Ok(Found::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
+            Ok(FoundContainer::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
             Ok(_) => StoreErrorKind::NotFound.into(),
             Err(error) => error,
         }
@@ -213,15 +227,15 @@ impl Shared {
     ///
     /// # Errors
     /// Fails if the register doesn't respond, and its latest response was that the container is being deleted.
-    pub(crate) async fn members(&self, container: &ContainerName) -> Result<Members, StoreError> {
+    pub(crate) async fn members(&self, container: &ContainerName) -> Result<ContainerMembers, StoreError> {
         let now = self.driver.clock().now();
         let known = match self.member_cache.recall(container, now) {
-            Recall::Recent(members) => return Ok(members),
-            Recall::Paused(known) => {
+            ContainerRecall::Recent(members) => return Ok(members),
+            ContainerRecall::Paused(known) => {
                 let why = "the register didn't respond a moment ago";
                 return without_register(container, known, StoreError::new(StoreErrorKind::Unavailable, why));
             }
-            Recall::Old(known) => known,
+            ContainerRecall::Old(known) => known,
         };
         let question = self.member_cache.ask(now);
         let answer = match self.me.upgrade().filter(|_| self.member_cache.is_enabled()) {
@@ -243,7 +257,7 @@ impl Shared {
     }
 
     /// Asks the register for the members of a container, and stores the response for later reads.
-    async fn ask(&self, container: &ContainerName, question: Question) -> Result<Members, StoreError> {
+    async fn ask(&self, container: &ContainerName, question: RegisterQuestion) -> Result<ContainerMembers, StoreError> {
         let answer = self.registered(container).await;
         match &answer {
             Ok(registered) => self.member_cache.keep(container, question, *registered),
@@ -256,18 +270,18 @@ impl Shared {
 /// Returns the members of a container for a read while the register doesn't respond.
 fn without_register(
     container: &ContainerName,
-    known: Option<Members>,
+    known: Option<ContainerMembers>,
     error: StoreError,
-) -> Result<Members, StoreError> {
+) -> Result<ContainerMembers, StoreError> {
     tracing::debug!(%container, %error, "the register doesn't respond to a read");
     match known {
-        Some(Members::NONE) => Err(error),
-        known => Ok(known.unwrap_or(Members::ALL)),
+        Some(ContainerMembers::NONE) => Err(error),
+        known => Ok(known.unwrap_or(ContainerMembers::ALL)),
     }
 }
 
 /// Creating and changing containers.
-impl Shared {
+impl StoreState {
     /// Returns the key of a container's record, adding the record if necessary. The container must exist.
     pub(crate) async fn adopt(&self, container: &ContainerName) -> Result<Key, StoreError> {
         self.home(container, MissingContainer::Refuse).await?;
@@ -275,14 +289,14 @@ impl Shared {
     }
 
     /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
-    async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
+    async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<RegisteredContainer, StoreError> {
         let (record, _) = self.record_container(container, adopts, &BlobHeaders::default()).await?;
-        match Registered::of(&record, self.driver.now())? {
-            Registered::Known(home) => Ok(home),
-            Registered::Closing(_, until) | Registered::Deleting(until) => {
+        match RegisteredState::of(&record, self.driver.now())? {
+            RegisteredState::Known(home) => Ok(home),
+            RegisteredState::Closing(_, until) | RegisteredState::Deleting(until) => {
                 Err(self.deletion_in_progress(container, until))
             }
-            Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
+            RegisteredState::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }
 
@@ -299,8 +313,8 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let Registered::Gone(since) = Registered::of(&record, now)? else { return Ok((record, false)) };
-            let content = Payload::new(adopts.then_some(since), headers).content()?;
+            let RegisteredState::Gone(since) = RegisteredState::of(&record, now)? else { return Ok((record, false)) };
+            let content = ContainerPayload::new(adopts.then_some(since), headers).content()?;
             let command = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce);
             let command = Command::Write(command.with_lease(LeaseUse::Read(None)));
             let Transition { next, outcome, .. } = record.apply(&command, now);
@@ -330,7 +344,7 @@ impl Shared {
         headers: &BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
         let registered = self.registered(container).await?;
-        if let Registered::Deleting(until) = registered {
+        if let RegisteredState::Deleting(until) = registered {
             return Err(self.deletion_in_progress(container, until));
         }
         if self.exists(container, registered).await? {
@@ -343,11 +357,11 @@ impl Shared {
     }
 
     pub(crate) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        if self.keeps == Keeps::Nothing {
+        if self.keeps == KeptData::Nothing {
             return Ok(Some(unknown()));
         }
         let record = self.container_record(container).await?;
-        let registered = Registered::of(&record, self.driver.now())?;
+        let registered = RegisteredState::of(&record, self.driver.now())?;
         if registered.exists() {
             return self.info_of(&record);
         }
@@ -367,14 +381,14 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let registered = Registered::of(&record, now)?;
-            if let Registered::Closing(_, until) = registered {
+            let registered = RegisteredState::of(&record, now)?;
+            if let RegisteredState::Closing(_, until) = registered {
                 return Err(self.deletion_in_progress(container, until));
             }
-            let (Registered::Known(_), Some(version)) = (registered, record.state(now).version()) else {
+            let (RegisteredState::Known(_), Some(version)) = (registered, record.state(now).version()) else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             };
-            let payload = Payload::of(version)?;
+            let payload = ContainerPayload::of(version)?;
             let headers = set.change.of(&payload.headers());
             let content = payload.later(version).with_headers(&headers).content()?;
             let command = Write::new(&Method::PUT, &set.preconditions, content, nonce)
@@ -402,9 +416,9 @@ impl Shared {
 /// Returns the properties of a container from a version in its record, read at `now`.
 ///
 /// # Errors
-/// [`StoreErrorKind::Unreadable`], as for [`Payload::of`].
+/// [`StoreErrorKind::Unreadable`], as for [`ContainerPayload::of`].
 fn info(record: &Record, version: &Version, now: Timestamp) -> Result<ContainerInfo, StoreError> {
-    let payload = Payload::of(version)?;
+    let payload = ContainerPayload::of(version)?;
     Ok(ContainerInfo {
         tag: version.tags().first().cloned(),
         last_modified: Some(version.last_modified()),
@@ -421,7 +435,7 @@ fn unknown() -> ContainerInfo {
 }
 
 /// Listing containers: top-level folders, and empty containers in the register.
-impl Shared {
+impl StoreState {
     pub(crate) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         let query = &self.bounded(query);
         let mut found = self.remembered(query).await?;
@@ -468,7 +482,7 @@ impl Shared {
                 let now = self.driver.now();
                 // A container with an unreadable record refuses writes, and its blobs are there: it is listed.
                 if let (Some(name), Some(version)) = (name, record.state(now).version())
-                    && Registered::of(record, now).map_or(true, |registered| registered.exists())
+                    && RegisteredState::of(record, now).map_or(true, |registered| registered.exists())
                 {
                     found.insert(name, info(record, version, now).ok());
                 }

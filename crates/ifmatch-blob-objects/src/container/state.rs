@@ -24,13 +24,13 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision, State, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::attributes::Current;
+use crate::attributes::StoredVersion;
 
 /// The objects in a container's folder that are its blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Members(Option<Revision>);
+pub(crate) struct ContainerMembers(Option<Revision>);
 
-impl Members {
+impl ContainerMembers {
     /// Objects of this incarnation and later ones.
     pub(crate) fn since(oldest: Revision) -> Self {
         Self(Some(oldest))
@@ -44,7 +44,7 @@ impl Members {
 
     /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
     /// wrote them, or the store keeps no metadata.
-    pub(crate) fn contain(&self, object: &Current) -> bool {
+    pub(crate) fn contain(&self, object: &StoredVersion) -> bool {
         self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
     }
 
@@ -61,27 +61,27 @@ impl Members {
 
 /// A container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct RegisteredContainer {
     /// Revision that created the container. Each container of this name has a larger one than the container before.
     pub(crate) incarnation: Revision,
     /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
     pub(super) since: Revision,
 }
 
-impl Home {
+impl RegisteredContainer {
     /// Returns the objects that are blobs of the container.
-    pub(crate) fn members(&self) -> Members {
-        Members::since(self.since)
+    pub(crate) fn members(&self) -> ContainerMembers {
+        ContainerMembers::since(self.since)
     }
 }
 
 /// The state of a container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
+pub(crate) enum RegisteredState {
     /// The container exists.
-    Known(Home),
+    Known(RegisteredContainer),
     /// The container exists and takes no writes while a deleter finds out if it is empty. Its turn ends at this time.
-    Closing(Home, Timestamp),
+    Closing(RegisteredContainer, Timestamp),
     /// The container is being deleted. The current deleter's turn ends at this time.
     Deleting(Timestamp),
     /// The container doesn't exist, unless its folder contains objects of this incarnation or a later one.
@@ -90,7 +90,7 @@ pub(crate) enum Registered {
 
 /// The purpose of a request that deletes a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum DeletionPurpose {
     /// To delete it with its blobs.
     All,
     /// To delete it if it has none.
@@ -101,9 +101,9 @@ pub(crate) enum Aim {
 
 /// The next move of a deleter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Move {
+pub(crate) enum DeleterMove {
     /// Takes the turn, with a swap that marks the container.
-    Take(Mark),
+    Take(DeletionMark),
     /// Opens the container, with a swap that removes the mark.
     Open,
     /// Waits for the end of another deleter's turn.
@@ -114,22 +114,22 @@ pub(crate) enum Move {
     Rest,
 }
 
-impl Registered {
+impl RegisteredState {
     /// Reads a container's record.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unreadable`], as for [`Payload::of`].
+    /// [`StoreErrorKind::Unreadable`], as for [`ContainerPayload::of`].
     pub(crate) fn of(record: &Record, now: Timestamp) -> Result<Self, StoreError> {
         let version = match record.state(now) {
             State::Present(version) => version,
             State::Absent => return Ok(Self::Gone(record.revision())),
             State::Unknown => return Ok(Self::Gone(Revision::NONE)),
         };
-        let payload = Payload::of(version)?;
+        let payload = ContainerPayload::of(version)?;
         let home = payload.home(version);
         Ok(match (payload.deleting, payload.closing) {
-            (Some(until), _) => Mark::Deleting.registered(home, until),
-            (None, Some(until)) => Mark::Closing.registered(home, until),
+            (Some(until), _) => DeletionMark::Deleting.registered(home, until),
+            (None, Some(until)) => DeletionMark::Closing.registered(home, until),
             (None, None) => Self::Known(home),
         })
     }
@@ -140,53 +140,55 @@ impl Registered {
     }
 
     /// Returns the objects that are blobs of the container.
-    pub(crate) fn members(&self) -> Members {
+    pub(crate) fn members(&self) -> ContainerMembers {
         match self {
             Self::Known(home) | Self::Closing(home, _) => home.members(),
-            Self::Deleting(_) => Members::NONE,
-            Self::Gone(since) => Members::since(*since),
+            Self::Deleting(_) => ContainerMembers::NONE,
+            Self::Gone(since) => ContainerMembers::since(*since),
         }
     }
 
     /// Returns what a deleter does next. A mark that outlasts its turn is one of a deleter that stopped.
-    pub(crate) fn deletion(self, aim: Aim, now: Timestamp) -> Move {
+    pub(crate) fn deletion(self, aim: DeletionPurpose, now: Timestamp) -> DeleterMove {
         let is_taken = matches!(self, Self::Closing(_, until) | Self::Deleting(until) if now < until);
         match (self, aim) {
-            (_, Aim::Finish) if is_taken => Move::Rest,
-            _ if is_taken => Move::Wait,
-            (Self::Closing(..), Aim::Finish) => Move::Open,
-            (Self::Known(_) | Self::Gone(_), Aim::Finish) => Move::Rest,
-            (Self::Deleting(_), _) | (Self::Known(_) | Self::Closing(..), Aim::All) => Move::Take(Mark::Deleting),
-            (Self::Known(_) | Self::Closing(..), Aim::IfEmpty) => Move::Take(Mark::Closing),
-            (Self::Gone(_), Aim::All | Aim::IfEmpty) => Move::Adopt,
+            (_, DeletionPurpose::Finish) if is_taken => DeleterMove::Rest,
+            _ if is_taken => DeleterMove::Wait,
+            (Self::Closing(..), DeletionPurpose::Finish) => DeleterMove::Open,
+            (Self::Known(_) | Self::Gone(_), DeletionPurpose::Finish) => DeleterMove::Rest,
+            (Self::Deleting(_), _) | (Self::Known(_) | Self::Closing(..), DeletionPurpose::All) => {
+                DeleterMove::Take(DeletionMark::Deleting)
+            }
+            (Self::Known(_) | Self::Closing(..), DeletionPurpose::IfEmpty) => DeleterMove::Take(DeletionMark::Closing),
+            (Self::Gone(_), DeletionPurpose::All | DeletionPurpose::IfEmpty) => DeleterMove::Adopt,
         }
     }
 }
 
 /// The mark of a deleter in a container's record. It refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum DeletionMark {
     /// The container is deleted if it is empty. Until then, its blobs can be read.
     Closing,
     /// The container is deleted with its blobs, which can't be read any more. Nothing can undo it.
     Deleting,
 }
 
-impl Mark {
+impl DeletionMark {
     /// Returns the state of a container that has the mark until then.
-    pub(super) fn registered(self, home: Home, until: Timestamp) -> Registered {
+    pub(super) fn registered(self, home: RegisteredContainer, until: Timestamp) -> RegisteredState {
         match self {
-            Self::Closing => Registered::Closing(home, until),
-            Self::Deleting => Registered::Deleting(until),
+            Self::Closing => RegisteredState::Closing(home, until),
+            Self::Deleting => RegisteredState::Deleting(until),
         }
     }
 }
 
 /// A swap by the deleter that has the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum DeleterSwap {
     /// Marks the container until the end of a turn.
-    Mark(Mark, Timestamp),
+    Mark(DeletionMark, Timestamp),
     /// Removes the mark.
     Open,
     /// Removes the container.
@@ -195,7 +197,7 @@ pub(crate) enum Change {
 
 /// The circumstances of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Circumstances {
+pub(crate) struct DeletionContext {
     /// `true` if objects carry their incarnation, so late ones aren't taken for objects of the next container.
     pub(crate) incarnations: bool,
     /// `true` if a write may rely on an earlier response about its container.
@@ -204,9 +206,9 @@ pub(crate) struct Circumstances {
 
 /// A step of the deleter that has the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DeleterStep {
     /// Waits until all writes have ended that may have begun without knowing of the mark.
-    AwaitWriters(Mark),
+    AwaitWriters(DeletionMark),
     /// Fails if there are blobs.
     Look,
     /// Turns a closed container into one that is being deleted.
@@ -229,7 +231,7 @@ pub(crate) enum Step {
 
 /// The end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum StepOutcome {
     /// It is done.
     Done,
     /// There were objects, and others may have arrived behind them.
@@ -238,27 +240,27 @@ pub(crate) enum Ended {
     Failed,
 }
 
-impl Step {
+impl DeleterStep {
     /// Returns the first step under a mark.
-    pub(crate) fn first(mark: Mark, circumstances: Circumstances) -> Self {
-        let sees_all = mark == Mark::Deleting && circumstances.incarnations;
+    pub(crate) fn first(mark: DeletionMark, circumstances: DeletionContext) -> Self {
+        let sees_all = mark == DeletionMark::Deleting && circumstances.incarnations;
         if sees_all { Self::Sweep } else { Self::AwaitWriters(mark) }
     }
 
     /// Returns the next step, or `None` after the last one.
-    pub(crate) fn next(self, ended: Ended, circumstances: Circumstances) -> Option<Self> {
+    pub(crate) fn next(self, ended: StepOutcome, circumstances: DeletionContext) -> Option<Self> {
         Some(match (self, ended) {
             (Self::End | Self::Open | Self::Yield, _) => return None,
-            (Self::AwaitWriters(Mark::Closing) | Self::Look | Self::Begin, Ended::Failed) => Self::Open,
-            (_, Ended::Failed) => Self::Yield,
-            (Self::AwaitWriters(Mark::Closing), _) => Self::Look,
+            (Self::AwaitWriters(DeletionMark::Closing) | Self::Look | Self::Begin, StepOutcome::Failed) => Self::Open,
+            (_, StepOutcome::Failed) => Self::Yield,
+            (Self::AwaitWriters(DeletionMark::Closing), _) => Self::Look,
             (Self::Look, _) => Self::Begin,
-            (Self::Begin, _) => Self::first(Mark::Deleting, circumstances),
-            (Self::AwaitWriters(Mark::Deleting), _) => Self::Sweep,
-            (Self::Sweep | Self::SweepAgain, Ended::Removed) => self,
-            (Self::Sweep, Ended::Done) if circumstances.memories => Self::Outlast,
+            (Self::Begin, _) => Self::first(DeletionMark::Deleting, circumstances),
+            (Self::AwaitWriters(DeletionMark::Deleting), _) => Self::Sweep,
+            (Self::Sweep | Self::SweepAgain, StepOutcome::Removed) => self,
+            (Self::Sweep, StepOutcome::Done) if circumstances.memories => Self::Outlast,
             (Self::Outlast, _) => Self::SweepAgain,
-            (Self::Sweep | Self::SweepAgain, Ended::Done) => Self::Forget,
+            (Self::Sweep | Self::SweepAgain, StepOutcome::Done) => Self::Forget,
             (Self::Forget, _) => Self::End,
         })
     }
@@ -266,7 +268,7 @@ impl Step {
 
 /// The part of a container's version that is opaque to the register.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Payload {
+pub(crate) struct ContainerPayload {
     /// Generation of the first version, `None` in the first version itself.
     created: Option<Revision>,
     /// Oldest incarnation with blobs in the container, if not its own.
@@ -282,7 +284,7 @@ pub(crate) struct Payload {
     metadata: BTreeMap<String, String>,
 }
 
-impl Payload {
+impl ContainerPayload {
     /// Reads a version's payload.
     ///
     /// # Errors
@@ -299,7 +301,7 @@ impl Payload {
 
     /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
-        let Home { incarnation, since } = self.home(version);
+        let RegisteredContainer { incarnation, since } = self.home(version);
         Self { created: Some(incarnation), since: Some(since), ..self }
     }
 
@@ -311,9 +313,9 @@ impl Payload {
     }
 
     /// Returns the container at this version.
-    pub(super) fn home(&self, version: &Version) -> Home {
+    pub(super) fn home(&self, version: &Version) -> RegisteredContainer {
         let incarnation = self.created.unwrap_or(version.generation());
-        Home { incarnation, since: self.since.unwrap_or(incarnation) }
+        RegisteredContainer { incarnation, since: self.since.unwrap_or(incarnation) }
     }
 
     /// Returns the fields.
@@ -330,12 +332,12 @@ impl Payload {
     }
 
     /// Returns the content of the record after a change by a deleter.
-    pub(super) fn changed(&self, change: Change) -> Result<Content, StoreError> {
+    pub(super) fn changed(&self, change: DeleterSwap) -> Result<Content, StoreError> {
         let (deleting, closing) = match change {
-            Change::Mark(Mark::Closing, until) => (None, Some(until)),
-            Change::Mark(Mark::Deleting, until) => (Some(until), None),
-            Change::Open => (None, None),
-            Change::End => return Ok(Content::Absent),
+            DeleterSwap::Mark(DeletionMark::Closing, until) => (None, Some(until)),
+            DeleterSwap::Mark(DeletionMark::Deleting, until) => (Some(until), None),
+            DeleterSwap::Open => (None, None),
+            DeleterSwap::End => return Ok(Content::Absent),
         };
         Self { deleting, closing, ..self.clone() }.content()
     }
@@ -361,26 +363,26 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn home(revision: u64) -> Home {
-        Home { incarnation: Revision::new(revision), since: Revision::new(revision) }
+    fn home(revision: u64) -> RegisteredContainer {
+        RegisteredContainer { incarnation: Revision::new(revision), since: Revision::new(revision) }
     }
 
     #[test]
     fn a_deleter_moves_as_the_state_and_its_aim_say() {
-        use Aim::{All, Finish, IfEmpty};
-        use Mark::{Closing, Deleting};
-        use Move::{Adopt, Open, Rest, Take, Wait};
+        use DeleterMove::{Adopt, Open, Rest, Take, Wait};
+        use DeletionMark::{Closing, Deleting};
+        use DeletionPurpose::{All, Finish, IfEmpty};
         let now = at(10);
         let (taken, over) = (at(11), at(10));
         for (state, [all, if_empty, finish]) in [
-            (Registered::Known(home(1)), [Take(Deleting), Take(Closing), Rest]),
-            (Registered::Closing(home(1), taken), [Wait, Wait, Rest]),
+            (RegisteredState::Known(home(1)), [Take(Deleting), Take(Closing), Rest]),
+            (RegisteredState::Closing(home(1), taken), [Wait, Wait, Rest]),
             // The deleter stopped: its swaps are refused from the next one on.
-            (Registered::Closing(home(1), over), [Take(Deleting), Take(Closing), Open]),
-            (Registered::Deleting(taken), [Wait, Wait, Rest]),
+            (RegisteredState::Closing(home(1), over), [Take(Deleting), Take(Closing), Open]),
+            (RegisteredState::Deleting(taken), [Wait, Wait, Rest]),
             // A deletion that has begun is never undone.
-            (Registered::Deleting(over), [Take(Deleting); 3]),
-            (Registered::Gone(Revision::new(1)), [Adopt, Adopt, Rest]),
+            (RegisteredState::Deleting(over), [Take(Deleting); 3]),
+            (RegisteredState::Gone(Revision::new(1)), [Adopt, Adopt, Rest]),
         ] {
             for (aim, expected) in [(All, all), (IfEmpty, if_empty), (Finish, finish)] {
                 assert_eq!(state.deletion(aim, now), expected, "{state:?}, {aim:?}");
@@ -389,10 +391,15 @@ mod tests {
     }
 
     /// Follows all ends of all steps.
-    fn walk(step: Step, circumstances: Circumstances, before: &[Step], check: &impl Fn(&[Step])) {
+    fn walk(
+        step: DeleterStep,
+        circumstances: DeletionContext,
+        before: &[DeleterStep],
+        check: &impl Fn(&[DeleterStep]),
+    ) {
         let path = [before, &[step]].concat();
         check(&path);
-        for ended in [Ended::Done, Ended::Failed] {
+        for ended in [StepOutcome::Done, StepOutcome::Failed] {
             if let Some(next) = step.next(ended, circumstances) {
                 assert!(!before.contains(&next), "{path:?} goes on with {next:?}");
                 walk(next, circumstances, &path, check);
@@ -402,19 +409,19 @@ mod tests {
 
     #[test]
     fn a_deleter_keeps_the_order_that_protects_writes() {
-        use Step::{AwaitWriters, Begin, End, Forget, Look, Open, Outlast, Sweep, SweepAgain, Yield};
+        use DeleterStep::{AwaitWriters, Begin, End, Forget, Look, Open, Outlast, Sweep, SweepAgain, Yield};
         for (incarnations, memories) in [(true, true), (true, false), (false, false)] {
-            let circumstances = Circumstances { incarnations, memories };
-            for mark in [Mark::Closing, Mark::Deleting] {
-                walk(Step::first(mark, circumstances), circumstances, &[], &|path| {
+            let circumstances = DeletionContext { incarnations, memories };
+            for mark in [DeletionMark::Closing, DeletionMark::Deleting] {
+                walk(DeleterStep::first(mark, circumstances), circumstances, &[], &|path| {
                     let has = |step| path.contains(&step);
-                    let (last, is_closed) = (path[path.len() - 1], mark == Mark::Closing);
+                    let (last, is_closed) = (path[path.len() - 1], mark == DeletionMark::Closing);
                     let holds = match last {
                         AwaitWriters(_) | Yield => true,
-                        Look => is_closed && path == [AwaitWriters(Mark::Closing), Look],
+                        Look => is_closed && path == [AwaitWriters(DeletionMark::Closing), Look],
                         Begin => has(Look),
-                        Open => is_closed && !has(Sweep) && !has(AwaitWriters(Mark::Deleting)),
-                        Sweep => has(Begin) == is_closed && (incarnations || has(AwaitWriters(Mark::Deleting))),
+                        Open => is_closed && !has(Sweep) && !has(AwaitWriters(DeletionMark::Deleting)),
+                        Sweep => has(Begin) == is_closed && (incarnations || has(AwaitWriters(DeletionMark::Deleting))),
                         Outlast => has(Sweep) && memories,
                         SweepAgain => has(Outlast),
                         Forget => has(SweepAgain) == memories && has(Sweep),
@@ -424,7 +431,7 @@ mod tests {
                 });
             }
             for step in [Sweep, SweepAgain] {
-                assert_eq!(step.next(Ended::Removed, circumstances), Some(step), "more may have arrived");
+                assert_eq!(step.next(StepOutcome::Removed, circumstances), Some(step), "more may have arrived");
             }
         }
     }
@@ -437,28 +444,28 @@ mod tests {
 
     #[test]
     fn a_container_keeps_its_incarnation_until_it_ends() {
-        let read = |record: &Record| Registered::of(record, at(9)).unwrap();
+        let read = |record: &Record| RegisteredState::of(record, at(9)).unwrap();
         for adopted in [None, Some(Revision::new(1))] {
-            let new = Payload::new(adopted, &BlobHeaders::default()).content().unwrap();
+            let new = ContainerPayload::new(adopted, &BlobHeaders::default()).content().unwrap();
             let created = written(&Record::absent(), new, 1);
             let incarnation = created.state(at(9)).version().unwrap().generation();
-            let home = Home { incarnation, since: adopted.unwrap_or(incarnation) };
-            assert_eq!(read(&created), Registered::Known(home));
+            let home = RegisteredContainer { incarnation, since: adopted.unwrap_or(incarnation) };
+            assert_eq!(read(&created), RegisteredState::Known(home));
             let mut record = created;
             for (change, expected) in [
-                (Change::Mark(Mark::Closing, at(5)), Registered::Closing(home, at(5))),
-                (Change::Open, Registered::Known(home)),
-                (Change::Mark(Mark::Closing, at(6)), Registered::Closing(home, at(6))),
-                (Change::Mark(Mark::Deleting, at(7)), Registered::Deleting(at(7))),
+                (DeleterSwap::Mark(DeletionMark::Closing, at(5)), RegisteredState::Closing(home, at(5))),
+                (DeleterSwap::Open, RegisteredState::Known(home)),
+                (DeleterSwap::Mark(DeletionMark::Closing, at(6)), RegisteredState::Closing(home, at(6))),
+                (DeleterSwap::Mark(DeletionMark::Deleting, at(7)), RegisteredState::Deleting(at(7))),
             ] {
                 let version = record.state(at(9)).version().unwrap();
-                let content = Payload::of(version).unwrap().later(version).changed(change).unwrap();
+                let content = ContainerPayload::of(version).unwrap().later(version).changed(change).unwrap();
                 record = written(&record, content, 2);
                 assert_eq!(read(&record), expected);
             }
-            let ended = written(&record, Payload::default().changed(Change::End).unwrap(), 3);
-            assert_eq!(read(&ended), Registered::Gone(ended.revision()));
-            assert!(!Members::since(ended.revision()).include(incarnation), "a late object is no blob");
+            let ended = written(&record, ContainerPayload::default().changed(DeleterSwap::End).unwrap(), 3);
+            assert_eq!(read(&ended), RegisteredState::Gone(ended.revision()));
+            assert!(!ContainerMembers::since(ended.revision()).include(incarnation), "a late object is no blob");
         }
     }
 }

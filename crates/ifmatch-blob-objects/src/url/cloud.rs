@@ -77,7 +77,7 @@ fn retries(max_retries: usize) -> RetryConfig {
 /// ```
 ///
 /// The crate [`object_store`] takes some failures after sending for failures before, and repeats even deletions.
-/// Without a repetition, the outcome is unknown, and the writer keeps its permit (see `Shared::grace`). Requests that
+/// Without a repetition, the outcome is unknown, and the writer keeps its permit (see `StoreState::grace`). Requests that
 /// were answered with an error from the server are complete, and may be repeated.
 #[derive(Debug)]
 struct ChangesOnce;

@@ -3,11 +3,11 @@
 
 use url::Url;
 
-use crate::backing::Backing;
+use crate::backing::BackingStore;
 use crate::failure::{OpenError, OpenErrorKind};
 
 /// Refuses the URL.
-pub(super) fn open(_: &Url, _: impl Fn() -> OpenError) -> Result<Backing, OpenError> {
+pub(super) fn open(_: &Url, _: impl Fn() -> OpenError) -> Result<BackingStore, OpenError> {
     let what = "files on Windows can't be a store, since Windows takes some different names for one file. Use --data FOLDER, or a \
                 store such as s3://bucket/prefix";
     Err(OpenError::new(OpenErrorKind::Url, what))

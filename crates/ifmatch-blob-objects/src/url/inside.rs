@@ -27,12 +27,12 @@ const CHUNK: usize = 512;
 
 /// Files in a folder. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Inside {
+pub(super) struct FolderStore {
     files: Arc<LocalFileSystem>,
     root: Arc<FilePath>,
 }
 
-impl Inside {
+impl FolderStore {
     /// Opens the files in this folder, with synced writes.
     pub(super) fn new(folder: &FilePath) -> Result<Self> {
         let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
@@ -78,14 +78,14 @@ impl Inside {
     }
 }
 
-impl fmt::Display for Inside {
+impl fmt::Display for FolderStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.files.fmt(f)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Inside {
+impl ObjectStore for FolderStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.refuse_links(location).await?;
         self.files.put_opts(location, payload, options).await
@@ -98,7 +98,7 @@ impl ObjectStore for Inside {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.refuse_links(location).await?;
         let inner = self.files.put_multipart_opts(location, options).await?;
-        Ok(Box::new(Upload { inside: self.clone(), location: location.clone(), inner }))
+        Ok(Box::new(FileUpload { inside: self.clone(), location: location.clone(), inner }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -145,14 +145,14 @@ impl ObjectStore for Inside {
 
 /// An upload of a large file, which is moved into place at the end.
 #[derive(Debug)]
-struct Upload {
-    inside: Inside,
+struct FileUpload {
+    inside: FolderStore,
     location: Path,
     inner: Box<dyn MultipartUpload>,
 }
 
 #[async_trait]
-impl MultipartUpload for Upload {
+impl MultipartUpload for FileUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         self.inner.put_part(data)
     }
@@ -191,7 +191,7 @@ struct Walk {
 }
 
 /// A folder entry.
-enum Entry {
+enum FolderEntry {
     Folder(PathBuf),
     File(ObjectMeta),
     /// A link, a device, an unfinished file, or a name not allowed for objects.
@@ -223,9 +223,9 @@ impl Walk {
                 continue;
             };
             match look(&self.root, &entry?)? {
-                Entry::Folder(path) => self.enter(&path)?,
-                Entry::File(meta) => return Ok(Some(meta)),
-                Entry::Other => {}
+                FolderEntry::Folder(path) => self.enter(&path)?,
+                FolderEntry::File(meta) => return Ok(Some(meta)),
+                FolderEntry::Other => {}
             }
         }
         Ok(None)
@@ -262,29 +262,29 @@ fn top(root: Arc<FilePath>, prefix: &Path) -> io::Result<ListResult> {
     let (mut objects, mut common_prefixes) = (Vec::new(), Vec::new());
     for entry in walk.open.pop().into_iter().flatten() {
         match look(&walk.root, &entry?)? {
-            Entry::Folder(path) => common_prefixes.extend(object(&walk.root, &path)),
-            Entry::File(meta) => objects.push(meta),
-            Entry::Other => {}
+            FolderEntry::Folder(path) => common_prefixes.extend(object(&walk.root, &path)),
+            FolderEntry::File(meta) => objects.push(meta),
+            FolderEntry::Other => {}
         }
     }
     Ok(ListResult { common_prefixes, objects, extensions: http::Extensions::default() })
 }
 
 /// Inspects an entry without following links.
-fn look(root: &FilePath, entry: &DirEntry) -> io::Result<Entry> {
+fn look(root: &FilePath, entry: &DirEntry) -> io::Result<FolderEntry> {
     let found = match entry.metadata() {
         Ok(found) => found,
-        Err(error) if is_absence(&error) => return Ok(Entry::Other),
+        Err(error) if is_absence(&error) => return Ok(FolderEntry::Other),
         Err(error) => return Err(error),
     };
     let path = entry.path();
     if found.is_dir() {
-        return Ok(Entry::Folder(path));
+        return Ok(FolderEntry::Folder(path));
     }
     let location = object(root, &path).filter(|location| found.is_file() && staged(location).is_none());
-    let Some(location) = location else { return Ok(Entry::Other) };
+    let Some(location) = location else { return Ok(FolderEntry::Other) };
     let last_modified = found.modified()?.into();
-    Ok(Entry::File(ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None }))
+    Ok(FolderEntry::File(ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None }))
 }
 
 /// Returns a file's object name.

@@ -7,8 +7,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use url::Url;
 
-use super::attributes::Naming;
-use super::backing::Backing;
+use super::attributes::MetadataNaming;
+use super::backing::BackingStore;
 use super::failure::{OpenError, OpenErrorKind};
 
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
@@ -24,7 +24,7 @@ const RETRIES: usize = 4;
 /// Prefixes of the settings that stores read from the environment.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
-impl Backing {
+impl BackingStore {
     /// Opens the store of a URL: `file:///folder`, `memory://`, `s3://bucket/prefix`, `az://container/prefix` or
     /// `gs://bucket/prefix`.
     ///
@@ -35,9 +35,9 @@ impl Backing {
     /// [`OpenErrorKind::Url`], [`OpenErrorKind::Folder`] or [`OpenErrorKind::Settings`]. The message says what to do.
     ///
     /// ```
-    /// use ifmatch_blob_objects::Backing;
+    /// use ifmatch_blob_objects::BackingStore;
     ///
-    /// let backing = Backing::from_url("s3://bucket/prefix", std::env::vars());
+    /// let backing = BackingStore::from_url("s3://bucket/prefix", std::env::vars());
     /// # #[cfg(feature = "cloud")]
     /// assert!(backing.is_ok());
     /// ```
@@ -78,7 +78,14 @@ impl Backing {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
                 let advice = Some(credentials(&scheme));
                 let refusal = too_many_characters;
-                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, refusal, ..Self::new(objects) })
+                Ok(Self {
+                    prefix,
+                    ordered: true,
+                    naming: MetadataNaming::Identifiers,
+                    advice,
+                    refusal,
+                    ..Self::new(objects)
+                })
             }
             _ => Err(invalid()),
         }

@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::ListQuery;
-use ifmatch_blob_objects::{Backing, DescribedListing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, DescribedListing, ObjectBlobs};
 use ifmatch_core::date::Timestamp;
 use object_store::path::Path;
 use object_store::{Attributes, GetOptions, ObjectMeta, ObjectStore, Result};
@@ -25,7 +25,7 @@ thread_local! {
 
 /// Creates a container with the given number of blobs.
 async fn filled(names: usize) -> Subject {
-    let backing = Backing::new(Faulty::in_memory(false)).listed_in_order().with_allowance(|| LEFT.get());
+    let backing = BackingStore::new(Faulty::in_memory(false)).listed_in_order().with_allowance(|| LEFT.get());
     let subject = subject(ObjectBlobs::open_durable(backing, register()).await.unwrap());
     for name in 0..names {
         subject.write(&blob("c", &format!("{name:03}")), "x").await;
@@ -87,7 +87,7 @@ impl DescribedListing for Described {
 #[tokio::test]
 async fn a_described_listing_equals_a_request_per_object() {
     let store = Faulty::in_memory(false);
-    let plain = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).listed_in_order();
+    let plain = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>).listed_in_order();
     let described = plain.clone().described_by(Arc::new(Described(Arc::clone(&store))));
     let register = register();
     let plain = ObjectBlobs::open_durable(plain, register.clone()).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_described_listing_equals_a_request_per_object() {
     }
     // Two requests at most: one for the container's record, one for the names.
     LEFT.set(2);
-    let limited = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).with_allowance(|| LEFT.get());
+    let limited = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>).with_allowance(|| LEFT.get());
     let limited = limited.described_by(Arc::new(Described(store)));
     let limited = ObjectBlobs::open_durable(limited, register).await.unwrap();
     for (leases, expected) in [(true, 1), (false, 10)] {

@@ -8,7 +8,7 @@ use ifmatch_blob::conformance::{self, Subject, kind, put};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
@@ -42,7 +42,7 @@ async fn setup() -> Setup {
 impl Setup {
     /// Another process, which remembers containers for a while.
     async fn with_memory(&self) -> Subject {
-        let backing = Backing::new(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
+        let backing = BackingStore::new(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
         let backing = backing.with_container_memory(Duration::from_secs(5));
         subject(ObjectBlobs::open_durable(backing, self.register.clone()).await.expect("the store can be used"))
     }
@@ -231,7 +231,7 @@ async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     let all = ListQuery::first(10);
     let listed = process.store.containers(&all).await.unwrap();
     assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.container]);
-    let backing = Backing::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);
     ObjectBlobs::open_durable(backing, setup.register.clone()).await.unwrap().forget_idle().await.unwrap();
 }
 

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{HeaderChange, Put, SetHeaders, StoreError, StoreErrorKind, Upload};
-use ifmatch_blob_objects::{Backing, Capability, DirectBody, DirectUpload, ObjectBlobs, TooSoon};
+use ifmatch_blob_objects::{BackingStore, DirectBody, DirectUpload, ObjectBlobs, StoreCapabilities, TooSoon};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Precondition;
 use object_store::memory::InMemory;
@@ -93,8 +93,8 @@ impl Store {
     }
 
     fn blobs(self: &Arc<Self>) -> ObjectBlobs {
-        let backing = Backing::new(Arc::clone(self) as Arc<dyn ObjectStore>).listed_in_order().takes_uploads();
-        ObjectBlobs::trusting(backing, register(), Capability::FULL).expect("opens")
+        let backing = BackingStore::new(Arc::clone(self) as Arc<dyn ObjectStore>).listed_in_order().takes_uploads();
+        ObjectBlobs::trusting(backing, register(), StoreCapabilities::FULL).expect("opens")
     }
 
     fn put(&self, bytes: impl Into<Bytes>) -> Put {

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BoxError, ListQuery, Put, StoreErrorKind, Upload};
-use ifmatch_blob_objects::{Backing, ObjectBlobs, Support};
+use ifmatch_blob_objects::{BackingStore, ConditionSupport, ObjectBlobs};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -22,7 +22,7 @@ use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put
 
 async fn faulty() -> (Arc<Faulty>, Subject) {
     let store = Faulty::in_memory(false);
-    let blobs = open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
+    let blobs = open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
     store.modes();
     (store, subject(blobs))
 }
@@ -82,9 +82,10 @@ async fn an_object_that_keeps_changing_is_not_overwritten() {
 #[tokio::test]
 async fn a_store_that_ignores_conditions_is_detected() {
     let store = Faulty::in_memory(true);
-    let blobs = ObjectBlobs::open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>), register()).await.unwrap();
+    let blobs =
+        ObjectBlobs::open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>), register()).await.unwrap();
     let capability = blobs.capability();
-    assert_eq!((capability.create, capability.update), (Support::Ignored, Support::Ignored));
+    assert_eq!((capability.create, capability.update), (ConditionSupport::Ignored, ConditionSupport::Ignored));
     assert!(!capability.is_native() && capability.metadata);
     let subject = subject(blobs);
     store.modes();

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Key, MemoryRegister, Register};
@@ -37,7 +37,7 @@ async fn writers_in_a_container_without_a_record_do_not_interfere() {
 #[tokio::test]
 async fn a_write_finds_a_container_that_the_register_forgot() {
     let register = Arc::new(MemoryRegister::with_capacity(256));
-    let backing = Backing::new(Arc::new(InMemory::new()));
+    let backing = BackingStore::new(Arc::new(InMemory::new()));
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
     subject.write(&blob("c", "something"), "1").await;
     let (body, asked, send) = gated("1");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use faults::Faulty;
 use ifmatch_blob::{BlobStore, conformance};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, ObjectRegister, OpenErrorKind, Support};
+use ifmatch_blob_objects::{
+    BackingStore, ConditionSupport, ObjectBlobs, ObjectRegister, OpenErrorKind, StoreCapabilities,
+};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::conformance::{RaceSize, run, run_shared};
@@ -34,7 +36,7 @@ async fn durable(store: &Arc<Faulty>) -> conformance::Subject {
 
 /// The blobs as seen by another process that shares the register.
 async fn durable_on(store: &Arc<Faulty>, register: Arc<dyn Register>) -> conformance::Subject {
-    let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>);
     subject(ObjectBlobs::open_durable(backing, register).await.expect("the store can be used"))
 }
 
@@ -42,7 +44,7 @@ fn register() -> Arc<dyn Register> {
     Arc::new(MemoryRegister::unbounded())
 }
 
-async fn open(backing: Backing) -> ObjectBlobs {
+async fn open(backing: BackingStore) -> ObjectBlobs {
     ObjectBlobs::open(backing, register()).await.expect("the store can be used")
 }
 
@@ -59,12 +61,12 @@ fn subject(store: impl BlobStore) -> conformance::Subject {
     }
 }
 
-fn memory() -> Backing {
-    Backing::from_url("memory:///some/prefix", []).expect("a valid URL")
+fn memory() -> BackingStore {
+    BackingStore::from_url("memory:///some/prefix", []).expect("a valid URL")
 }
 
-fn folder(at: &std::path::Path) -> Backing {
-    Backing::from_url(url::Url::from_file_path(at).expect("absolute").as_str(), []).expect("a valid URL")
+fn folder(at: &std::path::Path) -> BackingStore {
+    BackingStore::from_url(url::Url::from_file_path(at).expect("absolute").as_str(), []).expect("a valid URL")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,8 +94,8 @@ async fn a_durable_register_provides_leases() {
 async fn a_folder_conforms() {
     let root = tempfile::tempdir().unwrap();
     let blobs = open(folder(&root.path().join("new/folder"))).await;
-    let (create, update) = (Support::Native, Support::Unsupported);
-    let expected = Capability { create, update, metadata: false, unique_tags: true };
+    let (create, update) = (ConditionSupport::Native, ConditionSupport::Unsupported);
+    let expected = StoreCapabilities { create, update, metadata: false, unique_tags: true };
     assert_eq!(blobs.capability(), expected);
     let subject = subject(blobs);
     conformance::check(&conformance::Subject { keeps_headers: false, knows_retries: false, nests: false, ..subject })
@@ -164,7 +166,7 @@ async fn an_unusable_store_is_refused_with_advice() {
         (&format!("file://{}/below", file.display()), OpenErrorKind::Folder, "Check the path"),
         (&format!("file://{}", file.display()), OpenErrorKind::Folder, "Check the path"),
     ] {
-        let error = Backing::from_url(url, []).expect_err(url);
+        let error = BackingStore::from_url(url, []).expect_err(url);
         assert_eq!(error.kind(), kind, "{url}: {error}");
         assert!(error.to_string().contains(advice), "{error}");
     }
@@ -181,14 +183,15 @@ fn size() -> RaceSize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_in_memory() {
-    let register = ObjectRegister::open(Backing::new(Arc::new(InMemory::new()))).await.unwrap();
+    let register = ObjectRegister::open(BackingStore::new(Arc::new(InMemory::new()))).await.unwrap();
     run(register, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let objects = Arc::new(InMemory::new());
-    let open = async || ObjectRegister::open(Backing::new(objects.clone()).with_prefix("a/b".into())).await.unwrap();
+    let open =
+        async || ObjectRegister::open(BackingStore::new(objects.clone()).with_prefix("a/b".into())).await.unwrap();
     run_shared(open, size()).await;
 }
 

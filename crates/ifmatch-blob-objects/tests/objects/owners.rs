@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use ifmatch_blob::conformance::{self, Subject, blob, count, if_absent, if_match, kind, pattern, put};
 use ifmatch_blob::store::{Delete, Put, StoreError, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, forget_store};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities, forget_store};
 use ifmatch_core::precondition::Preconditions;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
@@ -15,9 +15,9 @@ use crate::{open, register, subject};
 /// Length of a body that is sent in parts.
 const LONG: usize = 8 * 1024 * 1024 + 1;
 
-fn store() -> (Arc<InMemory>, Backing) {
+fn store() -> (Arc<InMemory>, BackingStore) {
     let objects = Arc::new(InMemory::new());
-    (Arc::clone(&objects), Backing::new(objects).with_prefix("team".into()))
+    (Arc::clone(&objects), BackingStore::new(objects).with_prefix("team".into()))
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_register_describes_one_store() {
 async fn of_two_stores_that_claim_a_register_at_once_one_gets_it() {
     for _ in 0..20 {
         let ((_, first), (_, second), ours) = (store(), store(), register());
-        let open = |backing: &Backing| ObjectBlobs::open_durable(backing.clone(), ours.clone());
+        let open = |backing: &BackingStore| ObjectBlobs::open_durable(backing.clone(), ours.clone());
         let opened = futures_util::join!(open(&first), open(&second));
         assert!(opened.0.is_ok() != opened.1.is_ok(), "{opened:?}");
     }
@@ -96,7 +96,7 @@ async fn a_gateway_that_lost_its_store_makes_no_unconditional_change() {
 #[tokio::test]
 async fn a_store_that_ignores_conditions_has_one_writer() {
     let store = crate::faults::Faulty::in_memory(true);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn object_store::ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn object_store::ObjectStore>);
     let first = subject(open(backing.clone()).await);
     let blob = blob("c", "b");
     first.write(&blob, "before").await;
@@ -108,12 +108,12 @@ async fn a_store_that_ignores_conditions_has_one_writer() {
 
 const ROUNDS: usize = 20;
 
-fn backing() -> Backing {
-    Backing::new(Arc::new(InMemory::new()))
+fn backing() -> BackingStore {
+    BackingStore::new(Arc::new(InMemory::new()))
 }
 
-fn unrecorded(backing: &Backing) -> Subject {
-    subject(ObjectBlobs::unrecorded(backing.clone(), Capability::FULL))
+fn unrecorded(backing: &BackingStore) -> Subject {
+    subject(ObjectBlobs::unrecorded(backing.clone(), StoreCapabilities::FULL))
 }
 
 async fn gateways() -> [[Subject; 2]; 2] {

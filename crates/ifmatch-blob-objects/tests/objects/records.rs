@@ -12,7 +12,7 @@ use http::Method;
 use ifmatch_blob::conformance::leases::{acquire, id};
 use ifmatch_blob::conformance::{blob, if_match, put};
 use ifmatch_blob::store::{Delete, Put};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, Support};
+use ifmatch_blob_objects::{BackingStore, ConditionSupport, ObjectBlobs, StoreCapabilities};
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
@@ -55,7 +55,7 @@ fn version() -> Content {
 #[tokio::test]
 async fn only_records_that_the_store_repeats_are_removed() {
     let register = register();
-    let backing = Backing::new(Arc::new(InMemory::new()));
+    let backing = BackingStore::new(Arc::new(InMemory::new()));
     let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
     known(&register, "b/c/old", version(), false).await;
     known(&register, "b/c/gone", Content::Absent, false).await;
@@ -137,13 +137,17 @@ fn open_with(
     store: &Arc<Faulty>,
     register: &Arc<dyn Register>,
     ignores_conditions: bool,
-    declare: impl Fn(Backing) -> Backing,
+    declare: impl Fn(BackingStore) -> BackingStore,
 ) -> ObjectBlobs {
-    let backing = declare(Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>));
+    let backing = declare(BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>));
     let capability = if ignores_conditions {
-        Capability { create: Support::Ignored, update: Support::Ignored, ..Capability::FULL }
+        StoreCapabilities {
+            create: ConditionSupport::Ignored,
+            update: ConditionSupport::Ignored,
+            ..StoreCapabilities::FULL
+        }
     } else {
-        Capability::FULL
+        StoreCapabilities::FULL
     };
     ObjectBlobs::trusting(backing, register.clone(), capability).unwrap()
 }
@@ -188,7 +192,7 @@ async fn a_killed_write_into_a_folder_keeps_others_away_for_no_longer_than_the_g
         let (store, register) = (Faulty::in_memory(ignores_conditions), register());
         let earlier = open(&store, &register, ignores_conditions);
         let left = begin(kind, &earlier, &store, &register).await;
-        let next = open_with(&store, &register, ignores_conditions, Backing::local);
+        let next = open_with(&store, &register, ignores_conditions, BackingStore::local);
         assert_eq!(next.settle_earlier_writes().await.unwrap(), 1, "{kind:?}");
         let now = permit(&register).await.expect("others wait a little");
         let latest = SystemClock.now().saturating_add(GRACE);

@@ -34,7 +34,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, RequestKey, StoreError, StoreErrorKind,
 };
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{
     BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseFailure, LeaseState, LeaseUse, SeenLease,
@@ -159,21 +159,21 @@ async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answe
 /// By memory, a late write could add a blob to a deleted container there.
 #[tokio::test]
 async fn without_metadata_a_memory_of_containers_is_refused() {
-    let backing = |lasts| Backing::new(Arc::new(InMemory::new())).with_container_memory(lasts);
-    let capability = Capability { metadata: false, ..Capability::FULL };
+    let backing = |lasts| BackingStore::new(Arc::new(InMemory::new())).with_container_memory(lasts);
+    let capability = StoreCapabilities { metadata: false, ..StoreCapabilities::FULL };
     let error = ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), capability).unwrap_err();
     assert_eq!(error.kind(), OpenErrorKind::Settings);
     assert!(error.to_string().contains("memory of containers"), "{error}");
     assert!(ObjectBlobs::trusting(backing(Duration::ZERO), register(), capability).is_ok());
-    assert!(ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), Capability::FULL).is_ok());
+    assert!(ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), StoreCapabilities::FULL).is_ok());
 }
 
 /// A store without metadata can't distinguish a late blob from one of the next container.
 #[tokio::test(start_paused = true)]
 async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let store = Faulty::in_memory(false);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let capability = Capability { metadata: false, ..Capability::FULL };
+    let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let capability = StoreCapabilities { metadata: false, ..StoreCapabilities::FULL };
     let subject = subject(ObjectBlobs::trusting(backing, register(), capability).expect("opens"));
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
@@ -358,7 +358,7 @@ impl Wrapper for Slow {
 
 /// Another process on the same store and register. Its reads reuse responses for this time.
 async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) -> Subject {
-    let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
+    let backing = BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
     subject(ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>).await.expect("opens"))
 }
 

@@ -4,7 +4,7 @@ use std::iter::once;
 use std::sync::Arc;
 
 use ifmatch_blob::store::StoreErrorKind;
-use ifmatch_blob_objects::Backing;
+use ifmatch_blob_objects::BackingStore;
 use ifmatch_core::precondition::Preconditions;
 use object_store::ObjectStore;
 
@@ -67,7 +67,7 @@ async fn run(first: Option<&'static str>, condition: Condition, faults: &[Fault]
     let Some((expected, there)) = expected(first, condition, faults) else { return };
     let what = format!("{first:?}, {condition:?}, {faults:?}");
     let store = Faulty::in_memory(false);
-    let subject = subject(open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await);
+    let subject = subject(open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await);
     let blob = blob("c", "b");
     let preconditions = match (condition, first) {
         (Condition::None, None) => Preconditions::NONE,

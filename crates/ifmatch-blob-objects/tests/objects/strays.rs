@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
 use ifmatch_register::{Key, Register};
 use object_store::memory::InMemory;
@@ -123,7 +123,7 @@ async fn plant(objects: &InMemory, location: &str, incarnation: u64) {
 async fn strays_are_removed_before_their_container_is_forgotten() {
     let register = register();
     let objects = Arc::new(InMemory::new());
-    let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
     crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
@@ -141,7 +141,7 @@ async fn strays_are_removed_before_their_container_is_forgotten() {
 async fn a_gateway_that_lost_its_store_removes_no_strays() {
     let register = register();
     let objects = Arc::new(InMemory::new());
-    let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing.clone(), register.clone()).await.unwrap();
     crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();

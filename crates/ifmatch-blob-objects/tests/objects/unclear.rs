@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_blob::store::{Delete, Put, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, StoreCapabilities};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Key, Register};
@@ -21,7 +21,7 @@ const LONG: usize = 8 * 1024 * 1024 + 1;
 
 async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
     let store = Faulty::in_memory(ignores_conditions);
-    let blobs = open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
+    let blobs = open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
     (store, subject(blobs))
 }
 
@@ -81,9 +81,9 @@ async fn others_wait_only_if_it_could_replace_their_writes() {
     for Lost { what, is_ignored, tags_repeat, kind, bytes, waits } in lost {
         let register = register();
         let store = Faulty::in_memory(is_ignored);
-        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
         let blobs = if tags_repeat {
-            let capability = Capability { unique_tags: false, ..Capability::FULL };
+            let capability = StoreCapabilities { unique_tags: false, ..StoreCapabilities::FULL };
             ObjectBlobs::trusting(backing, register.clone(), capability).unwrap()
         } else {
             ObjectBlobs::open_durable(backing, register.clone()).await.unwrap()
@@ -109,7 +109,7 @@ async fn others_wait_only_if_it_could_replace_their_writes() {
 async fn others_wait_for_a_deletion_with_a_lost_answer_even_if_its_lease_has_ended() {
     let register = register();
     let store = Faulty::in_memory(false);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
     let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
@@ -129,7 +129,7 @@ async fn others_wait_for_a_deletion_with_a_lost_answer_even_if_its_lease_has_end
 async fn a_write_refused_as_too_soon_is_retried() {
     for (register, bytes) in [(register(), pattern(1)), (register(), pattern(LONG))] {
         let store = Faulty::in_memory(false);
-        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
         let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
         let blob = blob("c", "b");
         store.schedule([Fault::TooSoon, Fault::TooSoon]);

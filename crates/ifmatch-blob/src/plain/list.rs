@@ -44,7 +44,7 @@ pub(super) async fn blobs(
         }
     }
     let folders = query.delimiter.as_ref().map(|_| folders);
-    answer(shared, head, &Blobs { container: container.as_str(), items, folders, next: page.next.as_deref() })
+    answer(shared, head, &BlobPage { container: container.as_str(), items, folders, next: page.next.as_deref() })
 }
 
 pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
@@ -54,29 +54,29 @@ pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Respons
     }
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();
-    let items: Vec<Container<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();
-    answer(shared, head, &Containers { items, next: page.next.as_deref() })
+    let items: Vec<ContainerItem<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();
+    answer(shared, head, &ContainerPage { items, next: page.next.as_deref() })
 }
 
 #[derive(Serialize)]
-struct Blobs<'a> {
+struct BlobPage<'a> {
     container: &'a str,
     #[serde(rename = "blobs")]
-    items: Vec<Blob<'a>>,
+    items: Vec<BlobItem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     folders: Option<Vec<&'a str>>,
     next: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Containers<'a> {
+struct ContainerPage<'a> {
     #[serde(rename = "containers")]
-    items: Vec<Container<'a>>,
+    items: Vec<ContainerItem<'a>>,
     next: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Blob<'a> {
+struct BlobItem<'a> {
     name: &'a str,
     etag: Option<String>,
     size: u64,
@@ -86,14 +86,14 @@ struct Blob<'a> {
 }
 
 #[derive(Serialize)]
-struct Container<'a> {
+struct ContainerItem<'a> {
     name: &'a str,
     last_modified: Option<String>,
 }
 
-fn blob(entry: &BlobEntry, now: Timestamp) -> Blob<'_> {
+fn blob(entry: &BlobEntry, now: Timestamp) -> BlobItem<'_> {
     let info = &entry.info;
-    Blob {
+    BlobItem {
         name: entry.name.as_str(),
         etag: info.tag.as_ref().map(ToString::to_string),
         size: info.length,
@@ -103,8 +103,8 @@ fn blob(entry: &BlobEntry, now: Timestamp) -> Blob<'_> {
     }
 }
 
-fn container(entry: &ContainerEntry, now: Timestamp) -> Container<'_> {
-    Container { name: entry.name.as_str(), last_modified: date(entry.info.last_modified, now) }
+fn container(entry: &ContainerEntry, now: Timestamp) -> ContainerItem<'_> {
+    ContainerItem { name: entry.name.as_str(), last_modified: date(entry.info.last_modified, now) }
 }
 
 /// Formats a date once its second has come, as in a header field.

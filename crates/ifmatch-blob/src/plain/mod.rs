@@ -28,7 +28,7 @@ pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<
     if lease::is_named(head) || waits::may_wait(&head.headers) {
         return None;
     }
-    let Ok(Target::Blob(blob)) = Target::parse(head.uri.path()) else { return None };
+    let Ok(PlainTarget::Blob(blob)) = PlainTarget::parse(head.uri.path()) else { return None };
     read::at_once(shared, head, &blob).map(|answer| respond(head, answer))
 }
 
@@ -47,31 +47,31 @@ fn respond(head: &Parts, answer: Result<Response<BlobBody>, Problem>) -> Respons
 }
 
 async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) -> Result<Response<BlobBody>, Problem> {
-    let target = Target::parse(head.uri.path())?;
+    let target = PlainTarget::parse(head.uri.path())?;
     match (&target, &head.method) {
-        (Target::Blob(blob), &Method::GET | &Method::HEAD) if lease::is_named(head) => {
+        (PlainTarget::Blob(blob), &Method::GET | &Method::HEAD) if lease::is_named(head) => {
             waits::read(shared, head, || lease::get(shared, head, blob)).await
         }
-        (Target::Blob(blob), &Method::POST | &Method::PUT | &Method::DELETE) if lease::is_named(head) => {
+        (PlainTarget::Blob(blob), &Method::POST | &Method::PUT | &Method::DELETE) if lease::is_named(head) => {
             lease::operate(shared, head, blob).await
         }
-        (Target::Blob(blob), &Method::GET | &Method::HEAD) => {
+        (PlainTarget::Blob(blob), &Method::GET | &Method::HEAD) => {
             waits::read(shared, head, || read::read(shared, head, blob)).await
         }
-        (Target::Blob(blob), &Method::PUT) => write::put(shared, head, blob, upload).await,
-        (Target::Blob(blob), &Method::DELETE) => write::delete(shared, head, blob).await,
-        (Target::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
-        (Target::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
+        (PlainTarget::Blob(blob), &Method::PUT) => write::put(shared, head, blob, upload).await,
+        (PlainTarget::Blob(blob), &Method::DELETE) => write::delete(shared, head, blob).await,
+        (PlainTarget::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
+        (PlainTarget::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
         (_, &Method::OPTIONS) => Ok(options(allowed(&target, head))),
         _ => Err(method_not_allowed(&target, allowed(&target, head))),
     }
 }
 
-fn allowed(target: &Target, head: &Parts) -> HeaderValue {
+fn allowed(target: &PlainTarget, head: &Parts) -> HeaderValue {
     HeaderValue::from_static(match target {
-        Target::Blob(_) if lease::is_named(head) => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
-        Target::Blob(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
-        Target::Container(_) | Target::Root => "GET, HEAD, OPTIONS",
+        PlainTarget::Blob(_) if lease::is_named(head) => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
+        PlainTarget::Blob(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+        PlainTarget::Container(_) | PlainTarget::Root => "GET, HEAD, OPTIONS",
     })
 }
 
@@ -83,18 +83,20 @@ fn options(allow: HeaderValue) -> Response<BlobBody> {
 }
 
 /// Says what is possible instead of a method.
-fn method_not_allowed(target: &Target, allow: HeaderValue) -> Problem {
+fn method_not_allowed(target: &PlainTarget, allow: HeaderValue) -> Problem {
     let detail = match target {
-        Target::Root => "GET / lists containers. PUT /CONTAINER/NAME stores a blob".to_owned(),
-        Target::Container(container) => format!("GET /{container} lists blobs. PUT /{container}/NAME stores a blob"),
-        Target::Blob(_) => "use GET, HEAD, PUT or DELETE. Leases are at ?lease".to_owned(),
+        PlainTarget::Root => "GET / lists containers. PUT /CONTAINER/NAME stores a blob".to_owned(),
+        PlainTarget::Container(container) => {
+            format!("GET /{container} lists blobs. PUT /{container}/NAME stores a blob")
+        }
+        PlainTarget::Blob(_) => "use GET, HEAD, PUT or DELETE. Leases are at ?lease".to_owned(),
     };
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed").detail(detail).header(ALLOW, allow)
 }
 
 /// The target that the path of a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PlainTarget {
     /// All containers: `/`, and `*` or an empty path in requests about the server.
     Root,
     /// `/{container}`, with or without a trailing slash.
@@ -103,7 +105,7 @@ pub(super) enum Target {
     Blob(BlobPath),
 }
 
-impl Target {
+impl PlainTarget {
     /// Parses a raw path.
     pub(super) fn parse(path: &str) -> Result<Self, Problem> {
         let inner = path.strip_prefix('/').unwrap_or(path);

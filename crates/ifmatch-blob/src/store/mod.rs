@@ -78,6 +78,11 @@ pub trait BlobStore: Send + Sync + 'static {
     /// Returns the responses that this store can give without waiting, if it has any.
     fn peek(&self) -> Option<&dyn Peek>;
 
+    /// Returns `true` if this process has an index of the blobs: a look at one costs no request, and tells when it was created.
+    fn has_index(&self) -> bool {
+        self.peek().is_some()
+    }
+
     /// Writes a blob, and creates its container if necessary.
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError>;
 

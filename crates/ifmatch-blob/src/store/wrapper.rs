@@ -38,6 +38,10 @@ macro_rules! wrapper {
                 Wrapper::peek(self)
             }
 
+            fn has_index(&self) -> bool {
+                Wrapper::peek(self).is_some()
+            }
+
             $(
                 async fn $method(&self, $($name: $type),*) -> Result<$output, StoreError> {
                     Wrapper::$method(self, $($name),*).await

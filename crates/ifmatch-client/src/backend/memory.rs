@@ -13,21 +13,21 @@ use crate::error::{Error, ErrorKind};
 
 /// In-memory backend. It never waits for changes.
 #[derive(Debug, Default)]
-pub struct Memory(Mutex<State>);
+pub struct Memory(Mutex<MemoryState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     keys: BTreeMap<String, (Bytes, Version)>,
     writes: u64,
 }
 
 impl Memory {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl MemoryState {
     fn check(&self, key: &str, when: &When) -> Result<(), Error> {
         let current = self.keys.get(key).map(|(_, version)| version);
         let holds = match when {

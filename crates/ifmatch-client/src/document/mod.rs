@@ -14,7 +14,7 @@ use ifmatch_runtime::{Clock, task};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::raw::{Loaded, Pace, Raw, Snapshot, Waited, Written, contended};
+pub(crate) use self::raw::{DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome, contended};
 pub(crate) use self::watch::LONG_POLL;
 use crate::backend::Version;
 use crate::client::Client;
@@ -40,8 +40,8 @@ use crate::lock::Grant;
 /// # }).unwrap();
 /// ```
 pub struct Document<T> {
-    raw: Raw,
-    last: Arc<Mutex<Option<Snapshot>>>,
+    raw: RawDocument,
+    last: Arc<Mutex<Option<DocumentSnapshot>>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     of: PhantomData<fn() -> T>,
 }
@@ -68,7 +68,7 @@ pub enum UpdateError<E> {
 
 impl<T> Document<T> {
     pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
-        Self { raw: Raw { client, key }, last: Arc::default(), turn: Arc::default(), of: PhantomData }
+        Self { raw: RawDocument { client, key }, last: Arc::default(), turn: Arc::default(), of: PhantomData }
     }
 
     /// Returns the key.
@@ -76,27 +76,27 @@ impl<T> Document<T> {
         &self.raw.key
     }
 
-    fn last(&self) -> Option<Snapshot> {
+    fn last(&self) -> Option<DocumentSnapshot> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, snapshot: Option<&Snapshot>) {
+    fn remember(&self, snapshot: Option<&DocumentSnapshot>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.cloned();
     }
 
     /// Returns the current snapshot. The content is transferred only if it has changed.
-    async fn current(&self, until: Timestamp) -> Result<Option<Snapshot>, Error> {
+    async fn current(&self, until: Timestamp) -> Result<Option<DocumentSnapshot>, Error> {
         let last = self.last();
         let known = last.as_ref().and_then(|last| last.version.as_ref());
         let loaded = self.raw.read_until(known, until).await?;
         Ok(self.adopt(loaded, last))
     }
 
-    fn adopt(&self, loaded: Loaded, last: Option<Snapshot>) -> Option<Snapshot> {
+    fn adopt(&self, loaded: LoadedDocument, last: Option<DocumentSnapshot>) -> Option<DocumentSnapshot> {
         let current = match loaded {
-            Loaded::Absent => None,
-            Loaded::Unchanged(_) => return last,
-            Loaded::Found(snapshot, _) => Some(snapshot),
+            LoadedDocument::Absent => None,
+            LoadedDocument::Unchanged(_) => return last,
+            LoadedDocument::Found(snapshot, _) => Some(snapshot),
         };
         self.remember(current.as_ref());
         current
@@ -148,7 +148,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// ```
     pub async fn replace(&self, version: &Version, value: T) -> Result<Versioned<T>, Error> {
         let current = self.current(self.raw.client.until()).await?;
-        let is = |snapshot: &Snapshot| snapshot.version.as_ref() == Some(version);
+        let is = |snapshot: &DocumentSnapshot| snapshot.version.as_ref() == Some(version);
         match current {
             Some(snapshot) if is(&snapshot) => self.put(Some(&snapshot), value).await,
             other => {
@@ -234,7 +234,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     where
         T: Default,
     {
-        let mut pace = Pace::until(self.raw.client.until());
+        let mut pace = RetryPace::until(self.raw.client.until());
         let clock = self.raw.client.clock();
         let turn = task::timeout(clock, clock.now().until(pace.until), self.turn.lock()).await;
         let _turn = turn.map_err(|_| contended(self.key()))?;
@@ -244,22 +244,22 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
             let mut value = base.as_ref().map(|base| self.value(base)).transpose()?.unwrap_or_default();
             change(&mut value).map_err(UpdateError::Aborted)?;
             match self.raw.write(base.as_ref(), self.encode(&value)?, fence, &mut pace).await? {
-                Written::Done(snapshot) => {
+                WriteOutcome::Done(snapshot) => {
                     self.remember(Some(&snapshot));
                     return Ok(value);
                 }
-                Written::Superseded => return Ok(value),
-                Written::Conflict(..) if self.raw.client.clock().now() >= pace.until => {
+                WriteOutcome::Superseded => return Ok(value),
+                WriteOutcome::Conflict(..) if self.raw.client.clock().now() >= pace.until => {
                     return Err(contended(self.key()).into());
                 }
-                Written::Conflict(_, Some(fresh)) => base = self.adopt(fresh, None),
-                Written::Conflict(_, None) => base = self.current(pace.until).await?,
+                WriteOutcome::Conflict(_, Some(fresh)) => base = self.adopt(fresh, None),
+                WriteOutcome::Conflict(_, None) => base = self.current(pace.until).await?,
             }
         }
     }
 
     /// Returns the fencing token of a holder who may still write.
-    fn fence(&self, held: &Grant, base: Option<&Snapshot>) -> Result<u64, Error> {
+    fn fence(&self, held: &Grant, base: Option<&DocumentSnapshot>) -> Result<u64, Error> {
         if held.is_lost() {
             return Err(Error::lost());
         }
@@ -270,28 +270,28 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         Ok(held.fence())
     }
 
-    async fn put(&self, base: Option<&Snapshot>, value: T) -> Result<Versioned<T>, Error> {
-        let mut pace = Pace::until(self.raw.client.until());
+    async fn put(&self, base: Option<&DocumentSnapshot>, value: T) -> Result<Versioned<T>, Error> {
+        let mut pace = RetryPace::until(self.raw.client.until());
         match self.raw.write(base, self.encode(&value)?, None, &mut pace).await? {
-            Written::Done(snapshot) => {
+            WriteOutcome::Done(snapshot) => {
                 self.remember(Some(&snapshot));
                 self.versioned(&snapshot)
             }
-            Written::Superseded => {
+            WriteOutcome::Superseded => {
                 Err(Error::unknown(format!("{} was written, and has changed since: read it again", self.key())))
             }
-            Written::Conflict(conflict, _) => Err(conflict),
+            WriteOutcome::Conflict(conflict, _) => Err(conflict),
         }
     }
 
-    fn versioned(&self, snapshot: &Snapshot) -> Result<Versioned<T>, Error> {
+    fn versioned(&self, snapshot: &DocumentSnapshot) -> Result<Versioned<T>, Error> {
         let Some(version) = snapshot.version.clone() else {
             return Err(self.raw.no_strong_tag());
         };
         Ok(Versioned { value: self.value(snapshot)?, version })
     }
 
-    fn value(&self, snapshot: &Snapshot) -> Result<T, Error> {
+    fn value(&self, snapshot: &DocumentSnapshot) -> Result<T, Error> {
         let wrong = |error| Error::refused(format!("{} is not of the expected type: {error}", self.key()));
         serde_json::from_value(snapshot.value.clone()).map_err(wrong)
     }

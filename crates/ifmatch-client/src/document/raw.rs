@@ -8,7 +8,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, nonce, task};
 use serde_json::Value;
 
-use super::stamp::{self, Fate, Stamp};
+use super::stamp::{self, WriteFate, WriteStamp};
 use crate::backend::{Found, Put, Read, Version, When};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
@@ -23,16 +23,16 @@ const RESENDS: u32 = 3;
 
 /// A key with a stamped document.
 #[derive(Clone, Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RawDocument {
     pub(crate) client: Client,
     pub(crate) key: Arc<str>,
 }
 
 /// A document's value at one version.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct DocumentSnapshot {
     pub(crate) value: Value,
-    pub(crate) stamp: Option<Stamp>,
+    pub(crate) stamp: Option<WriteStamp>,
     pub(crate) body: Bytes,
     /// When this version was written, by the server's clock, if it sends dates.
     pub(crate) modified: Option<SystemTime>,
@@ -42,10 +42,10 @@ pub(crate) struct Snapshot {
 
 /// The result of a read.
 #[derive(Debug)]
-pub(crate) enum Loaded {
+pub(crate) enum LoadedDocument {
     Absent,
     Unchanged(Waited),
-    Found(Snapshot, Waited),
+    Found(DocumentSnapshot, Waited),
 }
 
 /// `true` if the server waits for changes.
@@ -53,63 +53,63 @@ pub(crate) type Waited = bool;
 
 /// The end of a write.
 #[derive(Debug)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     /// The write took effect. The snapshot is the new document.
-    Done(Snapshot),
+    Done(DocumentSnapshot),
     /// The write took effect, and others have followed.
     Superseded,
     /// Another write was first. Includes the document after it, unless it couldn't be read.
-    Conflict(Error, Option<Loaded>),
+    Conflict(Error, Option<LoadedDocument>),
 }
 
 /// A write and what is needed to settle its fate.
 #[derive(Debug)]
 struct Attempt<'a> {
-    raw: &'a Raw,
+    raw: &'a RawDocument,
     value: Value,
-    stamp: Stamp,
+    stamp: WriteStamp,
     put: Put,
-    pace: &'a mut Pace,
+    pace: &'a mut RetryPace,
 }
 
 /// The time limit of an operation and the pauses between its attempts.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RetryPace {
     pub(crate) until: Timestamp,
     pub(crate) backoff: Backoff,
 }
 
-impl Pace {
+impl RetryPace {
     pub(crate) fn until(until: Timestamp) -> Self {
         Self { until, backoff: Backoff::default() }
     }
 }
 
-impl Raw {
+impl RawDocument {
     /// Makes one attempt to read. Looks again for a few seconds if the tag is weak.
-    pub(crate) async fn read(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<Loaded, Error> {
+    pub(crate) async fn read(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<LoadedDocument, Error> {
         let mut loaded = self.read_once(known, wait).await?;
         for _ in 0..LOOKS {
-            let Loaded::Found(Snapshot { version: None, .. }, _) = &loaded else { break };
+            let LoadedDocument::Found(DocumentSnapshot { version: None, .. }, _) = &loaded else { break };
             self.client.clock().sleep(LOOK).await;
             loaded = self.read_once(known, None).await?;
         }
         Ok(loaded)
     }
 
-    async fn read_once(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<Loaded, Error> {
+    async fn read_once(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<LoadedDocument, Error> {
         let limit = self.client.attempt_timeout().saturating_add(wait.unwrap_or_default());
         let read = self.client.backend().get(&self.key, known, wait);
         let read = task::timeout(self.client.clock(), limit, read).await;
         match read.map_err(|_| Error::unknown(format!("{}: no response within {limit:?}", self.key)))?? {
-            Read::Absent => Ok(Loaded::Absent),
-            Read::Unchanged { waited } => Ok(Loaded::Unchanged(waited)),
-            Read::Found(found) => snapshot(&found).map(|snapshot| Loaded::Found(snapshot, found.waited)),
+            Read::Absent => Ok(LoadedDocument::Absent),
+            Read::Unchanged { waited } => Ok(LoadedDocument::Unchanged(waited)),
+            Read::Found(found) => snapshot(&found).map(|snapshot| LoadedDocument::Found(snapshot, found.waited)),
         }
     }
 
     /// Reads until there is a response or the time limit has passed.
-    pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<Loaded, Error> {
+    pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<LoadedDocument, Error> {
         let mut backoff = Backoff::default();
         loop {
             match self.read(known, None).await {
@@ -129,17 +129,17 @@ impl Raw {
     /// written, or what was created has been deleted again.
     pub(crate) async fn write(
         &self,
-        base: Option<&Snapshot>,
+        base: Option<&DocumentSnapshot>,
         value: Value,
         fence: Option<u64>,
-        pace: &mut Pace,
-    ) -> Result<Written, Error> {
+        pace: &mut RetryPace,
+    ) -> Result<WriteOutcome, Error> {
         let when = match base {
             None => When::Absent,
-            Some(Snapshot { version: Some(version), body, .. }) => {
+            Some(DocumentSnapshot { version: Some(version), body, .. }) => {
                 match self.client.prove(&self.key, body, version, pace.until).await {
                     Ok(()) => When::Is(version.clone()),
-                    Err(deleted) if deleted.is_conflict() => return Ok(Written::Conflict(deleted, None)),
+                    Err(deleted) if deleted.is_conflict() => return Ok(WriteOutcome::Conflict(deleted, None)),
                     Err(error) => return Err(error),
                 }
             }
@@ -147,26 +147,26 @@ impl Raw {
         };
         let id = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let id = format!("{:012x}", id >> 16);
-        let stamp = Stamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
+        let stamp = WriteStamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
         let body = stamp::encode(&value, &stamp)?;
         let until = pace.until;
         let written =
             Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id, fence }, pace }).run().await?;
         match (base, written) {
-            (None, Written::Done(created)) => self.check(created, until).await,
+            (None, WriteOutcome::Done(created)) => self.check(created, until).await,
             (_, written) => Ok(written),
         }
     }
 
     /// Makes sure that a document that was just created can be changed by conditional writes. Otherwise deletes it.
-    async fn check(&self, created: Snapshot, until: Timestamp) -> Result<Written, Error> {
+    async fn check(&self, created: DocumentSnapshot, until: Timestamp) -> Result<WriteOutcome, Error> {
         let checked = match &created.version {
             Some(version) => self.client.prove(&self.key, &created.body, version, until).await,
             None => Err(self.no_strong_tag()),
         };
         let error = match checked {
-            Ok(()) => return Ok(Written::Done(created)),
-            Err(deleted) if deleted.is_conflict() => return Ok(Written::Superseded),
+            Ok(()) => return Ok(WriteOutcome::Done(created)),
+            Err(deleted) if deleted.is_conflict() => return Ok(WriteOutcome::Superseded),
             Err(error) => error,
         };
         if !error.is_unknown()
@@ -185,14 +185,14 @@ impl Raw {
 }
 
 impl Attempt<'_> {
-    async fn run(mut self: Box<Self>) -> Result<Written, Error> {
+    async fn run(mut self: Box<Self>) -> Result<WriteOutcome, Error> {
         let (mut doubt, mut resends, mut backoff) = (None, 0, Backoff::default());
         loop {
             match self.send().await {
                 Ok(Some(version)) => return Ok(self.done(version)),
                 Ok(None) => {
                     let read = self.raw.read_until(None, self.pace.until).await.ok();
-                    return Ok(self.settle(read).unwrap_or(Written::Superseded));
+                    return Ok(self.settle(read).unwrap_or(WriteOutcome::Superseded));
                 }
                 Err(conflict) if conflict.is_conflict() => {
                     if doubt.is_none() {
@@ -232,20 +232,22 @@ impl Attempt<'_> {
     fn conflict(
         self: Box<Self>,
         conflict: Error,
-        read: Option<Loaded>,
+        read: Option<LoadedDocument>,
         doubt: Option<Error>,
-    ) -> Result<Written, Error> {
+    ) -> Result<WriteOutcome, Error> {
         match (self.fate(read.as_ref()), doubt) {
-            (Fate::Untold, Some(doubt)) => Err(doubt),
-            (Fate::NotDone, _) | (Fate::Untold, None) => Ok(Written::Conflict(conflict, read)),
-            (Fate::Current | Fate::Superseded, _) => Ok(self.settle(read).unwrap_or(Written::Superseded)),
+            (WriteFate::Untold, Some(doubt)) => Err(doubt),
+            (WriteFate::NotDone, _) | (WriteFate::Untold, None) => Ok(WriteOutcome::Conflict(conflict, read)),
+            (WriteFate::Current | WriteFate::Superseded, _) => {
+                Ok(self.settle(read).unwrap_or(WriteOutcome::Superseded))
+            }
         }
     }
 
     /// Returns `true` if a read after a conflict shows the version to replace. No write has taken effect: the server was busy
     /// with another one, which may be an earlier attempt of this one.
-    fn still_applies(&self, read: Option<&Loaded>) -> bool {
-        let (When::Is(version), Some(Loaded::Found(found, _))) = (&self.put.when, read) else { return false };
+    fn still_applies(&self, read: Option<&LoadedDocument>) -> bool {
+        let (When::Is(version), Some(LoadedDocument::Found(found, _))) = (&self.put.when, read) else { return false };
         found.version.as_ref() == Some(version)
     }
 
@@ -266,37 +268,49 @@ impl Attempt<'_> {
     }
 
     /// Returns the fate of the write, given a read after it.
-    fn fate(&self, read: Option<&Loaded>) -> Fate {
+    fn fate(&self, read: Option<&LoadedDocument>) -> WriteFate {
         let current = match read {
-            Some(Loaded::Found(snapshot, _)) => snapshot.stamp.as_ref(),
+            Some(LoadedDocument::Found(snapshot, _)) => snapshot.stamp.as_ref(),
             _ => None,
         };
         self.stamp.fate(current, self.put.when == When::Absent)
     }
 
     /// Returns the end of the write, given a read after it, or the attempt if the read doesn't show it.
-    fn settle(self: Box<Self>, read: Option<Loaded>) -> Result<Written, Box<Self>> {
+    fn settle(self: Box<Self>, read: Option<LoadedDocument>) -> Result<WriteOutcome, Box<Self>> {
         match (self.fate(read.as_ref()), read) {
             // With the value that was read: a program without stamps, which has kept this one, may have changed the document.
-            (Fate::Current, Some(Loaded::Found(found, _))) => Ok(Written::Done(found)),
-            (Fate::Superseded, _) => Ok(Written::Superseded),
-            (Fate::NotDone, read) => {
+            (WriteFate::Current, Some(LoadedDocument::Found(found, _))) => Ok(WriteOutcome::Done(found)),
+            (WriteFate::Superseded, _) => Ok(WriteOutcome::Superseded),
+            (WriteFate::NotDone, read) => {
                 let why = format!("{} has changed", self.raw.key);
-                Ok(Written::Conflict(Error::new(ErrorKind::Conflict { current: None }, why), read))
+                Ok(WriteOutcome::Conflict(Error::new(ErrorKind::Conflict { current: None }, why), read))
             }
-            (Fate::Current | Fate::Untold, _) => Err(self),
+            (WriteFate::Current | WriteFate::Untold, _) => Err(self),
         }
     }
 
-    fn done(self: Box<Self>, version: Version) -> Written {
+    fn done(self: Box<Self>, version: Version) -> WriteOutcome {
         let Self { value, stamp, put, .. } = *self;
-        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, modified: None, version: Some(version) })
+        WriteOutcome::Done(DocumentSnapshot {
+            value,
+            stamp: Some(stamp),
+            body: put.body,
+            modified: None,
+            version: Some(version),
+        })
     }
 }
 
-fn snapshot(found: &Found) -> Result<Snapshot, Error> {
+fn snapshot(found: &Found) -> Result<DocumentSnapshot, Error> {
     let (value, stamp) = stamp::decode(&found.body)?;
-    Ok(Snapshot { value, stamp, body: found.body.clone(), modified: found.modified, version: found.version.clone() })
+    Ok(DocumentSnapshot {
+        value,
+        stamp,
+        body: found.body.clone(),
+        modified: found.modified,
+        version: found.version.clone(),
+    })
 }
 
 /// Returns the error of a write that others were always ahead of.

@@ -17,7 +17,7 @@ const RECENT: usize = 32;
 
 /// The stamp of a document's latest write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
+pub(crate) struct WriteStamp {
     /// Random number of the first write. It distinguishes this count of writes from the one that begins after a write
     /// without a stamp.
     chain: String,
@@ -35,7 +35,7 @@ pub(crate) struct Stamp {
 
 /// The fate of a write, as the current stamp shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum WriteFate {
     /// The document is this write's.
     Current,
     /// The write took effect, and others have followed.
@@ -46,7 +46,7 @@ pub(crate) enum Fate {
     Untold,
 }
 
-impl Stamp {
+impl WriteStamp {
     /// Returns the stamp of the next write.
     pub(crate) fn next(previous: Option<&Self>, nonce: String, fence: Option<u64>) -> Self {
         let Some(previous) = previous else {
@@ -63,25 +63,25 @@ impl Stamp {
 
     /// Returns the fate of the write with this stamp, given the current one. A write that `creates` its document can only
     /// have created this chain.
-    pub(crate) fn fate(&self, current: Option<&Self>, creates: bool) -> Fate {
-        let Some(current) = current else { return Fate::Untold };
+    pub(crate) fn fate(&self, current: Option<&Self>, creates: bool) -> WriteFate {
+        let Some(current) = current else { return WriteFate::Untold };
         let nonce = self.recent.back();
         if nonce.is_some() && current.recent.back() == nonce {
-            return Fate::Current;
+            return WriteFate::Current;
         }
         if nonce.is_some_and(|nonce| current.recent.contains(nonce)) {
-            return Fate::Superseded;
+            return WriteFate::Superseded;
         }
         let later = current.writes.checked_sub(self.writes);
         // The current stamp names the write that has this one's place in the count.
         let names_rival = later.is_some_and(|later| later < current.recent.len() as u64);
         let same_chain = current.chain == self.chain;
-        if (same_chain && names_rival) || (creates && !same_chain) { Fate::NotDone } else { Fate::Untold }
+        if (same_chain && names_rival) || (creates && !same_chain) { WriteFate::NotDone } else { WriteFate::Untold }
     }
 }
 
 /// Returns the JSON text of a value with its stamp.
-pub(crate) fn encode(value: &Value, stamp: &Stamp) -> Result<Bytes, Error> {
+pub(crate) fn encode(value: &Value, stamp: &WriteStamp) -> Result<Bytes, Error> {
     let mut stamp = stamp.clone();
     let mut object = match value {
         Value::Object(object) if !object.contains_key(STAMP) => object.clone(),
@@ -97,12 +97,12 @@ pub(crate) fn encode(value: &Value, stamp: &Stamp) -> Result<Bytes, Error> {
 }
 
 /// Returns the value and the stamp of JSON text. Text of other writers has no stamp.
-pub(crate) fn decode(text: &[u8]) -> Result<(Value, Option<Stamp>), Error> {
+pub(crate) fn decode(text: &[u8]) -> Result<(Value, Option<WriteStamp>), Error> {
     let value =
         serde_json::from_slice(text).map_err(|error| Error::refused(format!("the document is not JSON: {error}")))?;
     let Value::Object(mut object) = value else { return Ok((value, None)) };
     let Some(stamp) = object.remove(STAMP) else { return Ok((Value::Object(object), None)) };
-    let stamp: Stamp = serde_json::from_value(stamp)
+    let stamp: WriteStamp = serde_json::from_value(stamp)
         .map_err(|error| Error::refused(format!("the member {STAMP} of the document is not a stamp: {error}")))?;
     let value = if stamp.wrapped { object.remove(VALUE).unwrap_or_default() } else { Value::Object(object) };
     Ok((value, Some(stamp)))
@@ -114,10 +114,10 @@ mod tests {
 
     use super::*;
 
-    fn after(previous: Option<&Stamp>, writes: usize) -> Stamp {
-        let mut stamp = Stamp::next(previous, "other 0".to_owned(), None);
+    fn after(previous: Option<&WriteStamp>, writes: usize) -> WriteStamp {
+        let mut stamp = WriteStamp::next(previous, "other 0".to_owned(), None);
         for number in 1..writes {
-            stamp = Stamp::next(Some(&stamp), format!("other {number}"), None);
+            stamp = WriteStamp::next(Some(&stamp), format!("other {number}"), None);
         }
         stamp
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn values_survive_with_and_without_a_stamp() {
         for value in [json!({ "a": 1 }), json!(7), json!(null), json!([1, 2]), json!({ "value": 1 })] {
-            let stamp = Stamp::next(None, "n".to_owned(), Some(4));
+            let stamp = WriteStamp::next(None, "n".to_owned(), Some(4));
             let (decoded, found) = decode(&encode(&value, &stamp).unwrap()).unwrap();
             assert_eq!((decoded, found.unwrap().fence), (value.clone(), Some(4)));
             assert_eq!(decode(value.to_string().as_bytes()).unwrap(), (value, None));
@@ -137,39 +137,39 @@ mod tests {
     #[test]
     fn a_write_is_recognised_until_others_push_it_out() {
         let base = after(None, 3);
-        let ours = Stamp::next(Some(&base), "ours".to_owned(), None);
-        assert_eq!(ours.fate(Some(&ours), false), Fate::Current);
+        let ours = WriteStamp::next(Some(&base), "ours".to_owned(), None);
+        assert_eq!(ours.fate(Some(&ours), false), WriteFate::Current);
         for later in 1..RECENT {
-            assert_eq!(ours.fate(Some(&after(Some(&ours), later)), false), Fate::Superseded, "{later}");
+            assert_eq!(ours.fate(Some(&after(Some(&ours), later)), false), WriteFate::Superseded, "{later}");
         }
-        assert_eq!(ours.fate(Some(&after(Some(&ours), RECENT)), false), Fate::Untold);
+        assert_eq!(ours.fate(Some(&after(Some(&ours), RECENT)), false), WriteFate::Untold);
     }
 
     #[test]
     fn a_rival_in_its_place_shows_that_a_write_was_not_done() {
         let base = after(None, 3);
-        let ours = Stamp::next(Some(&base), "ours".to_owned(), None);
+        let ours = WriteStamp::next(Some(&base), "ours".to_owned(), None);
         for rivals in 1..=RECENT {
-            assert_eq!(ours.fate(Some(&after(Some(&base), rivals)), false), Fate::NotDone, "{rivals}");
+            assert_eq!(ours.fate(Some(&after(Some(&base), rivals)), false), WriteFate::NotDone, "{rivals}");
         }
-        assert_eq!(ours.fate(Some(&after(Some(&base), RECENT + 1)), false), Fate::Untold);
-        assert_eq!(ours.fate(Some(&base), false), Fate::Untold, "a read from before the write");
+        assert_eq!(ours.fate(Some(&after(Some(&base), RECENT + 1)), false), WriteFate::Untold);
+        assert_eq!(ours.fate(Some(&base), false), WriteFate::Untold, "a read from before the write");
     }
 
     #[test]
     fn another_chain_tells_nothing_except_to_a_creator() {
-        let ours = Stamp::next(Some(&after(None, 3)), "ours".to_owned(), None);
+        let ours = WriteStamp::next(Some(&after(None, 3)), "ours".to_owned(), None);
         let mut foreign = after(None, 4);
         foreign.chain = "another".to_owned();
-        assert_eq!(ours.fate(Some(&foreign), false), Fate::Untold);
-        assert_eq!(ours.fate(None, false), Fate::Untold);
-        assert_eq!(Stamp::next(None, "ours".to_owned(), None).fate(Some(&foreign), true), Fate::NotDone);
+        assert_eq!(ours.fate(Some(&foreign), false), WriteFate::Untold);
+        assert_eq!(ours.fate(None, false), WriteFate::Untold);
+        assert_eq!(WriteStamp::next(None, "ours".to_owned(), None).fate(Some(&foreign), true), WriteFate::NotDone);
     }
 
     #[test]
     fn the_fence_never_falls() {
-        let first = Stamp::next(None, "a".to_owned(), Some(7));
-        assert_eq!(Stamp::next(Some(&first), "b".to_owned(), Some(3)).fence, Some(7));
-        assert_eq!(Stamp::next(Some(&first), "b".to_owned(), None).fence, Some(7));
+        let first = WriteStamp::next(None, "a".to_owned(), Some(7));
+        assert_eq!(WriteStamp::next(Some(&first), "b".to_owned(), Some(3)).fence, Some(7));
+        assert_eq!(WriteStamp::next(Some(&first), "b".to_owned(), None).fence, Some(7));
     }
 }

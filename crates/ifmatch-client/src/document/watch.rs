@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use std::pin::pin;
 use tokio::sync::watch::{Receiver, Sender};
 
-use super::{Document, Loaded, Versioned};
+use super::{Document, LoadedDocument, Versioned};
 use crate::error::Error;
 use crate::pause::Backoff;
 
@@ -76,9 +76,9 @@ impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
         let known = last.as_ref().and_then(|last| last.version.as_ref());
         let loaded = self.raw.read(known, Some(LONG_POLL)).await?;
         let waited = match loaded {
-            Loaded::Unchanged(waited) => return Ok(waited),
-            Loaded::Found(_, waited) => waited,
-            Loaded::Absent => false,
+            LoadedDocument::Unchanged(waited) => return Ok(waited),
+            LoadedDocument::Found(_, waited) => waited,
+            LoadedDocument::Absent => false,
         };
         let current = self.adopt(loaded, None);
         let value = current.map(|snapshot| self.versioned(&snapshot)).transpose()?.map(Arc::new);

@@ -14,7 +14,7 @@ use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 
 use super::json;
-use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
+use crate::document::{DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, WriteOutcome};
 use crate::error::Error;
 use crate::pause::{Backoff, sleep_until};
 
@@ -29,7 +29,7 @@ pub struct Grant {
     fence: u64,
     id: Arc<str>,
     clock: Arc<dyn Clock>,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<GrantState>,
 }
 
 /// A held lock, renewed until it is released or dropped.
@@ -42,7 +42,7 @@ pub struct Held {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct GrantState {
     deadline: Timestamp,
     ended: bool,
 }
@@ -70,7 +70,7 @@ impl Grant {
 
     /// Returns the time until the lock is lost unless it's renewed, or zero once it's lost or released.
     pub fn remaining(&self) -> Duration {
-        let State { deadline, ended } = *self.state.borrow();
+        let GrantState { deadline, ended } = *self.state.borrow();
         if ended { Duration::ZERO } else { self.clock.now().until(deadline) }
     }
 
@@ -105,7 +105,7 @@ impl Grant {
     pub async fn lost(&self) {
         let mut state = self.state.clone();
         loop {
-            let State { deadline, ended } = *state.borrow_and_update();
+            let GrantState { deadline, ended } = *state.borrow_and_update();
             if ended || self.clock.now() >= deadline {
                 return;
             }
@@ -156,9 +156,15 @@ impl fmt::Debug for Grant {
 
 impl Held {
     /// `sent` is the time before the acquisition was sent.
-    pub(super) fn new(raw: Raw, snapshot: Snapshot, record: LockRecord, id: String, sent: Timestamp) -> Self {
+    pub(super) fn new(
+        raw: RawDocument,
+        snapshot: DocumentSnapshot,
+        record: LockRecord,
+        id: String,
+        sent: Timestamp,
+    ) -> Self {
         let clock = raw.client.clock().clone();
-        let state = watch::Sender::new(State { deadline: lock::deadline(sent, record.ttl()), ended: false });
+        let state = watch::Sender::new(GrantState { deadline: lock::deadline(sent, record.ttl()), ended: false });
         let grant = Grant { fence: record.fence, id: id.into(), clock: clock.clone(), state: state.subscribe() };
         let (release, order) = oneshot::channel();
         let keeper = Keeper { raw, clock, snapshot, record, sent, state };
@@ -204,12 +210,12 @@ impl std::ops::Deref for Held {
 
 /// The task that renews and releases a lock.
 struct Keeper {
-    raw: Raw,
+    raw: RawDocument,
     clock: Arc<dyn Clock>,
-    snapshot: Snapshot,
+    snapshot: DocumentSnapshot,
     record: LockRecord,
     sent: Timestamp,
-    state: watch::Sender<State>,
+    state: watch::Sender<GrantState>,
 }
 
 /// The result of a renewal.
@@ -261,13 +267,13 @@ impl Keeper {
         loop {
             let sent = self.clock.now();
             match self.write(&self.record, deadline).await {
-                Ok(Written::Done(snapshot)) => {
+                Ok(WriteOutcome::Done(snapshot)) => {
                     (self.snapshot, self.sent) = (snapshot, sent);
                     let deadline = lock::deadline(sent, self.record.ttl());
                     self.state.send_modify(|state| state.deadline = deadline);
                     return Renewal::Kept;
                 }
-                Ok(Written::Superseded | Written::Conflict(..)) => return Renewal::Taken,
+                Ok(WriteOutcome::Superseded | WriteOutcome::Conflict(..)) => return Renewal::Taken,
                 Err(error) if error.is_unknown() => return Renewal::Late,
                 // A refusal can pass, as an expired token does.
                 Err(_) if self.raw.client.pause(backoff.next(), deadline).await => {}
@@ -281,20 +287,20 @@ impl Keeper {
         loop {
             match self.write(&self.record.released(), until).await? {
                 // A renewal has taken effect without a response.
-                Written::Conflict(_, Some(Loaded::Found(found, _)))
+                WriteOutcome::Conflict(_, Some(LoadedDocument::Found(found, _)))
                     if super::record(&found).is_ok_and(|found| found == self.record) =>
                 {
                     self.snapshot = found;
                 }
                 // The conflict may be with a renewal that has taken effect without a response.
-                Written::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
+                WriteOutcome::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
                 // Otherwise another client holds it already.
-                Written::Done(_) | Written::Superseded | Written::Conflict(..) => return Ok(()),
+                WriteOutcome::Done(_) | WriteOutcome::Superseded | WriteOutcome::Conflict(..) => return Ok(()),
             }
         }
     }
 
-    async fn write(&self, record: &LockRecord, until: Timestamp) -> Result<Written, Error> {
-        self.raw.write(Some(&self.snapshot), json(record)?, None, &mut Pace::until(until)).await
+    async fn write(&self, record: &LockRecord, until: Timestamp) -> Result<WriteOutcome, Error> {
+        self.raw.write(Some(&self.snapshot), json(record)?, None, &mut RetryPace::until(until)).await
     }
 }

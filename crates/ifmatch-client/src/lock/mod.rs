@@ -15,7 +15,9 @@ use tokio::sync::oneshot;
 pub use self::held::{Grant, Held};
 use crate::backend::Version;
 use crate::client::Client;
-use crate::document::{Document, LONG_POLL, Loaded, Pace, Raw, Snapshot, Waited, Written};
+use crate::document::{
+    Document, DocumentSnapshot, LONG_POLL, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome,
+};
 use crate::error::Error;
 use crate::pause::{Backoff, sleep_until};
 
@@ -48,23 +50,23 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lock {
-    raw: Raw,
+    raw: RawDocument,
     ttl: Duration,
     holder: Arc<str>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SeenLock>>,
 }
 
 /// The state of the lock at its last read.
 #[derive(Debug, Default)]
-struct Seen {
-    snapshot: Option<Snapshot>,
+struct SeenLock {
+    snapshot: Option<DocumentSnapshot>,
     observation: Observation<Version>,
 }
 
 /// The next step of a client that wants the lock.
 enum Next {
     /// Replace the record, which is free or has ended. `None` creates it.
-    Take(Option<Snapshot>),
+    Take(Option<DocumentSnapshot>),
     /// Another client holds the lock by this version, until this time unless it is renewed or released.
     Wait(Version, Timestamp, Waited),
 }
@@ -98,7 +100,7 @@ impl Limit {
 impl Lock {
     pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
         let holder = format!("process {}", std::process::id()).into();
-        Self { raw: Raw { client, key }, ttl: TTL, holder, seen: Arc::default() }
+        Self { raw: RawDocument { client, key }, ttl: TTL, holder, seen: Arc::default() }
     }
 
     /// Sets the time to live, at least 3 seconds. Defaults to 30 seconds. A crashed holder blocks others for this long.
@@ -288,9 +290,9 @@ impl Lock {
         let known = self.seen().snapshot.clone();
         let version = known.as_ref().and_then(|known| known.version.as_ref());
         let (snapshot, waited) = match self.raw.read(version, poll).await? {
-            Loaded::Absent => return Ok(Next::Take(None)),
-            Loaded::Unchanged(waited) => (known, waited),
-            Loaded::Found(snapshot, waited) => (Some(snapshot), waited),
+            LoadedDocument::Absent => return Ok(Next::Take(None)),
+            LoadedDocument::Unchanged(waited) => (known, waited),
+            LoadedDocument::Found(snapshot, waited) => (Some(snapshot), waited),
         };
         // After the read, so the holder has sent this version before.
         let now = self.raw.client.clock().now();
@@ -306,26 +308,28 @@ impl Lock {
     }
 
     /// Replaces the record. Otherwise returns the time of the next look, and the error, unless a rival was first.
-    async fn take(&self, base: Option<Snapshot>) -> Result<Held, (Timestamp, Option<Error>)> {
+    async fn take(&self, base: Option<DocumentSnapshot>) -> Result<Held, (Timestamp, Option<Error>)> {
         let clock = self.raw.client.clock();
         let failed = |error: Error| (clock.now(), Some(error));
         let previous = base.as_ref().map(record).transpose().map_err(failed)?;
         let record = LockRecord::taken(previous.as_ref(), &self.holder, self.ttl, clock.wall());
         let id = nonce().map_err(|error| failed(Error::refused(error.to_string())))?;
         let sent = clock.now();
-        let mut pace = Pace::until(lock::deadline(sent, self.ttl));
+        let mut pace = RetryPace::until(lock::deadline(sent, self.ttl));
         match self.raw.write(base.as_ref(), json(&record).map_err(failed)?, None, &mut pace).await.map_err(failed)? {
-            Written::Done(snapshot) => Ok(Held::new(self.raw.clone(), snapshot, record, format!("{id:016x}"), sent)),
-            Written::Superseded | Written::Conflict(..) => Err((clock.now(), None)),
+            WriteOutcome::Done(snapshot) => {
+                Ok(Held::new(self.raw.clone(), snapshot, record, format!("{id:016x}"), sent))
+            }
+            WriteOutcome::Superseded | WriteOutcome::Conflict(..) => Err((clock.now(), None)),
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenLock> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn record(snapshot: &Snapshot) -> Result<LockRecord, Error> {
+fn record(snapshot: &DocumentSnapshot) -> Result<LockRecord, Error> {
     let wrong = |error| Error::refused(format!("the content is not a lock's: {error}"));
     serde_json::from_value(snapshot.value.clone()).map_err(wrong)
 }

@@ -6,7 +6,7 @@ use super::{Applied, Known, unless_absent};
 use crate::command::{LeaseOperation, Outcome, Refusal};
 use crate::date::Timestamp;
 use crate::lease::{self, Lease, LeaseAction, LeaseConflict, LeaseReceipt};
-use crate::record::{Answer, Record};
+use crate::record::{Record, RememberedAnswer};
 
 impl Record {
     /// Applies a lease operation. A lease can't start to lock while a write is in flight, which was granted to another
@@ -41,7 +41,7 @@ impl Record {
         if is_worth_remembering(action) {
             // The response to a retry is computed from the lease, which has the label.
             let unlabelled = LeaseReceipt { lease: after.map(|lease| lease.held_by(None)), at: now };
-            next.remember(operation.request, now, || Answer::Leased(unlabelled));
+            next.remember(operation.request, now, || RememberedAnswer::Leased(unlabelled));
         }
         Ok((Some(next), Outcome::Leased(receipt)))
     }
@@ -50,7 +50,7 @@ impl Record {
     /// returned as is: the operation is run again on the lease it left. A lease acquired since then belongs to another
     /// holder and isn't changed.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
-        let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
+        let Some(RememberedAnswer::Leased(receipt)) = self.answer(operation.request) else { return None };
         let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
         match (operation.action, receipt.lease, &self.lease) {
             (LeaseAction::Acquire { duration, holder, .. }, Some(left), Some(held))

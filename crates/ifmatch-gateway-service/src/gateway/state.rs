@@ -14,7 +14,7 @@ use ifmatch_gateway_config::ServerConfig;
 use ifmatch_gateway_config::access::Access;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::sources::InForce;
-use ifmatch_http_server::{Event, Observer};
+use ifmatch_http_server::{ServerEvent, ServerObserver};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -206,8 +206,8 @@ impl AppState {
     }
 }
 
-impl Observer for AppState {
-    fn observe(&self, event: Event) {
+impl ServerObserver for AppState {
+    fn observe(&self, event: ServerEvent) {
         self.metrics.server_event(event);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conditions::{ConditionSet, HEADERS};
 use http::{Method, StatusCode};
-use ifmatch_http_server::Event;
+use ifmatch_http_server::ServerEvent;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -156,18 +156,18 @@ impl Metrics {
     }
 
     /// Counts an event of the HTTP server.
-    pub(crate) fn server_event(&self, event: Event) {
+    pub(crate) fn server_event(&self, event: ServerEvent) {
         match event {
-            Event::ConnectionOpened => {
+            ServerEvent::ConnectionOpened => {
                 self.connections_total.increment(1);
                 self.connections.increment(1.0);
             }
-            Event::ConnectionClosed => self.connections.decrement(1.0),
-            Event::ConnectionRefused => self.connections_refused.increment(1),
-            Event::IdleConnectionEvicted => self.connections_evicted.increment(1),
-            Event::RequestRefused => self.requests_refused.increment(1),
-            Event::SlowHead => self.slow_heads.increment(1),
-            Event::SlowReader => self.slow_readers.increment(1),
+            ServerEvent::ConnectionClosed => self.connections.decrement(1.0),
+            ServerEvent::ConnectionRefused => self.connections_refused.increment(1),
+            ServerEvent::IdleConnectionEvicted => self.connections_evicted.increment(1),
+            ServerEvent::RequestRefused => self.requests_refused.increment(1),
+            ServerEvent::SlowHead => self.slow_heads.increment(1),
+            ServerEvent::SlowReader => self.slow_readers.increment(1),
             _ => {}
         }
     }

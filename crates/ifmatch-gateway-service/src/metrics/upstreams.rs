@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use http::StatusCode;
-use ifmatch_proxy::{Event, Observer, Proxy, ProxyErrorKind, UpstreamState};
+use ifmatch_proxy::{Proxy, ProxyErrorKind, ProxyEvent, ProxyObserver, UpstreamState};
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 use super::table::upstreams::{BREAKER_OPEN, ERRORS, HEALTHY, IN_FLIGHT, REJECTED, RESPONSES, SECONDS, WAITING};
@@ -67,10 +67,10 @@ impl ServerMetrics {
     }
 }
 
-impl Observer for UpstreamMetrics {
-    fn observe(&self, event: Event<'_>) {
+impl ProxyObserver for UpstreamMetrics {
+    fn observe(&self, event: ProxyEvent<'_>) {
         match event {
-            Event::Exchange { route, exchange, .. } => {
+            ProxyEvent::Exchange { route, exchange, .. } => {
                 let Some(upstream) = self.0.get(route) else { return };
                 let Some(server) = upstream.servers.get(exchange.server.as_str()) else { return };
                 server.count(exchange.outcome);
@@ -78,7 +78,7 @@ impl Observer for UpstreamMetrics {
                     server.seconds.record(exchange.duration.as_secs_f64());
                 }
             }
-            Event::Rejected { route, reason, .. } => {
+            ProxyEvent::Rejected { route, reason, .. } => {
                 if let Some(upstream) = self.0.get(route) {
                     let hanging = reason == ProxyErrorKind::Unavailable;
                     upstream.rejected[usize::from(hanging)].increment(1);

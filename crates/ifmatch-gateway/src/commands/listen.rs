@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{self, SocketAddr};
 use std::sync::Arc;
 
-use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
+use ifmatch_http_server::{RequestHandler, Server, ServerLimits, ServerListeners, SlotLimit};
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -46,7 +46,7 @@ pub(crate) struct Listeners {
     redirect: Vec<ReservedAddress>,
     console: Option<ReservedAddress>,
     /// Limits of the endpoints, and of the console.
-    operators: Limits,
+    operators: ServerLimits,
 }
 
 /// The actual addresses of a server.
@@ -76,7 +76,7 @@ impl Listeners {
                 .map(|address| ReservedAddress::beside(&[], address, ADMIN, inherited))
                 .transpose()?,
             console: ReservedAddress::optional(config.console, CONSOLE, "console", inherited)?,
-            operators: Limits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
+            operators: ServerLimits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
         })
     }
 
@@ -94,7 +94,7 @@ impl Listeners {
             let (listeners, address) = reserved.listen()?;
             let console = Arc::new(Console::new(Arc::new(gateway.clone()).into(), Arc::clone(&state), address)?);
             // A browser on this machine needs no certificate, and the service's have other names.
-            let listening = Listening::from(listeners).limits(self.operators);
+            let listening = ServerListeners::from(listeners).limits(self.operators);
             let is_local = address.ip().is_loopback();
             server.serve(if is_local { listening.plain() } else { listening }, console);
             addresses.console = Some(address);
@@ -107,14 +107,14 @@ impl Listeners {
         }
         if let Some(reserved) = self.admin {
             let (listeners, address) = reserved.listen()?;
-            let listening = Listening::from(listeners).plain().limits(self.operators);
+            let listening = ServerListeners::from(listeners).plain().limits(self.operators);
             server.serve(listening, Arc::new(Gateway::of_endpoints(Arc::clone(&state))));
             addresses.admin = Some(address);
         }
         let port = addresses.first().port();
         for reserved in self.redirect {
             let (listeners, address) = reserved.listen()?;
-            server.serve(Listening::from(listeners).plain(), Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
+            server.serve(ServerListeners::from(listeners).plain(), Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
             addresses.redirect.push(address);
         }
         Ok(addresses)

@@ -14,15 +14,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
+use crate::slots::ConnectedPeer;
 use crate::slots::ConnectionSlot;
-use crate::slots::Peer;
 use crate::slots::RequestSlots;
 
 /// Counters of one connection. They guide timeouts only, so relaxed loads and stores are enough.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ConnectionActivity {
     /// The connected client.
-    pub(crate) client: Client,
+    pub(crate) client: ConnectedClient,
     opened: Instant,
     /// Requests in progress, including responses still being sent. [`EVICTED`] is set if no other may begin.
     in_flight: AtomicU32,
@@ -38,22 +38,22 @@ pub(crate) struct Activity {
 
 /// The client of a connection.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     /// Remote address.
     pub(crate) address: SocketAddr,
     /// `true` if the connection uses TLS.
     pub(crate) is_secure: bool,
     /// All connections of the client.
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<ConnectedPeer>,
     /// The server's request slots.
     pub(crate) requests: Arc<RequestSlots>,
     /// The server's phase.
-    pub(crate) phase: Receiver<Phase>,
+    pub(crate) phase: Receiver<ServerPhase>,
 }
 
 /// A server's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     Serving,
     /// The server will stop. Each response closes its connection, so no client has one open when the server does.
     Draining,
@@ -61,9 +61,9 @@ pub(crate) enum Phase {
     Stopping,
 }
 
-/// The counters of an [`Activity`] at one time.
+/// The counters of an [`ConnectionActivity`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub(crate) struct ActivitySnapshot {
     pub(crate) in_flight: u32,
     pub(crate) transitions: u64,
     pub(crate) bytes_read: u64,
@@ -77,11 +77,11 @@ const EVICTED: u32 = 1 << 31;
 
 /// A request in progress, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Activity>);
+pub(crate) struct InFlight(Arc<ConnectionActivity>);
 
-impl Activity {
+impl ConnectionActivity {
     /// Tracks a new connection of this client.
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: ConnectedClient) -> Self {
         Self {
             client,
             opened: Instant::now(),
@@ -109,8 +109,8 @@ impl Activity {
     }
 
     /// Returns the current counters.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(crate) fn snapshot(&self) -> ActivitySnapshot {
+        ActivitySnapshot {
             in_flight: self.in_flight.load(Relaxed) & !EVICTED,
             transitions: self.transitions.load(Relaxed),
             bytes_read: self.bytes_read.load(Relaxed),
@@ -156,7 +156,7 @@ fn add(counter: &AtomicU64, bytes: usize) {
 impl InFlight {
     /// Returns `true` if the server stops soon, or has begun to.
     pub(crate) fn is_draining(&self) -> bool {
-        *self.0.client.phase.borrow() > Phase::Serving
+        *self.0.client.phase.borrow() > ServerPhase::Serving
     }
 }
 
@@ -177,7 +177,7 @@ pin_project! {
     pub(crate) struct CountedStream<T> {
         #[pin]
         stream: T,
-        activity: Arc<Activity>,
+        activity: Arc<ConnectionActivity>,
         joined: Vec<u8>,
         slot: ConnectionSlot,
     }
@@ -188,7 +188,7 @@ const JOINED: usize = 4 * 1024;
 
 impl<T> CountedStream<T> {
     /// Counts the traffic of `stream` in `activity`, and holds the `slot` for the lifetime of the stream.
-    pub(crate) fn new(stream: T, activity: Arc<Activity>, slot: ConnectionSlot) -> Self {
+    pub(crate) fn new(stream: T, activity: Arc<ConnectionActivity>, slot: ConnectionSlot) -> Self {
         Self { stream, activity, joined: Vec::new(), slot }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use activity::{Activity, Client, CountedStream, InFlight, Phase};
+use activity::{ConnectedClient, ConnectionActivity, CountedStream, InFlight, ServerPhase};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT};
@@ -34,12 +34,12 @@ use watchdog::{CloseReason, LINGER, Watchdog};
 
 use crate::handler::{AnyBody, AnyError, AnyHandler, RequestContext};
 use crate::http1::{self, InterimStream};
-use crate::http2::{self, Close, ReadTimeout, StreamOptions};
+use crate::http2::{self, CloseMode, ReadTimeout, StreamOptions};
 use crate::interim::InterimQueue;
-use crate::limits::Limits;
-use crate::limits::{Event, Observer};
-use crate::request_body::{Received, RequestBody};
-use crate::slots::{ConnectionSlot, ConnectionSlots, Registration, RequestSlots};
+use crate::limits::ServerLimits;
+use crate::limits::{ServerEvent, ServerObserver};
+use crate::request_body::{ReceivedBody, RequestBody};
+use crate::slots::{ConnectionSlot, ConnectionSlots, EvictionRegistration, RequestSlots};
 
 pub(crate) mod activity;
 
@@ -52,9 +52,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Resources shared by all connections of a server, or of some of its listeners.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct ServerResources {
     /// Limits on clients.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     /// TLS settings, or `None` for plain connections.
     pub(crate) tls: Option<TlsAcceptor>,
     /// Connection slots.
@@ -62,12 +62,12 @@ pub(crate) struct Shared {
     /// Request slots.
     pub(crate) requests: Arc<RequestSlots>,
     /// Receiver of events.
-    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) observer: Arc<dyn ServerObserver>,
 }
 
-impl Shared {
+impl ServerResources {
     /// Creates the resources, with all slots free.
-    pub(crate) fn new(limits: Limits, tls: Option<TlsAcceptor>, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(limits: ServerLimits, tls: Option<TlsAcceptor>, observer: Arc<dyn ServerObserver>) -> Self {
         let connections = Arc::new(ConnectionSlots::new(limits.connections, Arc::clone(&observer)));
         let requests = Arc::new(RequestSlots::new(&limits, Arc::clone(&observer)));
         Self { limits, tls, connections, requests, observer }
@@ -77,14 +77,14 @@ impl Shared {
 /// Serves connections with a handler.
 pub(crate) struct ConnectionHandler {
     handler: AnyHandler,
-    shared: Shared,
+    shared: ServerResources,
     http1: hyper_http1::Builder,
     http2: h2::server::Builder,
 }
 
 impl ConnectionHandler {
     /// Serves connections with `handler`.
-    pub(crate) fn new(handler: AnyHandler, shared: Shared) -> Self {
+    pub(crate) fn new(handler: AnyHandler, shared: ServerResources) -> Self {
         let limits = &shared.limits;
         Self { http1: http1::builder(limits), http2: http2::builder(limits), handler, shared }
     }
@@ -97,24 +97,24 @@ impl ConnectionHandler {
         stream: TcpStream,
         address: SocketAddr,
         slot: ConnectionSlot,
-        phase: Receiver<Phase>,
+        phase: Receiver<ServerPhase>,
     ) {
-        let client = Client {
+        let client = ConnectedClient {
             address,
             is_secure: self.shared.tls.is_some(),
             peer: Arc::clone(&slot.peer),
             requests: Arc::clone(&self.shared.requests),
             phase: phase.clone(),
         };
-        let activity = Arc::new(Activity::new(client));
+        let activity = Arc::new(ConnectionActivity::new(client));
         let registration = self.shared.connections.register(&activity);
         let negotiated = timeout(self.shared.limits.head_timeout, self.negotiate(stream));
         let negotiated = tokio::select! {
             negotiated = negotiated => negotiated,
-            () = reached(Phase::Stopping, phase).then(|()| sleep(LINGER)) => return,
+            () = reached(ServerPhase::Stopping, phase).then(|()| sleep(LINGER)) => return,
             () = registration.evicted() => return self.report(CloseReason::Evicted),
         };
-        let state = State { activity, registration };
+        let state = ConnectionState { activity, registration };
         match negotiated {
             Ok(Ok(Negotiated::Plain(stream, protocol))) => self.run(stream, slot, protocol, state).await,
             Ok(Ok(Negotiated::Tls(stream, protocol))) => self.run(*stream, slot, protocol, state).await,
@@ -143,7 +143,7 @@ impl ConnectionHandler {
         Ok(Negotiated::Tls(stream, protocol))
     }
 
-    async fn run<T>(&self, stream: T, slot: ConnectionSlot, protocol: Protocol, state: State)
+    async fn run<T>(&self, stream: T, slot: ConnectionSlot, protocol: HttpProtocol, state: ConnectionState)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -154,7 +154,7 @@ impl ConnectionHandler {
         let respond = |request, queue| respond(&self.handler, activity, limits.body_timeout, queue, request);
         let watchdog = Watchdog::new(limits, protocol);
         match protocol {
-            Protocol::Http1 => {
+            HttpProtocol::Http1 => {
                 let queue = sends_interim.then(Arc::<InterimQueue>::default);
                 let io = TokioIo::new(InterimStream::new(stream, queue.clone()));
                 let service = service_fn(|request: Request<_>| {
@@ -167,13 +167,13 @@ impl ConnectionHandler {
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
                 let close = |connection: Pin<&mut _>, close| {
                     // hyper would close an idle connection at once, on which a request may be on its way.
-                    if close != Close::Drain {
+                    if close != CloseMode::Drain {
                         hyper_http1::UpgradeableConnection::graceful_shutdown(connection);
                     }
                 };
                 self.drive(connection, close, watchdog, &state).await;
             }
-            Protocol::Http2 => {
+            HttpProtocol::Http2 => {
                 let respond =
                     |request: Request<_>, queue| respond(request.map(|body| Either::Left(Either::Right(body))), queue);
                 let options = StreamOptions {
@@ -182,8 +182,8 @@ impl ConnectionHandler {
                     admits: || self.shared.requests.admits(&activity.client.peer),
                     max_cancelled: limits.streams,
                 };
-                let connection = http2::Connection::new(&self.http2, stream, options, respond);
-                let close = |mut connection: Pin<&mut http2::Connection<_, _, _>>, close| connection.close(close);
+                let connection = http2::Http2Connection::new(&self.http2, stream, options, respond);
+                let close = |mut connection: Pin<&mut http2::Http2Connection<_, _, _>>, close| connection.close(close);
                 self.drive(connection, close, watchdog, &state).await;
             }
         }
@@ -193,16 +193,16 @@ impl ConnectionHandler {
     async fn drive<C: Future<Output = Result<(), E>>, E: Display>(
         &self,
         connection: C,
-        close: impl Fn(Pin<&mut C>, Close),
+        close: impl Fn(Pin<&mut C>, CloseMode),
         mut watchdog: Watchdog,
-        state: &State,
+        state: &ConnectionState,
     ) {
         let mut connection = std::pin::pin!(connection);
         let mut tick = std::pin::pin!(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed));
         let phase = || state.activity.client.phase.clone();
-        let mut draining = std::pin::pin!(reached(Phase::Draining, phase()));
+        let mut draining = std::pin::pin!(reached(ServerPhase::Draining, phase()));
         let mut stopped = std::pin::pin!(async {
-            reached(Phase::Stopping, phase()).await;
+            reached(ServerPhase::Stopping, phase()).await;
             if state.activity.snapshot().transitions == 0 {
                 // The first request is most likely on its way.
                 sleep(LINGER).await;
@@ -213,7 +213,7 @@ impl ConnectionHandler {
         let reason = loop {
             if is_draining && !is_drained && state.activity.snapshot().transitions > 0 {
                 // Not before its first request, or a client that connects again and again would never be served.
-                close(connection.as_mut(), Close::Drain);
+                close(connection.as_mut(), CloseMode::Drain);
                 is_drained = true;
             }
             tokio::select! {
@@ -230,7 +230,7 @@ impl ConnectionHandler {
                 },
                 () = draining.as_mut(), if !is_draining => is_draining = true,
                 () = stopped.as_mut(), if !is_stopping => {
-                    close(connection.as_mut(), Close::Graceful);
+                    close(connection.as_mut(), CloseMode::Graceful);
                     watchdog.stop();
                     is_stopping = true;
                 }
@@ -241,7 +241,7 @@ impl ConnectionHandler {
         match reason {
             CloseReason::SlowReader => {}
             CloseReason::Evicted => {
-                close(connection.as_mut(), Close::Immediate);
+                close(connection.as_mut(), CloseMode::Immediate);
                 // Another client waits for the slot: send only what the stream accepts now.
                 poll_fn(|cx| {
                     let _ = connection.as_mut().poll(cx);
@@ -250,7 +250,7 @@ impl ConnectionHandler {
                 .await;
             }
             CloseReason::SlowHead | CloseReason::Idle => {
-                close(connection.as_mut(), Close::Graceful);
+                close(connection.as_mut(), CloseMode::Graceful);
                 // The connection ends here even if the shutdown fails.
                 drop(timeout(CLOSE_TIMEOUT, connection).await);
             }
@@ -259,8 +259,8 @@ impl ConnectionHandler {
 
     fn report(&self, reason: CloseReason) {
         match reason {
-            CloseReason::SlowHead => self.shared.observer.observe(Event::SlowHead),
-            CloseReason::SlowReader => self.shared.observer.observe(Event::SlowReader),
+            CloseReason::SlowHead => self.shared.observer.observe(ServerEvent::SlowHead),
+            CloseReason::SlowReader => self.shared.observer.observe(ServerEvent::SlowReader),
             CloseReason::Idle | CloseReason::Evicted => {}
         }
         debug!(?reason, "closed a connection");
@@ -268,15 +268,15 @@ impl ConnectionHandler {
 }
 
 /// State that accompanies an open connection.
-struct State {
-    activity: Arc<Activity>,
-    registration: Registration,
+struct ConnectionState {
+    activity: Arc<ConnectionActivity>,
+    registration: EvictionRegistration,
 }
 
 /// A connection that is ready for its first request.
 enum Negotiated {
-    Plain(TcpStream, Protocol),
-    Tls(Box<TlsStream<TcpStream>>, Protocol),
+    Plain(TcpStream, HttpProtocol),
+    Tls(Box<TlsStream<TcpStream>>, HttpProtocol),
 }
 
 /// The response to a request without TLS, as other servers give it. A client would show the alert of TLS as garbage.
@@ -302,11 +302,11 @@ struct Evicted;
 /// connection is evicted.
 fn respond(
     handler: &AnyHandler,
-    activity: &Arc<Activity>,
+    activity: &Arc<ConnectionActivity>,
     body_timeout: Duration,
     queue: Option<Arc<InterimQueue>>,
-    request: Request<Received>,
-) -> Option<impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<>> {
+    request: Request<ReceivedBody>,
+) -> Option<impl Future<Output = Result<Response<InFlightBody>, Infallible>> + Send + use<>> {
     let in_flight = activity.begin()?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
@@ -327,20 +327,20 @@ fn respond(
         if let Some(queue) = queue.filter(|queue| queue.end_request()) {
             Box::pin(queue.flushed()).await;
         }
-        Ok(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
+        Ok(response.map(|body| InFlightBody { body, _in_flight: in_flight }))
     })
 }
 
 pin_project! {
     /// The body of a response. Its request is in progress until this is dropped.
-    struct ResponseBody {
+    struct InFlightBody {
         #[pin]
         body: AnyBody,
         _in_flight: InFlight,
     }
 }
 
-impl Body for ResponseBody {
+impl Body for InFlightBody {
     type Data = Bytes;
     type Error = AnyError;
 
@@ -358,7 +358,7 @@ impl Body for ResponseBody {
 }
 
 /// Waits until the server reaches a phase, or is dropped.
-async fn reached(wanted: Phase, mut phase: Receiver<Phase>) {
+async fn reached(wanted: ServerPhase, mut phase: Receiver<ServerPhase>) {
     let sent = phase.clone();
     let reaches = phase.wait_for(|phase| *phase >= wanted);
     drop(poll_once(reaches, |_| !matches!(sent.has_changed(), Ok(false))).await);
@@ -380,7 +380,7 @@ async fn poll_once<F: Future>(future: F, may_be_ready: impl Fn(&F) -> bool) -> F
 
 /// A major version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum HttpProtocol {
     /// HTTP/1.0 or 1.1.
     Http1,
     /// HTTP/2.
@@ -397,17 +397,17 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// Fails if the connection breaks.
-pub(super) async fn detect(stream: &TcpStream) -> io::Result<Protocol> {
+pub(super) async fn detect(stream: &TcpStream) -> io::Result<HttpProtocol> {
     let mut start = [0; PREFACE.len()];
     let mut seen = 0;
     loop {
         let count = stream.peek(&mut start).await?;
         if start[..count] == *PREFACE {
-            return Ok(Protocol::Http2);
+            return Ok(HttpProtocol::Http2);
         }
         // Anything else is HTTP/1, including a partial preface: hyper responds with an error.
         if count == 0 || start[..count] != PREFACE[..count] {
-            return Ok(Protocol::Http1);
+            return Ok(HttpProtocol::Http1);
         }
         if count == seen {
             sleep(PAUSE).await;
@@ -417,6 +417,6 @@ pub(super) async fn detect(stream: &TcpStream) -> io::Result<Protocol> {
 }
 
 /// Returns the protocol that ALPN has selected, or HTTP/1 if it has selected none.
-pub(super) fn from_alpn(selected: Option<&[u8]>) -> Protocol {
-    if selected == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 }
+pub(super) fn from_alpn(selected: Option<&[u8]>) -> HttpProtocol {
+    if selected == Some(b"h2") { HttpProtocol::Http2 } else { HttpProtocol::Http1 }
 }

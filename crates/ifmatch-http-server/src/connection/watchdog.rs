@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Protocol;
-use super::activity::Snapshot;
-use crate::limits::Limits;
+use super::HttpProtocol;
+use super::activity::ActivitySnapshot;
+use crate::limits::ServerLimits;
 use crate::progress_timeout::MIN_PROGRESS;
 
 /// Time that a connection without requests stays open once the server stops. A client may have sent one.
@@ -19,12 +19,12 @@ const TICKS: u32 = 4;
 /// late.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    protocol: Protocol,
+    protocol: HttpProtocol,
     tick: Duration,
     head_timeout: Duration,
     body_timeout: Duration,
     keep_alive: Duration,
-    last: Snapshot,
+    last: ActivitySnapshot,
     /// Bytes read when the last request began or ended. Later bytes belong to no request yet.
     read_at_transition: u64,
     /// Bytes written when the client last made enough progress.
@@ -52,7 +52,7 @@ pub(crate) enum CloseReason {
 
 impl Watchdog {
     /// Watches a new connection.
-    pub(crate) fn new(limits: &Limits, protocol: Protocol) -> Self {
+    pub(crate) fn new(limits: &ServerLimits, protocol: HttpProtocol) -> Self {
         let shortest = limits.head_timeout.min(limits.body_timeout).min(limits.keep_alive);
         Self {
             protocol,
@@ -60,7 +60,7 @@ impl Watchdog {
             head_timeout: limits.head_timeout,
             body_timeout: limits.body_timeout,
             keep_alive: limits.keep_alive,
-            last: Snapshot::default(),
+            last: ActivitySnapshot::default(),
             read_at_transition: 0,
             written_at_progress: 0,
             idle: Duration::ZERO,
@@ -80,7 +80,7 @@ impl Watchdog {
     }
 
     /// Returns the reason to close the connection, if there is one after another tick.
-    pub(crate) fn check(&mut self, now: Snapshot) -> Option<CloseReason> {
+    pub(crate) fn check(&mut self, now: ActivitySnapshot) -> Option<CloseReason> {
         let last = std::mem::replace(&mut self.last, now);
         if self.is_stuck(now) {
             return Some(CloseReason::SlowReader);
@@ -105,7 +105,7 @@ impl Watchdog {
     }
 
     /// Retransitions `true` if the client reads the written data too slowly.
-    fn is_stuck(&mut self, now: Snapshot) -> bool {
+    fn is_stuck(&mut self, now: ActivitySnapshot) -> bool {
         if !now.blocked || now.bytes_written - self.written_at_progress >= MIN_PROGRESS {
             self.stuck = Duration::ZERO;
             self.written_at_progress = now.bytes_written;
@@ -117,8 +117,8 @@ impl Watchdog {
 
     /// Retransitions `true` if the connection is waiting for a request: the first one, or the rest of a partial one. On
     /// HTTP/2, bytes between requests may not belong to a request.
-    fn awaits_head(&self, now: Snapshot) -> bool {
-        now.transitions == 0 || (self.protocol == Protocol::Http1 && now.bytes_read > self.read_at_transition)
+    fn awaits_head(&self, now: ActivitySnapshot) -> bool {
+        now.transitions == 0 || (self.protocol == HttpProtocol::Http1 && now.bytes_read > self.read_at_transition)
     }
 }
 
@@ -127,33 +127,33 @@ mod tests {
     use super::*;
 
     /// Head 4 s, body 8 s, idle 12 s: a tick is a second.
-    fn watchdog(protocol: Protocol) -> Watchdog {
-        let limits = Limits {
+    fn watchdog(protocol: HttpProtocol) -> Watchdog {
+        let limits = ServerLimits {
             head_timeout: Duration::from_secs(4),
             body_timeout: Duration::from_secs(8),
             keep_alive: Duration::from_secs(12),
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         Watchdog::new(&limits, protocol)
     }
 
-    const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
+    const BOTH: [HttpProtocol; 2] = [HttpProtocol::Http1, HttpProtocol::Http2];
 
     /// Returns the tick at which the connection is closed, and the reason.
-    fn closed(mut watchdog: Watchdog, mut at: impl FnMut(u64) -> Snapshot) -> Option<(u64, CloseReason)> {
+    fn closed(mut watchdog: Watchdog, mut at: impl FnMut(u64) -> ActivitySnapshot) -> Option<(u64, CloseReason)> {
         (1..100).find_map(|tick| Some((tick, watchdog.check(at(tick))?)))
     }
 
     #[test]
     fn a_silent_client_times_out_as_a_slow_head() {
         for protocol in BOTH {
-            assert_eq!(closed(watchdog(protocol), |_| Snapshot::default()), Some((4, CloseReason::SlowHead)));
+            assert_eq!(closed(watchdog(protocol), |_| ActivitySnapshot::default()), Some((4, CloseReason::SlowHead)));
         }
     }
 
     #[test]
     fn a_trickling_head_times_out() {
-        let drip = |tick| Snapshot { bytes_read: tick, ..Snapshot::default() };
+        let drip = |tick| ActivitySnapshot { bytes_read: tick, ..ActivitySnapshot::default() };
         for protocol in BOTH {
             assert_eq!(closed(watchdog(protocol), drip), Some((4, CloseReason::SlowHead)));
         }
@@ -162,18 +162,18 @@ mod tests {
     #[test]
     fn each_head_has_the_full_timeout() {
         for begin in [2, 7, 11] {
-            let at = |tick| Snapshot {
+            let at = |tick| ActivitySnapshot {
                 transitions: 2,
                 bytes_read: if tick < begin { 50 } else { 60 },
-                ..Snapshot::default()
+                ..ActivitySnapshot::default()
             };
-            assert_eq!(closed(watchdog(Protocol::Http1), at), Some((begin + 3, CloseReason::SlowHead)), "{begin}");
+            assert_eq!(closed(watchdog(HttpProtocol::Http1), at), Some((begin + 3, CloseReason::SlowHead)), "{begin}");
         }
     }
 
     #[test]
     fn a_connection_between_requests_is_kept_alive() {
-        let served = |_| Snapshot { transitions: 2, bytes_read: 50, ..Snapshot::default() };
+        let served = |_| ActivitySnapshot { transitions: 2, bytes_read: 50, ..ActivitySnapshot::default() };
         for protocol in BOTH {
             assert_eq!(closed(watchdog(protocol), served), Some((13, CloseReason::Idle)));
         }
@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_stopping_server_does_not_keep_a_connection_alive() {
-        let snapshot = |in_flight| Snapshot { in_flight, transitions: 1, bytes_read: 50, ..Snapshot::default() };
+        let snapshot =
+            |in_flight| ActivitySnapshot { in_flight, transitions: 1, bytes_read: 50, ..ActivitySnapshot::default() };
         for protocol in BOTH {
             let mut watchdog = watchdog(protocol);
             watchdog.stop();
@@ -192,13 +193,19 @@ mod tests {
 
     #[test]
     fn pings_do_not_keep_a_connection_alive() {
-        let pings = |tick| Snapshot { transitions: 2, bytes_read: tick, bytes_written: tick, ..Snapshot::default() };
-        assert_eq!(closed(watchdog(Protocol::Http2), pings), Some((13, CloseReason::Idle)));
+        let pings = |tick| ActivitySnapshot {
+            transitions: 2,
+            bytes_read: tick,
+            bytes_written: tick,
+            ..ActivitySnapshot::default()
+        };
+        assert_eq!(closed(watchdog(HttpProtocol::Http2), pings), Some((13, CloseReason::Idle)));
     }
 
     #[test]
     fn a_slow_handler_does_not_time_out() {
-        let working = |_| Snapshot { in_flight: 1, transitions: 1, bytes_read: 50, ..Snapshot::default() };
+        let working =
+            |_| ActivitySnapshot { in_flight: 1, transitions: 1, bytes_read: 50, ..ActivitySnapshot::default() };
         for protocol in BOTH {
             assert_eq!(closed(watchdog(protocol), working), None);
         }
@@ -206,17 +213,17 @@ mod tests {
 
     #[test]
     fn a_slow_reader_times_out() {
-        let blocked = Snapshot { blocked: true, in_flight: 1, transitions: 1, ..Snapshot::default() };
+        let blocked = ActivitySnapshot { blocked: true, in_flight: 1, transitions: 1, ..ActivitySnapshot::default() };
         for protocol in BOTH {
-            let stuck = |_| Snapshot { bytes_written: 9, ..blocked };
+            let stuck = |_| ActivitySnapshot { bytes_written: 9, ..blocked };
             assert_eq!(closed(watchdog(protocol), stuck), Some((8, CloseReason::SlowReader)));
-            let dripping = |tick| Snapshot { bytes_written: tick, ..blocked };
+            let dripping = |tick| ActivitySnapshot { bytes_written: tick, ..blocked };
             assert_eq!(closed(watchdog(protocol), dripping), Some((8, CloseReason::SlowReader)));
-            let begins_others = |tick| Snapshot { transitions: tick, ..blocked };
+            let begins_others = |tick| ActivitySnapshot { transitions: tick, ..blocked };
             assert_eq!(closed(watchdog(protocol), begins_others), Some((8, CloseReason::SlowReader)));
-            let has_no_request = |_| Snapshot { in_flight: 0, ..blocked };
+            let has_no_request = |_| ActivitySnapshot { in_flight: 0, ..blocked };
             assert_eq!(closed(watchdog(protocol), has_no_request), Some((8, CloseReason::SlowReader)));
-            let slow = |tick| Snapshot { bytes_written: tick / 7 * MIN_PROGRESS, ..blocked };
+            let slow = |tick| ActivitySnapshot { bytes_written: tick / 7 * MIN_PROGRESS, ..blocked };
             assert_eq!(closed(watchdog(protocol), slow), None);
         }
     }

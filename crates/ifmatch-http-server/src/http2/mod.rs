@@ -27,8 +27,8 @@ use tracing::debug;
 
 use crate::handler::BoxError;
 use crate::interim::InterimQueue;
-use crate::limits::{Limits, MAX_FIELDS};
-use stream::{Cancellations, Stream};
+use crate::limits::{MAX_FIELDS, ServerLimits};
+use stream::{Cancellations, ResponseStream};
 
 /// Number of bytes that a client may send before they are read, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
@@ -38,7 +38,7 @@ const SEND_BUFFER: usize = 128 << 10;
 
 /// Returns the settings for connections within `limits`. The library's own limits apply to streams that are reset
 /// immediately, and to empty frames.
-pub(crate) fn builder(limits: &Limits) -> Builder {
+pub(crate) fn builder(limits: &ServerLimits) -> Builder {
     let mut builder = Builder::new();
     builder
         .initial_window_size(WINDOW)
@@ -54,10 +54,10 @@ fn expects_continue(headers: &HeaderMap) -> bool {
     headers.get(header::EXPECT).is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// A connection. Completes when the client disconnects, or after [`Connection::close`] with the last stream.
-pub(crate) struct Connection<T, A, R> {
-    state: State<T>,
-    close: Option<Close>,
+/// A connection. Completes when the client disconnects, or after [`Http2Connection::close`] with the last stream.
+pub(crate) struct Http2Connection<T, A, R> {
+    state: Http2State<T>,
+    close: Option<CloseMode>,
     options: StreamOptions<R>,
     cancellations: Arc<Cancellations>,
     respond: A,
@@ -77,7 +77,7 @@ pub(crate) struct StreamOptions<R> {
 
 /// A way to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
+pub(crate) enum CloseMode {
     /// Tells the client to send later requests elsewhere, and responds to those that it sends nevertheless. On HTTP/1, the next
     /// response does so.
     Drain,
@@ -87,27 +87,27 @@ pub(crate) enum Close {
     Immediate,
 }
 
-enum State<T> {
+enum Http2State<T> {
     Handshake(Handshake<T, Bytes>),
     Serving(server::Connection<T, Bytes>),
 }
 
-impl<T, A, R> Connection<T, A, R>
+impl<T, A, R> Http2Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     /// Serves requests on `stream` with `respond`, which returns `None` to refuse one.
     pub(crate) fn new(builder: &Builder, stream: T, options: StreamOptions<R>, respond: A) -> Self {
-        let state = State::Handshake(builder.handshake(stream));
+        let state = Http2State::Handshake(builder.handshake(stream));
         let cancellations = Arc::new(Cancellations::new(options.max_cancelled));
         Self { state, close: None, cancellations, options, respond }
     }
 
     /// Stops accepting requests, and sends GOAWAY.
-    pub(crate) fn close(&mut self, close: Close) {
+    pub(crate) fn close(&mut self, close: CloseMode) {
         match &mut self.state {
-            State::Handshake(_) => self.close = Some(close),
-            State::Serving(connection) => shut_down(connection, close),
+            Http2State::Handshake(_) => self.close = Some(close),
+            Http2State::Serving(connection) => shut_down(connection, close),
         }
     }
 
@@ -133,7 +133,7 @@ where
         };
         // The task ends with the connection, which resets the stream.
         let (read_timeout, cancellations) = (self.options.read_timeout.clone(), Arc::clone(&self.cancellations));
-        tokio::spawn(Stream::new(response, is_head, queue, read_timeout, cancellations, reply));
+        tokio::spawn(ResponseStream::new(response, is_head, queue, read_timeout, cancellations, reply));
     }
 }
 
@@ -147,14 +147,14 @@ fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
     }
 }
 
-fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T, Bytes>, close: Close) {
+fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T, Bytes>, close: CloseMode) {
     match close {
-        Close::Drain | Close::Graceful => connection.graceful_shutdown(),
-        Close::Immediate => connection.abrupt_shutdown(Reason::NO_ERROR),
+        CloseMode::Drain | CloseMode::Graceful => connection.graceful_shutdown(),
+        CloseMode::Immediate => connection.abrupt_shutdown(Reason::NO_ERROR),
     }
 }
 
-impl<T, A, R, F, B> Future for Connection<T, A, R>
+impl<T, A, R, F, B> Future for Http2Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
     R: Fn() -> bool + Unpin,
@@ -169,14 +169,14 @@ where
             let close = self.close;
             let this = &mut *self;
             match &mut this.state {
-                State::Handshake(handshake) => {
+                Http2State::Handshake(handshake) => {
                     let mut connection = ready!(Pin::new(handshake).poll(cx))?;
                     if let Some(close) = close {
                         shut_down(&mut connection, close);
                     }
-                    this.state = State::Serving(connection);
+                    this.state = Http2State::Serving(connection);
                 }
-                State::Serving(connection) => {
+                Http2State::Serving(connection) => {
                     let accepted = ready!(std::pin::pin!(connection.accept()).poll(cx));
                     let Some((request, mut reply)) = accepted.transpose()? else { return Poll::Ready(Ok(())) };
                     if this.cancellations.exceeded() {

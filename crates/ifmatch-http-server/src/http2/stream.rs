@@ -23,31 +23,31 @@ use tracing::debug;
 
 use crate::handler::BoxError;
 use crate::interim::InterimQueue;
-use crate::limits::{Event, Observer};
+use crate::limits::{ServerEvent, ServerObserver};
 use crate::progress_timeout::ProgressTimeout;
 
 pin_project! {
     /// Waits for a response and sends it. The work ends when the client resets the stream or disconnects.
-    pub(super) struct Stream<F, B> {
+    pub(super) struct ResponseStream<F, B> {
         reply: SendResponse<Bytes>,
         is_head: bool,
         queue: Option<Arc<InterimQueue>>,
         read_timeout: ReadTimeout,
         cancellations: Arc<Cancellations>,
         #[pin]
-        state: State<F, B>,
+        state: StreamState<F, B>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<F, B> {
+    enum StreamState<F, B> {
         Waiting { #[pin] response: F },
         Sending { #[pin] body: SendBody<B> },
     }
 }
 
-impl<F, B> Stream<F, B>
+impl<F, B> ResponseStream<F, B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
@@ -60,11 +60,11 @@ where
         cancellations: Arc<Cancellations>,
         reply: SendResponse<Bytes>,
     ) -> Self {
-        Self { reply, is_head, queue, read_timeout, cancellations, state: State::Waiting { response } }
+        Self { reply, is_head, queue, read_timeout, cancellations, state: StreamState::Waiting { response } }
     }
 }
 
-impl<F, B> Future for Stream<F, B>
+impl<F, B> Future for ResponseStream<F, B>
 where
     F: Future<Output = Result<Response<B>, Infallible>>,
     B: Body<Data = Bytes, Error: Into<BoxError>>,
@@ -89,7 +89,7 @@ where
                 StateProjection::Sending { body } => ready!(body.poll(cx)).map(|()| None),
             };
             match sending {
-                Ok(Some(body)) => this.state.set(State::Sending { body }),
+                Ok(Some(body)) => this.state.set(StreamState::Sending { body }),
                 Ok(None) => {
                     this.cancellations.completed();
                     return Poll::Ready(());
@@ -161,12 +161,12 @@ const PART: usize = 16 << 10;
 pub(crate) struct ReadTimeout {
     /// Time for each [`MIN_PROGRESS`](crate::progress_timeout::MIN_PROGRESS) bytes.
     timeout: Duration,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn ServerObserver>,
 }
 
 impl ReadTimeout {
     /// Reports clients that are too slow to `observer`.
-    pub(crate) fn new(timeout: Duration, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(timeout: Duration, observer: Arc<dyn ServerObserver>) -> Self {
         Self { timeout, observer }
     }
 }
@@ -222,7 +222,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> SendBody<B> {
                         continue;
                     }
                     ready!(this.progress.poll_expired(cx));
-                    this.read_timeout.observer.observe(Event::SlowReader);
+                    this.read_timeout.observer.observe(ServerEvent::SlowReader);
                     return Poll::Ready(Err(SendError::SlowReader));
                 }
                 let part = piece.split_to(piece.len().min(capacity));

@@ -19,8 +19,8 @@ const MAX_CANCELLED: u32 = 3;
 
 type Queue = Option<Arc<InterimQueue>>;
 
-fn limits() -> Limits {
-    Limits { streams: 10, body_timeout: Duration::from_hours(1), ..Limits::default() }
+fn limits() -> ServerLimits {
+    ServerLimits { streams: 10, body_timeout: Duration::from_hours(1), ..ServerLimits::default() }
 }
 
 /// Returns a client of a connection with this service, the end of the connection, and a way to close it.
@@ -39,10 +39,10 @@ where
     let read_timeout = ReadTimeout::new(limits().body_timeout, Arc::new(|_| ()));
     let options = StreamOptions { sends_interim: true, read_timeout, admits: || true, max_cancelled: MAX_CANCELLED };
     let answer = move |request, queue| Some(answer(request, queue));
-    let mut connection = Connection::new(&builder(&limits()), ours, options, answer);
+    let mut connection = Http2Connection::new(&builder(&limits()), ours, options, answer);
     let end = tokio::spawn(poll_fn(move |cx| {
         if let Some(Poll::Ready(Ok(()))) = closed.as_mut().map(|closed| Pin::new(closed).poll(cx)) {
-            connection.close(Close::Graceful);
+            connection.close(CloseMode::Graceful);
             closed = None;
         }
         Pin::new(&mut connection).poll(cx)

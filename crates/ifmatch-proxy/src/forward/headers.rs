@@ -21,14 +21,14 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// The client of a request, as reported to the upstream. A server puts it into the request's extensions.
 ///
 /// ```
-/// use ifmatch_proxy::Client;
+/// use ifmatch_proxy::ForwardedClient;
 ///
 /// let mut request = http::Request::new(());
-/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+/// let client = ForwardedClient { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
 /// request.extensions_mut().insert(client);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ForwardedClient {
     /// Address of the client's end of the connection.
     pub address: SocketAddr,
     /// `true` if the connection is encrypted.
@@ -62,7 +62,7 @@ impl ForwardingRules {
         // The gateway answers it when the content is read.
         headers.remove(EXPECT);
         let host = host(head).and_then(|host| HeaderValue::from_str(host).ok());
-        self.set_forwarded(&mut headers, head.extensions.get::<Client>(), host.as_ref());
+        self.set_forwarded(&mut headers, head.extensions.get::<ForwardedClient>(), host.as_ref());
         if let Some(prefix) = prefix {
             // A trusted proxy in front may have removed another one before.
             let before = headers.get(X_FORWARDED_PREFIX).and_then(|before| before.to_str().ok()).unwrap_or_default();
@@ -97,7 +97,7 @@ impl ForwardingRules {
     }
 
     /// Sets the client information. Values from the client aren't trusted.
-    fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
+    fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&ForwardedClient>, host: Option<&HeaderValue>) {
         if !self.trust_forwarded {
             let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();
             for name in names {
@@ -237,7 +237,7 @@ mod tests {
     fn forwarded(forwarding: ForwardingRules, request: http::request::Builder) -> HeaderMap {
         let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
-        let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+        let client = ForwardedClient { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
         head.extensions.insert(client);
         forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None)
     }
@@ -284,7 +284,7 @@ mod tests {
                     let request = Request::get("/").version(version).header("host", "a").header(name, "b");
                     let (mut head, ()) = request.body(()).expect("a request").into_parts();
                     let address = (address, 4711).into();
-                    head.extensions.insert(Client { address, secure: true, interim: None });
+                    head.extensions.insert(ForwardedClient { address, secure: true, interim: None });
                     let headers = forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None);
                     headers.get_all(name).iter().cloned().collect::<Vec<_>>()
                 };

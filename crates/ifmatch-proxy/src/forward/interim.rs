@@ -13,10 +13,10 @@ use crate::route::fields::FieldRules;
 /// and are dropped.
 ///
 /// ```
-/// use ifmatch_proxy::{Client, Interim};
+/// use ifmatch_proxy::{ForwardedClient, Interim};
 ///
 /// let interim = Interim::new(|status, headers| println!("{status}: {headers:?}"));
-/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: Some(interim) };
+/// let client = ForwardedClient { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: Some(interim) };
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(client);
 /// ```

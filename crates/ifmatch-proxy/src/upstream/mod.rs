@@ -175,7 +175,7 @@ impl Upstream {
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     ///
-    /// A [`Client`](crate::Client) gets another slot while more are free than it holds, so one client takes at most
+    /// A [`ForwardedClient`](crate::ForwardedClient) gets another slot while more are free than it holds, so one client takes at most
     /// half of them.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use ifmatch_proxy::{Client, Interim, Upstream};
+use ifmatch_proxy::{ForwardedClient, Interim, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -77,7 +77,7 @@ async fn interim_responses_are_forwarded() {
         let told = Arc::clone(&told);
         move |status, headers| told.lock().unwrap().push((status, headers.get("link").cloned()))
     });
-    let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: false, interim: Some(interim) };
+    let client = ForwardedClient { address: ([192, 0, 2, 7], 4711).into(), secure: false, interim: Some(interim) };
     request.extensions_mut().insert(client);
     let response = ask(&origin.proxy(), request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);

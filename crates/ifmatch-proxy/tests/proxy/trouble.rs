@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use ifmatch_proxy::{Balance, Client, HealthCheck, Proxy, ProxyErrorKind, Upstream};
+use ifmatch_proxy::{Balance, ForwardedClient, HealthCheck, Proxy, ProxyErrorKind, Upstream};
 use tokio::net::TcpSocket;
 use tower::ServiceExt;
 
@@ -388,7 +388,7 @@ async fn one_client_leaves_slots_to_others_even_after_it_has_left() {
     let from = |last: u8| {
         let mut request = get("/");
         let address = ([192, 0, 2, last], 4711).into();
-        request.extensions_mut().insert(Client { address, secure: false, interim: None });
+        request.extensions_mut().insert(ForwardedClient { address, secure: false, interim: None });
         request
     };
     let slow = tokio::spawn({

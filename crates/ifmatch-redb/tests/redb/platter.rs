@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ifmatch_redb::Storage;
+use ifmatch_redb::DatabaseStorage;
 use redb::StorageBackend;
 
 const PAGE: usize = 4096;
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-impl Storage for Platter {
+impl DatabaseStorage for Platter {
     fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
         let mut world = self.world();
         world.call(Call::Open)?;

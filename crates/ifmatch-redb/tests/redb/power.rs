@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ifmatch_redb::{OpenErrorKind, RedbRegister, Storage};
+use ifmatch_redb::{DatabaseStorage, OpenErrorKind, RedbRegister};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
 use crate::platter::{Call, Platter};
@@ -261,7 +261,7 @@ async fn a_database_without_a_storage_ends_with_its_first_failure() {
     let platter = Platter::new(6);
     let disk = platter.clone();
     let register = RedbRegister::open_with(move || {
-        redb::Builder::new().create_with_backend(crate::platter::Plain(ifmatch_redb::Storage::create(&disk)?))
+        redb::Builder::new().create_with_backend(crate::platter::Plain(ifmatch_redb::DatabaseStorage::create(&disk)?))
     });
     let driver = Driver::new(register.unwrap()).assume_absent();
     set(&driver, "number", 1).await.unwrap();

@@ -24,13 +24,14 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
+use super::NumberedParts;
 use super::claim::{UploadClaim, in_progress, is_stale};
 use super::upload::{LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload};
-use super::{MAX_PARTS, NumberedParts};
 use crate::backend::Backend;
 use crate::body::{self, BodyRefusal};
 use crate::checksum::{self, CHECKSUM, DigestAlgorithm, with_checksums};
 use crate::conditions::{self, WriteConditions};
+use crate::document::MAX_PARTS;
 use crate::{convert, error, objects};
 
 /// Minimum length of all parts but the last, in bytes.

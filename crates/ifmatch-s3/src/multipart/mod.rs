@@ -43,14 +43,13 @@ use time::OffsetDateTime;
 use crate::backend::{Backend, refuse};
 use crate::checksum::{self, ChecksumPlan, with_checksums};
 use crate::convert::{self, fields_of};
+use crate::document::MAX_PARTS;
 use crate::{body, buckets, copy, error};
 use upload::{Upload, UploadLocation, UploadState};
 
 pub(crate) use complete::complete;
 pub(crate) use upload::collect;
 
-/// Maximum number of a part.
-pub(crate) const MAX_PARTS: u16 = 10_000;
 /// Maximum number of entries of a listing.
 const MAX_ENTRIES: i32 = 1000;
 

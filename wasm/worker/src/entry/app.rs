@@ -13,7 +13,7 @@ use ifmatch_blob::cors;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs, StoreCapabilities};
 use ifmatch_runtime::SystemClock;
 use tower_service::Service;
 use worker::{Bucket, Env, Result, web_sys};
@@ -21,12 +21,12 @@ use worker::{Bucket, Env, Result, web_sys};
 use super::edge;
 use super::edge::body::EdgeBody;
 use super::front::{self, Front};
-use super::held::Room;
+use super::held::BodyRoom;
 use super::loopback::is_loopback;
 use super::metadata_cache::MetadataCache;
-use super::r2::R2;
+use super::r2::R2Bucket;
 use super::r2::direct::RuntimeHash;
-use super::settings::{Serves, Settings};
+use super::settings::{Serves, WorkerSettings};
 use crate::bindings::{missing, variable};
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::subrequests;
@@ -132,20 +132,21 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bucket(env).map_err(|error| error.to_string())?;
-        let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
+        let settings = WorkerSettings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
-        let objects = Arc::new(if settings.leases { R2::new(bucket) } else { R2::new(bucket).by_date() });
-        let backing = Backing::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
+        let objects = Arc::new(if settings.leases { R2Bucket::new(bucket) } else { R2Bucket::new(bucket).by_date() });
+        let backing =
+            BackingStore::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
             let records = RecordObjects::open(env).map_err(|error| error.to_string())?;
-            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), Capability::FULL)
+            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), StoreCapabilities::FULL)
                 .map_err(|error| error.to_string())?
         } else {
-            ObjectBlobs::unrecorded(backing.deletes_if(objects), Capability::FULL)
+            ObjectBlobs::unrecorded(backing.deletes_if(objects), StoreCapabilities::FULL)
         };
         let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());
         let store: Arc<dyn BlobStore> = match settings.max_staleness {
@@ -187,7 +188,7 @@ impl App {
         if let Some(answer) = self.front.answer(&request) {
             return answer;
         }
-        let Some(room) = Room::take(request.method(), request.headers()) else { return front::busy() };
+        let Some(room) = BodyRoom::take(request.method(), request.headers()) else { return front::busy() };
         let request = request.map(|body| body.limited_by(&room));
         let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
             Serving::Blobs(mut service) => service.call(request).await,

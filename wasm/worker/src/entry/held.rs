@@ -4,7 +4,7 @@
 //! The platform ends requests without dropping their futures, for example after their clients have left:
 //!
 //! ```text
-//!   request 1   reserves 8 MiB, waits for R2 ── ended by the platform: nothing of it runs, or is dropped
+//!   request 1   reserves 8 MiB, waits for R2Bucket ── ended by the platform: nothing of it runs, or is dropped
 //!   …
 //!   request 5   8 MiB more would exceed the limit: 503, until the reservations of 1 to 4 expire
 //! ```
@@ -31,12 +31,12 @@ const PARTS: u64 = 2 * WHOLE;
 const EXPIRY: Duration = Duration::from_mins(5);
 
 /// Reservations of all requests of the isolate.
-static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+static HELD: Mutex<Vec<HeldMemory>> = Mutex::new(Vec::new());
 /// Number of the next reservation.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
-struct Held {
+struct HeldMemory {
     /// Number of the room.
     number: u64,
     bytes: u64,
@@ -45,14 +45,14 @@ struct Held {
 
 /// Memory of a request's body, released on drop.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BodyRoom {
     number: u64,
     /// Bytes read in WebAssembly.
     arrived: AtomicU64,
     is_exceeded: AtomicBool,
 }
 
-impl Room {
+impl BodyRoom {
     /// Reserves the memory for a body that is received whole or streamed. Returns `None` if other requests hold too much.
     ///
     /// Any other body is counted as it arrives, by [`grow`](Self::grow).
@@ -92,20 +92,20 @@ impl Room {
         let fits = bytes == before || all.iter().map(|held| held.bytes).sum::<u64>() + bytes <= LIMIT;
         let kept = if fits { bytes } else { before };
         if kept > 0 {
-            all.push(Held { number: self.number, bytes: kept, until: now.saturating_add(EXPIRY) });
+            all.push(HeldMemory { number: self.number, bytes: kept, until: now.saturating_add(EXPIRY) });
         }
         fits
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyRoom {
     fn drop(&mut self) {
         all().retain(|held| held.number != self.number);
     }
 }
 
 /// No code panics while it holds the lock.
-fn all() -> MutexGuard<'static, Vec<Held>> {
+fn all() -> MutexGuard<'static, Vec<HeldMemory>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -131,9 +131,9 @@ mod tests {
         all().iter().map(|held| held.bytes).sum()
     }
 
-    fn room(method: &Method, length: Option<u64>) -> Option<Arc<Room>> {
+    fn room(method: &Method, length: Option<u64>) -> Option<Arc<BodyRoom>> {
         let length = length.map(|length| (header::CONTENT_LENGTH, length.to_string().parse().unwrap()));
-        Room::take(method, &length.into_iter().collect())
+        BodyRoom::take(method, &length.into_iter().collect())
     }
 
     #[test]
@@ -167,11 +167,11 @@ mod tests {
     fn reservations_of_ended_requests_expire() {
         let start = SystemClock.now();
         let later = |seconds| start.saturating_add(Duration::from_secs(seconds));
-        let ended: Vec<_> = (0..3).map(|_| Room::take_at(start, WHOLE).unwrap()).collect();
-        let running = Room::take_at(start, 0).unwrap();
+        let ended: Vec<_> = (0..3).map(|_| BodyRoom::take_at(start, WHOLE).unwrap()).collect();
+        let running = BodyRoom::take_at(start, 0).unwrap();
         assert!(running.grow_at(later(200), WHOLE));
-        assert!(Room::take_at(later(299), 1).is_none());
-        let next = Room::take_at(later(300), WHOLE).expect("the first three have expired");
+        assert!(BodyRoom::take_at(later(299), 1).is_none());
+        let next = BodyRoom::take_at(later(300), WHOLE).expect("the first three have expired");
         assert_eq!(bytes_held(), 2 * WHOLE, "bytes arrived for the running one");
         assert!(running.grow_at(later(600), WHOLE), "an expired reservation is made again when bytes arrive");
         drop((ended, running, next));

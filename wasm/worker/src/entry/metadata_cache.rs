@@ -33,14 +33,14 @@ pub(super) struct MetadataCache {
     store: Arc<dyn BlobStore>,
     clock: Arc<dyn Clock>,
     bound: Duration,
-    memory: Cache<BlobPath, Seen, BySize>,
+    memory: Cache<BlobPath, SeenBlob, BlobWeighter>,
     /// Number of completed writes.
     writes: AtomicU64,
 }
 
 /// A cached entry.
 #[derive(Clone)]
-struct Seen {
+struct SeenBlob {
     /// Time before R2 was asked.
     at: Timestamp,
     info: Arc<BlobInfo>,
@@ -50,19 +50,19 @@ impl MetadataCache {
     /// Wraps a store. Entries are used for at most the given time by the clock.
     pub(super) fn new(store: Arc<dyn BlobStore>, bound: Duration, clock: Arc<dyn Clock>) -> Self {
         let usual = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
-        let memory = Cache::with_weighter(usual, CAPACITY, BySize);
+        let memory = Cache::with_weighter(usual, CAPACITY, BlobWeighter);
         Self { store, clock, bound, memory, writes: AtomicU64::new(0) }
     }
 
     /// Runs a write, and evicts the blob when it ends.
     async fn writing<T>(&self, blob: &BlobPath, work: impl Future<Output = T>) -> T {
-        let _end = End { writes: &self.writes, forget: || drop(self.memory.remove(blob)) };
+        let _end = WriteEnd { writes: &self.writes, forget: || drop(self.memory.remove(blob)) };
         work.await
     }
 
     /// Caches the result of a read, unless a write has ended since it began, or a later read is cached.
     fn remember(&self, blob: &BlobPath, began: &Began, opened: Option<&Opened>) {
-        let is_overtaken = |seen: &Seen| began.at < seen.at && self.is_recent(seen.at);
+        let is_overtaken = |seen: &SeenBlob| began.at < seen.at && self.is_recent(seen.at);
         if self.writes.load(Ordering::SeqCst) != began.writes
             || self.memory.get(blob).as_ref().is_some_and(is_overtaken)
         {
@@ -72,7 +72,7 @@ impl MetadataCache {
             // Leases aren't cached.
             Some(Opened { info, .. }) => {
                 let info = Arc::new(BlobInfo { lease: None, ..info.clone() });
-                self.memory.insert(blob.clone(), Seen { at: began.at, info });
+                self.memory.insert(blob.clone(), SeenBlob { at: began.at, info });
             }
             None => drop(self.memory.remove(blob)),
         }
@@ -96,12 +96,12 @@ struct Began {
 }
 
 /// Evicts a blob at the end of a write, even if it is cancelled or panics.
-struct End<'a, F: Fn()> {
+struct WriteEnd<'a, F: Fn()> {
     writes: &'a AtomicU64,
     forget: F,
 }
 
-impl<F: Fn()> Drop for End<'_, F> {
+impl<F: Fn()> Drop for WriteEnd<'_, F> {
     fn drop(&mut self) {
         self.writes.fetch_add(1, Ordering::SeqCst);
         (self.forget)();
@@ -147,19 +147,19 @@ impl Wrapper for MetadataCache {
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
         // Evicts all blobs.
-        let _end = End { writes: &self.writes, forget: || self.memory.clear() };
+        let _end = WriteEnd { writes: &self.writes, forget: || self.memory.clear() };
         self.store.delete_container(container, delete).await
     }
 
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        let _end = End { writes: &self.writes, forget: || self.memory.clear() };
+        let _end = WriteEnd { writes: &self.writes, forget: || self.memory.clear() };
         self.store.delete_empty_container(container, delete).await
     }
 }
 
 impl Peek for MetadataCache {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
-        let Seen { at, info } = self.memory.get(blob)?;
+        let SeenBlob { at, info } = self.memory.get(blob)?;
         self.is_recent(at).then_some(Cached { info, content: None })
     }
 
@@ -169,10 +169,10 @@ impl Peek for MetadataCache {
 }
 
 #[derive(Clone)]
-struct BySize;
+struct BlobWeighter;
 
-impl Weighter<BlobPath, Seen> for BySize {
-    fn weight(&self, blob: &BlobPath, seen: &Seen) -> u64 {
+impl Weighter<BlobPath, SeenBlob> for BlobWeighter {
+    fn weight(&self, blob: &BlobPath, seen: &SeenBlob) -> u64 {
         let headers = &seen.info.headers;
         let metadata = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len());
         let internal = headers.internal().map(|(name, text)| name.len() + text.len());
@@ -197,7 +197,7 @@ mod tests {
     use http_body_util::Full;
     use ifmatch_blob::BlobService;
     use ifmatch_blob::store::{LeaseRequest, Upload};
-    use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+    use ifmatch_blob_objects::{BackingStore, ObjectBlobs, StoreCapabilities};
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
@@ -213,8 +213,8 @@ mod tests {
     /// Two isolates over one bucket: one that remembers, and one that doesn't.
     fn isolates() -> (MetadataCache, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
-        let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
-        let other = ObjectBlobs::trusting(backing, register, Capability::FULL).unwrap();
+        let backing = BackingStore::new(Arc::new(InMemory::new())).listed_in_order();
+        let other = ObjectBlobs::trusting(backing, register, StoreCapabilities::FULL).unwrap();
         let clock = ManualClock::default();
         (MetadataCache::new(Arc::new(other.clone()), BOUND, Arc::new(clock.clone())), other, clock)
     }

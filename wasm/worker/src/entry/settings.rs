@@ -28,7 +28,7 @@ const FEWEST: usize = 50;
 
 /// All settings.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct WorkerSettings {
     /// `IFMATCH_SERVES`: `blobs` or `tables`.
     pub(crate) serves: Serves,
     /// `IFMATCH_ACCOUNTS`: `NAME:KEY[:KEY2]`, separated by commas.
@@ -57,7 +57,7 @@ pub(crate) struct Settings {
 #[error("{0}")]
 pub(crate) struct Unusable(String);
 
-impl Settings {
+impl WorkerSettings {
     /// Reads the settings. Without credentials the Worker is unusable, unless `IFMATCH_DEVELOPMENT` limits it to this machine.
     pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
         let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
@@ -166,9 +166,9 @@ mod tests {
 
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+    fn read(set: &[(&str, &str)]) -> Result<WorkerSettings, String> {
         let get = |name: &str| set.iter().find(|(its, _)| *its == name).map(|(_, value)| (*value).to_owned());
-        Settings::read(get).map_err(|error| error.to_string())
+        WorkerSettings::read(get).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -5,9 +5,9 @@ use wasm_bindgen::{JsCast, JsValue};
 use worker::send::IntoSendFuture;
 use worker::{Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Result as WorkerResult, Stub};
 
-use super::wire::{self, Answer, Ask};
+use super::wire::{self, ObjectRequest, ObjectResponse};
 use crate::bindings;
-use crate::tasks::subrequests::{self, Share};
+use crate::tasks::subrequests::{self, BudgetShare};
 use crate::tasks::timeout;
 
 /// Name of the Durable Object namespace.
@@ -22,7 +22,7 @@ const LOCATIONS: &[&str] = &["wnam", "enam", "sam", "weur", "eeur", "apac", "apa
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
 #[derive(Clone, Debug)]
-pub(super) struct Namespace {
+pub(super) struct RecordNamespace {
     namespace: ObjectNamespace,
     hint: Option<&'static str>,
 }
@@ -35,7 +35,7 @@ struct Unknown {
     known: &'static [&'static str],
 }
 
-impl Namespace {
+impl RecordNamespace {
     /// Opens the namespace. The Worker and the objects have the same settings, and so mean the same objects.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ const URL: &str = "https://records.ifmatch/";
 
 /// Reason for a missing response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum RequestFailure {
     /// The request wasn't sent.
     #[error("the request was not sent to the Durable Object: {0}")]
     Unsent(String),
@@ -105,20 +105,28 @@ pub(super) enum Trouble {
 }
 
 /// Sends a request once.
-pub(super) async fn once(namespace: &Namespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let message = wire::encode(ask).map_err(|error| Trouble::Unsent(error.to_string()))?;
-    let share = if matches!(ask, Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
-    subrequests::take(share).map_err(|spent| Trouble::Unsent(spent.to_string()))?;
+pub(super) async fn once(
+    namespace: &RecordNamespace,
+    name: &str,
+    ask: &ObjectRequest,
+) -> Result<ObjectResponse, RequestFailure> {
+    let message = wire::encode(ask).map_err(|error| RequestFailure::Unsent(error.to_string()))?;
+    let share = if matches!(ask, ObjectRequest::Swap { .. }) { BudgetShare::Reserve } else { BudgetShare::Work };
+    subrequests::take(share).map_err(|spent| RequestFailure::Unsent(spent.to_string()))?;
     let answer = timeout(TIMEOUT, fetch(namespace, name, &message)).into_send().await;
     let answer = answer.map_err(|late| unanswered(&late))?.map_err(|error| failed(&error))?;
     wire::decode(&answer).map_err(|error| unanswered(&error))
 }
 
 /// Sends a request that is safe to repeat, a few times if necessary.
-pub(super) async fn again(namespace: &Namespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
+pub(super) async fn again(
+    namespace: &RecordNamespace,
+    name: &str,
+    ask: &ObjectRequest,
+) -> Result<ObjectResponse, RequestFailure> {
     let mut answer = once(namespace, name, ask).await;
     for _ in 1..ATTEMPTS {
-        if !matches!(answer, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
+        if !matches!(answer, Err(RequestFailure::Unanswered { is_overloaded: false, .. })) {
             break;
         }
         answer = once(namespace, name, ask).await;
@@ -126,7 +134,7 @@ pub(super) async fn again(namespace: &Namespace, name: &str, ask: &Ask) -> Resul
     answer
 }
 
-async fn fetch(namespace: &Namespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
+async fn fetch(namespace: &RecordNamespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
     let mut init = RequestInit::new();
     init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
     let request = Request::new_with_init(URL, &init)?;
@@ -137,15 +145,15 @@ async fn fetch(namespace: &Namespace, name: &str, message: &[u8]) -> WorkerResul
     }
 }
 
-fn unanswered(why: &impl ToString) -> Trouble {
-    Trouble::Unanswered { why: why.to_string(), is_overloaded: false }
+fn unanswered(why: &impl ToString) -> RequestFailure {
+    RequestFailure::Unanswered { why: why.to_string(), is_overloaded: false }
 }
 
 /// Only a response from the object is definite. Any exception, even an overloaded object's, may occur after
 /// the object carried out the request.
-fn failed(error: &Error) -> Trouble {
+fn failed(error: &Error) -> RequestFailure {
     let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());
-    Trouble::Unanswered { why: error.to_string(), is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()) }
+    RequestFailure::Unanswered { why: error.to_string(), is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()) }
 }
 
 #[cfg(test)]

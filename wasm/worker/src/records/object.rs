@@ -8,10 +8,10 @@ use ifmatch_core::record::Record;
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
-use super::namespace::Namespace;
-use super::register::Fate;
-use super::sql::{Names, Records as Table};
-use super::wire::{self, Answer, Ask, Entry, Kept, Note};
+use super::namespace::RecordNamespace;
+use super::register::RecordFate;
+use super::sql::{GroupNames, RecordTable};
+use super::wire::{self, Kept, NoteNumber, ObjectRequest, ObjectResponse, RecordEntry};
 use super::{namespace, register};
 
 /// The class of all objects.
@@ -22,8 +22,8 @@ pub struct Records(AssertUnwindSafe<Instance>);
 struct Instance {
     env: Env,
     storage: Storage,
-    record: Table,
-    names: Names,
+    record: RecordTable,
+    names: GroupNames,
     /// Number of deletions of the record since this object was loaded.
     forgotten: Cell<u64>,
     /// `true` if the alarm is known to be set.
@@ -33,7 +33,7 @@ struct Instance {
 impl DurableObject for Records {
     fn new(state: State, env: Env) -> Self {
         let storage = state.storage();
-        let (record, names) = (Table::new(storage.sql()), Names::new(storage.sql()));
+        let (record, names) = (RecordTable::new(storage.sql()), GroupNames::new(storage.sql()));
         let (forgotten, has_alarm) = (Cell::new(0), Cell::new(false));
         Self(AssertUnwindSafe(Instance { env, storage, record, names, forgotten, has_alarm }))
     }
@@ -41,7 +41,7 @@ impl DurableObject for Records {
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let answer = match wire::decode(&request.bytes().await?) {
             Ok(ask) => self.0.answer(ask).await?,
-            Err(unreadable) => Answer::Unavailable(unreadable.to_string()),
+            Err(unreadable) => ObjectResponse::Unavailable(unreadable.to_string()),
         };
         Response::from_bytes(wire::encode(&answer).map_err(|error| Error::RustError(error.to_string()))?)
     }
@@ -53,33 +53,35 @@ impl DurableObject for Records {
 }
 
 impl Instance {
-    async fn answer(&self, ask: Ask) -> Result<Answer> {
+    async fn answer(&self, ask: ObjectRequest) -> Result<ObjectResponse> {
         match ask {
-            Ask::Load => self.record.load().map(Answer::Record),
-            Ask::Swap { key, expected, next, kept } => self.swap(&key, expected, next, kept).await,
-            Ask::Note { name } => self.note(&name),
-            Ask::Noted { name } => self.names.noted(&name).map(Answer::Noted),
-            Ask::Remove { name, note } => self.remove(&name, note).await,
-            Ask::Names { prefix, after, limit } => self.names.list(&prefix, after.as_deref(), limit).map(Answer::Names),
+            ObjectRequest::Load => self.record.load().map(ObjectResponse::Record),
+            ObjectRequest::Swap { key, expected, next, kept } => self.swap(&key, expected, next, kept).await,
+            ObjectRequest::Note { name } => self.note(&name),
+            ObjectRequest::Noted { name } => self.names.noted(&name).map(ObjectResponse::Noted),
+            ObjectRequest::Remove { name, note } => self.remove(&name, note).await,
+            ObjectRequest::Names { prefix, after, limit } => {
+                self.names.list(&prefix, after.as_deref(), limit).map(ObjectResponse::Names)
+            }
         }
     }
 
-    async fn swap(&self, key: &str, expected: u64, next: Option<Entry>, kept: Kept) -> Result<Answer> {
+    async fn swap(&self, key: &str, expected: u64, next: Option<RecordEntry>, kept: Kept) -> Result<ObjectResponse> {
         let forgotten = self.forgotten.get();
         let found = self.record.load()?;
         if revision(found.as_ref()) != expected {
-            return Ok(Answer::Conflict(found));
+            return Ok(ObjectResponse::Conflict(found));
         }
         match (found, next) {
-            (None, None) => Ok(Answer::Done),
+            (None, None) => Ok(ObjectResponse::Done),
             (None, Some(entry)) => {
                 if let Err(why) = self.list(key).await {
-                    return Ok(Answer::Unavailable(why));
+                    return Ok(ObjectResponse::Unavailable(why));
                 }
                 let found = self.record.load()?;
                 // A deletion since may have removed the registered name.
                 if found.is_some() || self.forgotten.get() != forgotten {
-                    return Ok(Answer::Conflict(found));
+                    return Ok(ObjectResponse::Conflict(found));
                 }
                 self.store(key, entry, kept).await
             }
@@ -90,12 +92,12 @@ impl Instance {
 
     /// Replaces the record and ensures that an alarm checks it once it is old. The record and the alarm are written
     /// atomically.
-    async fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<Answer> {
+    async fn store(&self, key: &str, entry: RecordEntry, kept: Kept) -> Result<ObjectResponse> {
         self.record.store(key, entry, kept)?;
         if kept != Kept::Always && !self.has_alarm.replace(true) && self.storage.get_alarm().await?.is_none() {
             self.storage.set_alarm(register::LOOK).await?;
         }
-        Ok(Answer::Done)
+        Ok(ObjectResponse::Done)
     }
 
     /// Deletes the record if it is old and no longer needed.
@@ -104,9 +106,9 @@ impl Instance {
         let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else { return Ok(()) };
         let record = Record::decode(&entry.record).map_err(|error| Error::RustError(error.to_string()))?;
         let is_there = match register::fate(&record, kept, SystemClock.now()) {
-            Fate::Stays => return Ok(()),
-            Fate::LookAgain => true,
-            Fate::Forgotten => self.forget(&key, entry.revision).await? != Answer::Done,
+            RecordFate::Stays => return Ok(()),
+            RecordFate::LookAgain => true,
+            RecordFate::Forgotten => self.forget(&key, entry.revision).await? != ObjectResponse::Done,
         };
         if is_there && !self.has_alarm.replace(true) {
             self.storage.set_alarm(register::LOOK).await?;
@@ -114,16 +116,16 @@ impl Instance {
         Ok(())
     }
 
-    async fn forget(&self, key: &str, expected: u64) -> Result<Answer> {
-        let (namespace, names) = (Namespace::open(&self.env)?, register::names(register::group(key)));
-        let noted = match namespace::again(&namespace, &names, &Ask::Noted { name: key.to_owned() }).await {
-            Ok(Answer::Noted(noted)) => noted,
-            Ok(other) => return Ok(Answer::Unavailable(format!("{other:?} is no answer"))),
-            Err(trouble) => return Ok(Answer::Unavailable(trouble.to_string())),
+    async fn forget(&self, key: &str, expected: u64) -> Result<ObjectResponse> {
+        let (namespace, names) = (RecordNamespace::open(&self.env)?, register::names(register::group(key)));
+        let noted = match namespace::again(&namespace, &names, &ObjectRequest::Noted { name: key.to_owned() }).await {
+            Ok(ObjectResponse::Noted(noted)) => noted,
+            Ok(other) => return Ok(ObjectResponse::Unavailable(format!("{other:?} is no answer"))),
+            Err(trouble) => return Ok(ObjectResponse::Unavailable(trouble.to_string())),
         };
         let found = self.record.load()?;
         if revision(found.as_ref()) != expected {
-            return Ok(Answer::Conflict(found));
+            return Ok(ObjectResponse::Conflict(found));
         }
         self.forgotten.set(self.forgotten.get() + 1);
         self.has_alarm.set(false);
@@ -131,40 +133,41 @@ impl Instance {
         self.storage.delete_all().await?;
         if let Some(note) = noted {
             // A remaining name does no harm.
-            let removed = namespace::again(&namespace, &names, &Ask::Remove { name: key.to_owned(), note }).await;
+            let removed =
+                namespace::again(&namespace, &names, &ObjectRequest::Remove { name: key.to_owned(), note }).await;
             if let Err(trouble) = removed {
                 tracing::info!(%trouble, "the name of a deleted record remains registered");
             }
         }
-        Ok(Answer::Done)
+        Ok(ObjectResponse::Done)
     }
 
     /// Registers the name of a new record.
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
-        let namespace = Namespace::open(&self.env).map_err(|error| error.to_string())?;
+        let namespace = RecordNamespace::open(&self.env).map_err(|error| error.to_string())?;
         let names = register::names(register::group(key));
-        match namespace::again(&namespace, &names, &Ask::Note { name: key.to_owned() }).await {
-            Ok(Answer::Done) => Ok(()),
+        match namespace::again(&namespace, &names, &ObjectRequest::Note { name: key.to_owned() }).await {
+            Ok(ObjectResponse::Done) => Ok(()),
             Ok(other) => Err(format!("{other:?} is no answer")),
             Err(trouble) => Err(trouble.to_string()),
         }
     }
 
-    fn note(&self, name: &str) -> Result<Answer> {
+    fn note(&self, name: &str) -> Result<ObjectResponse> {
         let note = nonce().map_err(|error| Error::RustError(error.to_string()))?;
-        self.names.note(name, note).map(|()| Answer::Done)
+        self.names.note(name, note).map(|()| ObjectResponse::Done)
     }
 
     /// Removes a name, and deletes the database along with the last name.
-    async fn remove(&self, name: &str, note: Note) -> Result<Answer> {
+    async fn remove(&self, name: &str, note: NoteNumber) -> Result<ObjectResponse> {
         if self.names.remove(name, note)? {
             self.names.deleted();
             self.storage.delete_all().await?;
         }
-        Ok(Answer::Done)
+        Ok(ObjectResponse::Done)
     }
 }
 
-fn revision(entry: Option<&Entry>) -> u64 {
+fn revision(entry: Option<&RecordEntry>) -> u64 {
     entry.map_or(0, |entry| entry.revision)
 }

@@ -9,9 +9,9 @@ use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, 
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Env, Result as WorkerResult};
 
-use super::namespace::Namespace;
-use super::namespace::{self, Trouble};
-use super::wire::{Answer, Ask, Entry, Kept};
+use super::namespace::RecordNamespace;
+use super::namespace::{self, RequestFailure};
+use super::wire::{Kept, ObjectRequest, ObjectResponse, RecordEntry};
 
 /// Maximum number of concurrent requests to objects in a listing.
 const LOOKS: usize = 6;
@@ -19,7 +19,7 @@ const LOOKS: usize = 6;
 /// A [`Register`] of Durable Objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RecordObjects {
-    namespace: SendWrapper<Namespace>,
+    namespace: SendWrapper<RecordNamespace>,
     kept: fn(&str) -> Kept,
 }
 
@@ -30,7 +30,7 @@ impl RecordObjects {
     /// # Errors
     /// Fails if the binding is missing or a variable is wrong. The error says what wrangler.toml needs.
     pub fn open(env: &Env) -> WorkerResult<Self> {
-        Ok(Self { namespace: SendWrapper::new(Namespace::open(env)?), kept: |_| Kept::Always })
+        Ok(Self { namespace: SendWrapper::new(RecordNamespace::open(env)?), kept: |_| Kept::Always })
     }
 
     /// Sets the retention of records by their keys. By default, all records are kept.
@@ -39,9 +39,9 @@ impl RecordObjects {
         Self { kept, ..self }
     }
 
-    async fn names(&self, group: &str, ask: Ask) -> Result<Vec<String>, RegisterError> {
+    async fn names(&self, group: &str, ask: ObjectRequest) -> Result<Vec<String>, RegisterError> {
         match namespace::again(&self.namespace, &names(group), &ask).into_send().await {
-            Ok(Answer::Names(names)) => Ok(names),
+            Ok(ObjectResponse::Names(names)) => Ok(names),
             other => Err(unavailable(other)),
         }
     }
@@ -56,8 +56,8 @@ impl RecordObjects {
 #[async_trait]
 impl Register for RecordObjects {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        match namespace::again(&self.namespace, &record(key.as_str()), &Ask::Load).into_send().await {
-            Ok(Answer::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
+        match namespace::again(&self.namespace, &record(key.as_str()), &ObjectRequest::Load).into_send().await {
+            Ok(ObjectResponse::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
             other => Err(unavailable(other)),
         }
     }
@@ -77,13 +77,13 @@ impl Register for RecordObjects {
         expected: Revision,
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
-        let next = next.map(|record| Entry { revision: record.revision().get(), record: record.encode() });
+        let next = next.map(|record| RecordEntry { revision: record.revision().get(), record: record.encode() });
         let kept = (self.kept)(key.as_str());
-        let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
+        let swap = ObjectRequest::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
         match namespace::once(&self.namespace, &record(key.as_str()), &swap).into_send().await {
-            Ok(Answer::Done) => Ok(Swap::Done),
-            Ok(Answer::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
-            Err(Trouble::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
+            Ok(ObjectResponse::Done) => Ok(Swap::Done),
+            Ok(ObjectResponse::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
+            Err(RequestFailure::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
             other => Err(unavailable(other)),
         }
     }
@@ -92,7 +92,7 @@ impl Register for RecordObjects {
         let limit = u32::try_from(scan.limit).unwrap_or(u32::MAX);
         let mut after = scan.after.map(ToOwned::to_owned);
         loop {
-            let ask = Ask::Names { prefix: scan.prefix.to_owned(), after: after.take(), limit };
+            let ask = ObjectRequest::Names { prefix: scan.prefix.to_owned(), after: after.take(), limit };
             let names = self.names(group(scan.prefix), ask).await?;
             let Some(last) = names.last() else { return Ok(Vec::new()) };
             after = Some(last.clone());
@@ -106,14 +106,14 @@ impl Register for RecordObjects {
     }
 }
 
-fn read(entry: &Entry) -> Result<Record, RegisterError> {
+fn read(entry: &RecordEntry) -> Result<Record, RegisterError> {
     Ok(Record::decode(&entry.record)?)
 }
 
 /// Error for a request without a response and without effect.
-fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
+fn unavailable(answer: Result<ObjectResponse, RequestFailure>) -> RegisterError {
     let why = match answer {
-        Ok(Answer::Unavailable(why)) => why,
+        Ok(ObjectResponse::Unavailable(why)) => why,
         Ok(other) => format!("the Durable Object gave an unexpected answer: {other:?}"),
         Err(trouble) => trouble.to_string(),
     };
@@ -127,7 +127,7 @@ pub(super) const LOOK: Duration = Duration::from_hours(25);
 
 /// Outcome of a retention check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum RecordFate {
     /// Delete the record now.
     Forgotten,
     /// Check again later, since the record may expire without a change.
@@ -137,13 +137,13 @@ pub(super) enum Fate {
 }
 
 /// Decides the fate of an unchanged record.
-pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> Fate {
+pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> RecordFate {
     let has_lease_without_end = record.lease().is_some_and(|lease| lease.end().is_none());
     if record.permit(now).is_none() && (kept == Kept::Always || has_lease_without_end) {
-        return Fate::Stays;
+        return RecordFate::Stays;
     }
     let is_old = record.revision().timestamp().saturating_add(RETENTION) < now;
-    if is_old && record.is_idle(now) { Fate::Forgotten } else { Fate::LookAgain }
+    if is_old && record.is_idle(now) { RecordFate::Forgotten } else { RecordFate::LookAgain }
 }
 
 /// Returns the name of a record's object.

@@ -4,27 +4,27 @@ use std::cell::Cell;
 
 use worker::{Error, Result, SqlStorage, SqlStorageValue};
 
-use super::wire::{Entry, Kept, Note};
+use super::wire::{Kept, NoteNumber, RecordEntry};
 
 /// The record of an object. The table is created with its row, so a lookup leaves nothing behind.
-pub(super) struct Records {
+pub(super) struct RecordTable {
     sql: SqlStorage,
     exists: Cell<bool>,
 }
 
 /// The names of a group.
-pub(super) struct Names {
+pub(super) struct GroupNames {
     sql: SqlStorage,
     exists: Cell<bool>,
 }
 
-impl Records {
+impl RecordTable {
     pub(super) fn new(sql: SqlStorage) -> Self {
         Self { sql, exists: Cell::new(false) }
     }
 
     /// Returns the record.
-    pub(super) fn load(&self) -> Result<Option<Entry>> {
+    pub(super) fn load(&self) -> Result<Option<RecordEntry>> {
         if !exists(&self.sql, &self.exists, "record")? {
             return Ok(None);
         }
@@ -32,7 +32,7 @@ impl Records {
             None => Ok(None),
             Some([SqlStorageValue::String(revision), SqlStorageValue::Blob(record)]) => {
                 let revision = u64::from_str_radix(revision, 16).map_err(|_| damaged())?;
-                Ok(Some(Entry { revision, record: record.clone() }))
+                Ok(Some(RecordEntry { revision, record: record.clone() }))
             }
             Some(_) => Err(damaged()),
         }
@@ -53,7 +53,7 @@ impl Records {
     }
 
     /// Replaces the record.
-    pub(super) fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<()> {
+    pub(super) fn store(&self, key: &str, entry: RecordEntry, kept: Kept) -> Result<()> {
         if !exists(&self.sql, &self.exists, "record")? {
             // With row numbers, each write would be billed as two rows: the row, and the entry in the index of keys.
             let create = "CREATE TABLE record \
@@ -73,13 +73,13 @@ impl Records {
     }
 }
 
-impl Names {
+impl GroupNames {
     pub(super) fn new(sql: SqlStorage) -> Self {
         Self { sql, exists: Cell::new(false) }
     }
 
     /// Registers a name, or replaces its note.
-    pub(super) fn note(&self, name: &str, note: Note) -> Result<()> {
+    pub(super) fn note(&self, name: &str, note: NoteNumber) -> Result<()> {
         if !exists(&self.sql, &self.exists, "names")? {
             self.sql.exec("CREATE TABLE names (name TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID", None)?;
         }
@@ -90,7 +90,7 @@ impl Names {
     }
 
     /// Returns the note of a name.
-    pub(super) fn noted(&self, name: &str) -> Result<Option<Note>> {
+    pub(super) fn noted(&self, name: &str) -> Result<Option<NoteNumber>> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(None);
         }
@@ -102,7 +102,7 @@ impl Names {
     }
 
     /// Removes a name with this note. Returns `true` if no names are left.
-    pub(super) fn remove(&self, name: &str, note: Note) -> Result<bool> {
+    pub(super) fn remove(&self, name: &str, note: NoteNumber) -> Result<bool> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(false);
         }

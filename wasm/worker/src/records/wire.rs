@@ -8,7 +8,7 @@ const VERSION: u8 = 2;
 
 /// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct RecordEntry {
     /// The revision that a swap compares.
     pub(super) revision: u64,
     /// The encoded record.
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 }
 
 /// Number of a name's registration.
-pub(super) type Note = u64;
+pub(super) type NoteNumber = u64;
 
 /// Retention of an object's record, which is deleted at the earliest a day after its last change.
 ///
@@ -52,40 +52,40 @@ impl Kept {
 
 /// A request to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Ask {
-    /// Returns the record, as [`Answer::Record`].
+pub(super) enum ObjectRequest {
+    /// Returns the record, as [`ObjectResponse::Record`].
     Load,
     /// Replaces or deletes the record if it has the expected revision, 0 for a missing record. Answered with
-    /// [`Answer::Done`], [`Answer::Conflict`] or [`Answer::Unavailable`].
+    /// [`ObjectResponse::Done`], [`ObjectResponse::Conflict`] or [`ObjectResponse::Unavailable`].
     Swap {
         /// Key of the record.
         key: String,
         /// Expected revision.
         expected: u64,
         /// The new record, or `None` to delete it.
-        next: Option<Entry>,
+        next: Option<RecordEntry>,
         /// Retention of the new record.
         kept: Kept,
     },
-    /// Registers a name in the group. Answered with [`Answer::Done`]. Each execution uses a new note, so a late or
+    /// Registers a name in the group. Answered with [`ObjectResponse::Done`]. Each execution uses a new note, so a late or
     /// repeated removal never removes a later record's name.
     Note {
         /// The key.
         name: String,
     },
-    /// Returns a name's note, as [`Answer::Noted`].
+    /// Returns a name's note, as [`ObjectResponse::Noted`].
     Noted {
         /// The key.
         name: String,
     },
-    /// Removes a name unless it was registered again. Answered with [`Answer::Done`].
+    /// Removes a name unless it was registered again. Answered with [`ObjectResponse::Done`].
     Remove {
         /// The key.
         name: String,
         /// The note of the registration to remove.
-        note: Note,
+        note: NoteNumber,
     },
-    /// Returns names with a prefix, in the order of their bytes, as [`Answer::Names`].
+    /// Returns names with a prefix, in the order of their bytes, as [`ObjectResponse::Names`].
     Names {
         /// The prefix.
         prefix: String,
@@ -98,15 +98,15 @@ pub(super) enum Ask {
 
 /// An object's response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum ObjectResponse {
     /// The record, if there is one.
-    Record(Option<Entry>),
+    Record(Option<RecordEntry>),
     /// The request was carried out.
     Done,
     /// Nothing was changed. This is the current record.
-    Conflict(Option<Entry>),
+    Conflict(Option<RecordEntry>),
     /// The name's note, if it is registered.
-    Noted(Option<Note>),
+    Noted(Option<NoteNumber>),
     /// The names.
     Names(Vec<String>),
     /// Nothing was changed, for this reason.
@@ -116,19 +116,19 @@ pub(super) enum Answer {
 /// The message is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message between the Worker and its Durable Object: they run different releases")]
-pub(super) struct Unreadable;
+pub(super) struct UnreadableMessage;
 
 /// Encodes a message.
-pub(super) fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Unreadable> {
-    postcard::to_extend(message, vec![VERSION]).map_err(|_| Unreadable)
+pub(super) fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, UnreadableMessage> {
+    postcard::to_extend(message, vec![VERSION]).map_err(|_| UnreadableMessage)
 }
 
 /// Decodes a message.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
-    let (version, message) = bytes.split_first().ok_or(Unreadable)?;
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, UnreadableMessage> {
+    let (version, message) = bytes.split_first().ok_or(UnreadableMessage)?;
     match postcard::take_from_bytes(message) {
         Ok((message, [])) if *version == VERSION => Ok(message),
-        _ => Err(Unreadable),
+        _ => Err(UnreadableMessage),
     }
 }
 
@@ -140,30 +140,30 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let entry = Entry { revision: u64::MAX, record: vec![0, 255] };
+        let entry = RecordEntry { revision: u64::MAX, record: vec![0, 255] };
         for ask in [
-            Ask::Load,
-            Ask::Swap {
+            ObjectRequest::Load,
+            ObjectRequest::Swap {
                 key: "b/ä/\u{1f980}".to_owned(),
                 expected: 0,
                 next: Some(entry.clone()),
                 kept: Kept::WhileBusy,
             },
-            Ask::Names { prefix: String::new(), after: Some("x".to_owned()), limit: u32::MAX },
+            ObjectRequest::Names { prefix: String::new(), after: Some("x".to_owned()), limit: u32::MAX },
         ] {
-            assert_eq!(decode::<Ask>(&encode(&ask).unwrap()), Ok(ask));
+            assert_eq!(decode::<ObjectRequest>(&encode(&ask).unwrap()), Ok(ask));
         }
-        let answer = Answer::Conflict(Some(entry));
-        assert_eq!(decode::<Answer>(&encode(&answer).unwrap()), Ok(answer));
+        let answer = ObjectResponse::Conflict(Some(entry));
+        assert_eq!(decode::<ObjectResponse>(&encode(&answer).unwrap()), Ok(answer));
     }
 
     #[test]
     fn other_versions_and_truncated_messages_are_invalid() {
-        let said = encode(&Ask::Load).unwrap();
+        let said = encode(&ObjectRequest::Load).unwrap();
         let other = [&[VERSION + 1], &said[1..]].concat();
         let longer = [&said[..], &[0]].concat();
         for bytes in [&other[..], &longer, &said[..1], &[]] {
-            assert_eq!(decode::<Ask>(bytes), Err(Unreadable), "{bytes:?}");
+            assert_eq!(decode::<ObjectRequest>(bytes), Err(UnreadableMessage), "{bytes:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use worker::Delay;
 
-use subrequests::Budget;
+use subrequests::SubrequestBudget;
 
 #[wasm_bindgen(module = "cloudflare:workers")]
 extern "C" {
@@ -39,7 +39,7 @@ pub fn begin() {
 
 /// Runs work, and returns a promise of its result. The runtime doesn't cancel it when the client disconnects.
 pub(crate) fn run_to_completion(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
-    let promise = future_to_promise(AssertUnwindSafe(Budget::of_current().for_work(work)));
+    let promise = future_to_promise(AssertUnwindSafe(SubrequestBudget::of_current().for_work(work)));
     wait_until(&promise);
     promise
 }

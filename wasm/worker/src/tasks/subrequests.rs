@@ -18,21 +18,21 @@ const RESERVE: usize = 20;
 thread_local! {
     static LIMIT: Cell<usize> = const { Cell::new(DEFAULT) };
     /// Budget of the work being polled.
-    static CURRENT: RefCell<Option<Budget>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<SubrequestBudget>> = const { RefCell::new(None) };
 }
 
 /// The subrequest wasn't sent because the budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this request has used up its budget of requests to R2 and Durable Objects")]
-pub(crate) struct Spent;
+pub(crate) struct BudgetSpent;
 
 /// Number of subrequests left. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Rc<Cell<usize>>);
+pub(crate) struct SubrequestBudget(Rc<Cell<usize>>);
 
 /// Part of the budget that a subrequest may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum BudgetShare {
     /// All but the reserve.
     Work,
     /// All, including the reserve.
@@ -41,7 +41,7 @@ pub(crate) enum Share {
 
 /// A future that draws on a budget.
 pub(crate) struct Budgeted<T> {
-    budget: Budget,
+    budget: SubrequestBudget,
     work: LocalBoxFuture<'static, T>,
 }
 
@@ -54,16 +54,17 @@ pub(crate) fn set_limit(limit: usize) {
 /// Returns the number of subrequests that the current work may still make.
 #[cfg(feature = "entry")]
 pub(crate) fn left() -> usize {
-    CURRENT
-        .with_borrow(|current| current.as_ref().map_or(usize::MAX, |Budget(left)| left.get().saturating_sub(RESERVE)))
+    CURRENT.with_borrow(|current| {
+        current.as_ref().map_or(usize::MAX, |SubrequestBudget(left)| left.get().saturating_sub(RESERVE))
+    })
 }
 
 /// Takes one subrequest from the current budget.
-pub(crate) fn take(share: Share) -> Result<(), Spent> {
+pub(crate) fn take(share: BudgetShare) -> Result<(), BudgetSpent> {
     CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), |budget| budget.take(share)))
 }
 
-impl Budget {
+impl SubrequestBudget {
     /// Returns the budget of the current work, or a full one for a new request.
     pub(crate) fn of_current() -> Self {
         CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self(Rc::new(Cell::new(LIMIT.get()))))
@@ -74,10 +75,10 @@ impl Budget {
         Budgeted { budget: self, work: work.boxed_local() }
     }
 
-    fn take(&self, share: Share) -> Result<(), Spent> {
-        let kept = if share == Share::Reserve { 0 } else { RESERVE };
+    fn take(&self, share: BudgetShare) -> Result<(), BudgetSpent> {
+        let kept = if share == BudgetShare::Reserve { 0 } else { RESERVE };
         if self.0.get() <= kept {
-            return Err(Spent);
+            return Err(BudgetSpent);
         }
         self.0.set(self.0.get() - 1);
         Ok(())
@@ -89,7 +90,7 @@ impl<T> Future for Budgeted<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         /// Restores the previous budget, also when the work panics.
-        struct Restore(Option<Budget>);
+        struct Restore(Option<SubrequestBudget>);
 
         impl Drop for Restore {
             fn drop(&mut self) {
@@ -110,17 +111,19 @@ mod tests {
     fn work_leaves_a_reserve_and_shares_its_budget_with_what_it_starts() {
         set_limit(RESERVE + 2);
         assert_eq!(left(), usize::MAX, "no work is running");
-        let work = Budget::of_current().for_work(async {
+        let work = SubrequestBudget::of_current().for_work(async {
             assert_eq!(left(), 2);
-            assert_eq!(take(Share::Work), Ok(()));
-            Budget::of_current()
-                .for_work(async { assert_eq!((take(Share::Work), take(Share::Work)), (Ok(()), Err(Spent))) })
+            assert_eq!(take(BudgetShare::Work), Ok(()));
+            SubrequestBudget::of_current()
+                .for_work(async {
+                    assert_eq!((take(BudgetShare::Work), take(BudgetShare::Work)), (Ok(()), Err(BudgetSpent)))
+                })
                 .await;
             assert_eq!(left(), 0);
             for _ in 0..RESERVE {
-                assert_eq!(take(Share::Reserve), Ok(()));
+                assert_eq!(take(BudgetShare::Reserve), Ok(()));
             }
-            assert_eq!(take(Share::Reserve), Err(Spent));
+            assert_eq!(take(BudgetShare::Reserve), Err(BudgetSpent));
         });
         assert!(work.now_or_never().is_some());
         assert_eq!(left(), usize::MAX);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use uuid::Uuid;
 
 use crate::entity::datetime::DateTime;
-use crate::entity::edm::Value;
+use crate::entity::edm::EdmValue;
 use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
 use crate::error::TableError;
 
@@ -22,21 +22,21 @@ pub(crate) enum Filter {
     /// This doesn't hold.
     Not(Box<Filter>),
     /// A comparison.
-    Compare(Operand, Comparison, Operand),
+    Compare(FilterOperand, ComparisonOperator, FilterOperand),
     /// The operand is true: a property or a boolean literal.
-    Is(Operand),
+    Is(FilterOperand),
 }
 
 /// An operand of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operand {
+pub(crate) enum FilterOperand {
     Property(Box<str>),
-    Literal(Value),
+    Literal(EdmValue),
 }
 
 /// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum ComparisonOperator {
     Equal,
     NotEqual,
     Less,
@@ -48,12 +48,12 @@ pub(crate) enum Comparison {
 /// The subject of a filter.
 pub(crate) trait Row {
     /// Returns a property.
-    fn property(&self, name: &str) -> Property<'_>;
+    fn property(&self, name: &str) -> PropertyValue<'_>;
 }
 
 /// The value of a property, or the fact that it wasn't read yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Property<'a> {
+pub(crate) enum PropertyValue<'a> {
     /// The property wasn't read yet.
     Unknown,
     /// The property doesn't exist.
@@ -92,12 +92,12 @@ impl Filter {
             Self::Any(filters) => all(filters.iter().map(|filter| filter.holds(row).map(|holds| !holds))).map(|no| !no),
             Self::Not(filter) => filter.holds(row).map(|holds| !holds),
             Self::Is(operand) => match operand.value(row) {
-                Property::Unknown => None,
-                value => Some(value == Property::Is(Scalar::Truth(true))),
+                PropertyValue::Unknown => None,
+                value => Some(value == PropertyValue::Is(Scalar::Truth(true))),
             },
             Self::Compare(left, comparison, right) => match (left.value(row), right.value(row)) {
-                (Property::Unknown, _) | (_, Property::Unknown) => None,
-                (Property::Is(left), Property::Is(right)) => Some(comparison.holds(left, right)),
+                (PropertyValue::Unknown, _) | (_, PropertyValue::Unknown) => None,
+                (PropertyValue::Is(left), PropertyValue::Is(right)) => Some(comparison.holds(left, right)),
                 _ => Some(false),
             },
         }
@@ -112,10 +112,16 @@ impl Filter {
     fn required(&self, name: &str) -> Option<&str> {
         match self {
             Self::All(filters) => filters.iter().find_map(|filter| filter.required(name)),
-            Self::Compare(Operand::Property(property), Comparison::Equal, Operand::Literal(Value::String(text)))
-            | Self::Compare(Operand::Literal(Value::String(text)), Comparison::Equal, Operand::Property(property)) => {
-                (**property == *name).then_some(text)
-            }
+            Self::Compare(
+                FilterOperand::Property(property),
+                ComparisonOperator::Equal,
+                FilterOperand::Literal(EdmValue::String(text)),
+            )
+            | Self::Compare(
+                FilterOperand::Literal(EdmValue::String(text)),
+                ComparisonOperator::Equal,
+                FilterOperand::Property(property),
+            ) => (**property == *name).then_some(text),
             _ => None,
         }
     }
@@ -135,24 +141,24 @@ fn all(mut each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     .unwrap_or(known)
 }
 
-impl Operand {
+impl FilterOperand {
     /// Returns `true` if the operand may be boolean. The types of most properties are known only from the entities.
     fn may_be_boolean(&self) -> bool {
         match self {
-            Self::Literal(value) => matches!(value, Value::Boolean(_)),
+            Self::Literal(value) => matches!(value, EdmValue::Boolean(_)),
             Self::Property(name) => ![PARTITION_KEY, ROW_KEY, TIMESTAMP].contains(&&**name),
         }
     }
 
-    fn value<'a>(&'a self, row: &'a impl Row) -> Property<'a> {
+    fn value<'a>(&'a self, row: &'a impl Row) -> PropertyValue<'a> {
         match self {
-            Self::Literal(value) => Property::Is(value.into()),
+            Self::Literal(value) => PropertyValue::Is(value.into()),
             Self::Property(name) => row.property(name),
         }
     }
 }
 
-impl Comparison {
+impl ComparisonOperator {
     fn holds(self, left: Scalar<'_>, right: Scalar<'_>) -> bool {
         let Some(order) = left.compare(right) else {
             // One of the numbers is NaN.
@@ -196,17 +202,17 @@ impl Scalar<'_> {
     }
 }
 
-impl<'a> From<&'a Value> for Scalar<'a> {
-    fn from(value: &'a Value) -> Self {
+impl<'a> From<&'a EdmValue> for Scalar<'a> {
+    fn from(value: &'a EdmValue) -> Self {
         match value {
-            Value::String(text) => Self::Text(text),
-            Value::Int32(number) => Self::Whole((*number).into()),
-            Value::Int64(number) => Self::Whole(*number),
-            Value::Double(number) => Self::Real(*number),
-            Value::Boolean(value) => Self::Truth(*value),
-            Value::DateTime(moment) => Self::Moment(*moment),
-            Value::Guid(id) => Self::Id(*id),
-            Value::Binary(bytes) => Self::Bytes(bytes),
+            EdmValue::String(text) => Self::Text(text),
+            EdmValue::Int32(number) => Self::Whole((*number).into()),
+            EdmValue::Int64(number) => Self::Whole(*number),
+            EdmValue::Double(number) => Self::Real(*number),
+            EdmValue::Boolean(value) => Self::Truth(*value),
+            EdmValue::DateTime(moment) => Self::Moment(*moment),
+            EdmValue::Guid(id) => Self::Id(*id),
+            EdmValue::Binary(bytes) => Self::Bytes(bytes),
         }
     }
 }
@@ -221,52 +227,52 @@ mod tests {
 
     /// A row of which some properties aren't known yet.
     struct Known<'a> {
-        properties: &'a BTreeMap<&'static str, Value>,
+        properties: &'a BTreeMap<&'static str, EdmValue>,
         hidden: &'static [&'static str],
     }
 
     impl Row for Known<'_> {
-        fn property(&self, name: &str) -> Property<'_> {
+        fn property(&self, name: &str) -> PropertyValue<'_> {
             match self.properties.get(name) {
-                _ if self.hidden.contains(&name) => Property::Unknown,
-                Some(value) => Property::Is(value.into()),
-                None => Property::Missing,
+                _ if self.hidden.contains(&name) => PropertyValue::Unknown,
+                Some(value) => PropertyValue::Is(value.into()),
+                None => PropertyValue::Missing,
             }
         }
     }
 
-    fn values() -> impl Strategy<Value = Value> {
+    fn values() -> impl Strategy<EdmValue = EdmValue> {
         prop_oneof![
-            "[a' é(]{0,3}".prop_map(|text| Value::String(text.into())),
-            (-3..3_i32).prop_map(Value::Int32),
-            (1_i64 << 40..(1 << 40) + 3).prop_map(Value::Int64),
-            prop_oneof![Just(0.5), Just(-2.0), Just(1e40)].prop_map(Value::Double),
-            any::<bool>().prop_map(Value::Boolean),
-            Just(Value::Guid(Uuid::from_u128(1 << 100))),
-            Just(Value::DateTime(DateTime::parse("2026-11-21T12:00:00.5Z").expect("a moment"))),
-            any::<[u8; 2]>().prop_map(|bytes| Value::Binary(bytes.into())),
+            "[a' é(]{0,3}".prop_map(|text| EdmValue::String(text.into())),
+            (-3..3_i32).prop_map(EdmValue::Int32),
+            (1_i64 << 40..(1 << 40) + 3).prop_map(EdmValue::Int64),
+            prop_oneof![Just(0.5), Just(-2.0), Just(1e40)].prop_map(EdmValue::Double),
+            any::<bool>().prop_map(EdmValue::Boolean),
+            Just(EdmValue::Guid(Uuid::from_u128(1 << 100))),
+            Just(EdmValue::DateTime(DateTime::parse("2026-11-21T12:00:00.5Z").expect("a moment"))),
+            any::<[u8; 2]>().prop_map(|bytes| EdmValue::Binary(bytes.into())),
         ]
     }
 
-    fn operands() -> impl Strategy<Value = Operand> {
+    fn operands() -> impl Strategy<EdmValue = FilterOperand> {
         let names = prop_oneof![Just("PartitionKey"), Just("RowKey"), Just("a"), Just("_b1")];
-        let property = names.prop_map(|name| Operand::Property(name.into()));
-        prop_oneof![property, values().prop_map(Operand::Literal)]
+        let property = names.prop_map(|name| FilterOperand::Property(name.into()));
+        prop_oneof![property, values().prop_map(FilterOperand::Literal)]
     }
 
-    fn booleans() -> impl Strategy<Value = Operand> {
-        let property = prop_oneof![Just("a"), Just("_b1")].prop_map(|name| Operand::Property(name.into()));
-        prop_oneof![property, any::<bool>().prop_map(|value| Operand::Literal(Value::Boolean(value)))]
+    fn booleans() -> impl Strategy<EdmValue = FilterOperand> {
+        let property = prop_oneof![Just("a"), Just("_b1")].prop_map(|name| FilterOperand::Property(name.into()));
+        prop_oneof![property, any::<bool>().prop_map(|value| FilterOperand::Literal(EdmValue::Boolean(value)))]
     }
 
-    fn filters() -> impl Strategy<Value = Filter> {
+    fn filters() -> impl Strategy<EdmValue = Filter> {
         let comparisons = prop_oneof![
-            Just(Comparison::Equal),
-            Just(Comparison::NotEqual),
-            Just(Comparison::Less),
-            Just(Comparison::LessOrEqual),
-            Just(Comparison::Greater),
-            Just(Comparison::GreaterOrEqual),
+            Just(ComparisonOperator::Equal),
+            Just(ComparisonOperator::NotEqual),
+            Just(ComparisonOperator::Less),
+            Just(ComparisonOperator::LessOrEqual),
+            Just(ComparisonOperator::Greater),
+            Just(ComparisonOperator::GreaterOrEqual),
         ];
         let compare = (operands(), comparisons, operands());
         let leaf = prop_oneof![
@@ -294,33 +300,33 @@ mod tests {
             Filter::Is(operand) => side(operand),
             Filter::Compare(left, comparison, right) => {
                 let word = match comparison {
-                    Comparison::Equal => "eq",
-                    Comparison::NotEqual => "ne",
-                    Comparison::Less => "lt",
-                    Comparison::LessOrEqual => "LE",
-                    Comparison::Greater => "gt",
-                    Comparison::GreaterOrEqual => "ge",
+                    ComparisonOperator::Equal => "eq",
+                    ComparisonOperator::NotEqual => "ne",
+                    ComparisonOperator::Less => "lt",
+                    ComparisonOperator::LessOrEqual => "LE",
+                    ComparisonOperator::Greater => "gt",
+                    ComparisonOperator::GreaterOrEqual => "ge",
                 };
                 format!("{} {word}  {}", side(left), side(right))
             }
         }
     }
 
-    fn side(operand: &Operand) -> String {
+    fn side(operand: &FilterOperand) -> String {
         match operand {
-            Operand::Property(name) => name.to_string(),
-            Operand::Literal(Value::String(text)) => format!("'{}'", text.replace('\'', "''")),
-            Operand::Literal(Value::Int32(number)) => number.to_string(),
-            Operand::Literal(Value::Int64(number)) => format!("{number}L"),
-            Operand::Literal(Value::Double(number)) => format!("{number:e}"),
-            Operand::Literal(Value::Boolean(value)) => value.to_string(),
-            Operand::Literal(Value::DateTime(moment)) => format!("datetime'{moment}'"),
-            Operand::Literal(Value::Guid(id)) => format!("guid'{id}'"),
-            Operand::Literal(Value::Binary(bytes)) => format!("X'{}'", hex::encode(bytes)),
+            FilterOperand::Property(name) => name.to_string(),
+            FilterOperand::Literal(EdmValue::String(text)) => format!("'{}'", text.replace('\'', "''")),
+            FilterOperand::Literal(EdmValue::Int32(number)) => number.to_string(),
+            FilterOperand::Literal(EdmValue::Int64(number)) => format!("{number}L"),
+            FilterOperand::Literal(EdmValue::Double(number)) => format!("{number:e}"),
+            FilterOperand::Literal(EdmValue::Boolean(value)) => value.to_string(),
+            FilterOperand::Literal(EdmValue::DateTime(moment)) => format!("datetime'{moment}'"),
+            FilterOperand::Literal(EdmValue::Guid(id)) => format!("guid'{id}'"),
+            FilterOperand::Literal(EdmValue::Binary(bytes)) => format!("X'{}'", hex::encode(bytes)),
         }
     }
 
-    fn properties() -> impl Strategy<Value = BTreeMap<&'static str, Value>> {
+    fn properties() -> impl Strategy<EdmValue = BTreeMap<&'static str, EdmValue>> {
         let name = prop_oneof![Just("PartitionKey"), Just("RowKey"), Just("a"), Just("_b1")];
         prop::collection::btree_map(name, values(), 0..4)
     }
@@ -348,7 +354,7 @@ mod tests {
         fn matches_have_the_required_keys(filter in filters(), properties in properties()) {
             let (partition, row) = filter.keys();
             let differs = |name, required: Option<&str>| match (required, properties.get(name)) {
-                (Some(required), Some(Value::String(text))) => **text != *required,
+                (Some(required), Some(EdmValue::String(text))) => **text != *required,
                 (required, _) => required.is_some(),
             };
             if differs("PartitionKey", partition) || differs("RowKey", row) {

@@ -1,7 +1,7 @@
 //! Parser for filters. `or` binds weaker than `and`; `not` applies to a comparison or to parentheses.
 
-use super::token::{self, Token};
-use super::{Filter, Operand};
+use super::token::{self, FilterToken};
+use super::{Filter, FilterOperand};
 use crate::error::TableError;
 
 /// Maximum nesting depth.
@@ -21,17 +21,17 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn any(&mut self) -> Result<Filter, TableError> {
-        self.chain(&Token::Or, Self::all, Filter::Any)
+        self.chain(&FilterToken::Or, Self::all, Filter::Any)
     }
 
     fn all(&mut self) -> Result<Filter, TableError> {
-        self.chain(&Token::And, Self::one, Filter::All)
+        self.chain(&FilterToken::And, Self::one, Filter::All)
     }
 
     /// Parses one or more operands joined by the same operator.
     fn chain(
         &mut self,
-        between: &Token,
+        between: &FilterToken,
         each: fn(&mut Self) -> Result<Filter, TableError>,
         together: fn(Vec<Filter>) -> Filter,
     ) -> Result<Filter, TableError> {
@@ -48,11 +48,11 @@ impl Parser<'_> {
         if self.depth > MAX_DEPTH {
             return Err(TableError::invalid(format!("the filter is nested more than {MAX_DEPTH} levels deep")));
         }
-        let filter = if self.take(&Token::Not) {
+        let filter = if self.take(&FilterToken::Not) {
             Filter::Not(Box::new(self.one()?))
-        } else if self.take(&Token::Open) {
+        } else if self.take(&FilterToken::Open) {
             let inner = self.any()?;
-            if !self.take(&Token::Close) {
+            if !self.take(&FilterToken::Close) {
                 return Err(self.unexpected());
             }
             inner
@@ -66,7 +66,7 @@ impl Parser<'_> {
     fn comparison(&mut self) -> Result<Filter, TableError> {
         let left = self.operand()?;
         match token::next(self.rest) {
-            Some((Token::Compare(comparison), rest)) => {
+            Some((FilterToken::Compare(comparison), rest)) => {
                 self.rest = rest;
                 Ok(Filter::Compare(left, comparison, self.operand()?))
             }
@@ -75,10 +75,10 @@ impl Parser<'_> {
         }
     }
 
-    fn operand(&mut self) -> Result<Operand, TableError> {
+    fn operand(&mut self) -> Result<FilterOperand, TableError> {
         let (operand, rest) = match token::next(self.rest) {
-            Some((Token::Property(name), rest)) => (Operand::Property(name), rest),
-            Some((Token::Literal(value), rest)) => (Operand::Literal(value), rest),
+            Some((FilterToken::Property(name), rest)) => (FilterOperand::Property(name), rest),
+            Some((FilterToken::Literal(value), rest)) => (FilterOperand::Literal(value), rest),
             _ => return Err(self.unexpected()),
         };
         self.rest = rest;
@@ -86,7 +86,7 @@ impl Parser<'_> {
     }
 
     /// Consumes the next token if it is this one.
-    fn take(&mut self, token: &Token) -> bool {
+    fn take(&mut self, token: &FilterToken) -> bool {
         match token::next(self.rest) {
             Some((next, rest)) if next == *token => {
                 self.rest = rest;

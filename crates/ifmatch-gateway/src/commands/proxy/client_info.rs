@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_http_server::{InterimSender, RequestContext, RequestSlot};
-use ifmatch_proxy::{Client, Interim, LastExchange, ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{ForwardedClient, Interim, LastExchange, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -70,7 +70,7 @@ where
 }
 
 /// Describes the client of a request, which gets interim responses without the fields that its route hides.
-fn client(context: &RequestContext, route: Option<Arc<InFront>>) -> Client {
+fn client(context: &RequestContext, route: Option<Arc<InFront>>) -> ForwardedClient {
     let interim = |sender: InterimSender| {
         Interim::new(move |status, mut headers| {
             if let Some(hidden) = route.as_ref().and_then(|route| route.hidden.as_ref()) {
@@ -79,7 +79,7 @@ fn client(context: &RequestContext, route: Option<Arc<InFront>>) -> Client {
             sender.send(status, headers);
         })
     };
-    Client {
+    ForwardedClient {
         address: context.remote_address(),
         secure: context.is_secure(),
         interim: context.interim().cloned().map(interim),

@@ -16,7 +16,7 @@ use wasm_bindgen_futures::{JsFuture, spawn_local};
 use worker::send::SendWrapper;
 use worker::web_sys;
 
-use crate::entry::held::Room;
+use crate::entry::held::BodyRoom;
 use crate::tasks::timeout;
 
 /// A stream of the runtime, with its length if that is known in advance.
@@ -24,7 +24,7 @@ pub(crate) struct EdgeBody {
     stream: Option<ByteStream>,
     length: Option<u64>,
     /// Counts the bytes that are read in WebAssembly.
-    room: Option<Arc<Room>>,
+    room: Option<Arc<BodyRoom>>,
 }
 
 impl EdgeBody {
@@ -39,7 +39,7 @@ impl EdgeBody {
     }
 
     /// Limits the bytes in memory.
-    pub(crate) fn limited_by(self, room: &Arc<Room>) -> Self {
+    pub(crate) fn limited_by(self, room: &Arc<BodyRoom>) -> Self {
         Self { room: Some(Arc::clone(room)), ..self }
     }
 
@@ -51,9 +51,12 @@ impl EdgeBody {
 
 impl Body for EdgeBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BrokenStream;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenStream>>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         let polled = Pin::new(stream).poll_next(context).map_ok(Frame::data);
         if let Poll::Ready(None | Some(Err(_))) = polled {
@@ -66,7 +69,7 @@ impl Body for EdgeBody {
             }
             if self.room.as_ref().is_some_and(|room| !room.grow(arrived)) {
                 self.stream = None;
-                return Poll::Ready(Some(Err(Broken::new("the bodies in memory exceed the limit"))));
+                return Poll::Ready(Some(Err(BrokenStream::new("the bodies in memory exceed the limit"))));
             }
         }
         polled
@@ -87,9 +90,9 @@ impl Body for EdgeBody {
 /// The bytes of a stream.
 ///
 /// A failure is an error, not the end: a client that disconnects must not look like the end of its body.
-pub(crate) struct ByteStream(SendWrapper<State>);
+pub(crate) struct ByteStream(SendWrapper<StreamState>);
 
-enum State {
+enum StreamState {
     /// Nothing was read yet.
     Whole(web_sys::ReadableStream),
     /// Being read.
@@ -99,17 +102,17 @@ enum State {
 /// The stream failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream failed: {0}")]
-pub(crate) struct Broken(String);
+pub(crate) struct BrokenStream(String);
 
-impl Broken {
+impl BrokenStream {
     /// Creates an error with a reason.
     pub(super) fn new(reason: &str) -> Self {
         Self(reason.to_owned())
     }
 }
 
-impl From<Broken> for StoreError {
-    fn from(broken: Broken) -> Self {
+impl From<BrokenStream> for StoreError {
+    fn from(broken: BrokenStream) -> Self {
         Self::new(StoreErrorKind::Unavailable, broken)
     }
 }
@@ -117,34 +120,34 @@ impl From<Broken> for StoreError {
 impl ByteStream {
     /// Wraps the runtime's stream.
     pub(crate) fn new(whole: web_sys::ReadableStream) -> Self {
-        Self(SendWrapper::new(State::Whole(whole)))
+        Self(SendWrapper::new(StreamState::Whole(whole)))
     }
 
     /// Returns the runtime's stream, unless some of it was read.
     pub(crate) fn into_whole(self) -> Option<web_sys::ReadableStream> {
         match self.0.0 {
-            State::Whole(whole) => Some(whole),
-            State::Read(_) => None,
+            StreamState::Whole(whole) => Some(whole),
+            StreamState::Read(_) => None,
         }
     }
 }
 
 impl Stream for ByteStream {
-    type Item = Result<Bytes, Broken>;
+    type Item = Result<Bytes, BrokenStream>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let state = &mut self.0.0;
-        if let State::Whole(whole) = state {
-            *state = State::Read(read(Reader::new(whole)));
+        if let StreamState::Whole(whole) = state {
+            *state = StreamState::Read(read(StreamReader::new(whole)));
         }
         match state {
-            State::Read(chunks) => chunks.poll_next_unpin(context).map_err(|error| broken(&error)),
-            State::Whole(_) => Poll::Ready(None),
+            StreamState::Read(chunks) => chunks.poll_next_unpin(context).map_err(|error| broken(&error)),
+            StreamState::Whole(_) => Poll::Ready(None),
         }
     }
 }
 
-fn read(reader: Result<Reader, JsValue>) -> LocalBoxStream<'static, Result<Bytes, JsValue>> {
+fn read(reader: Result<StreamReader, JsValue>) -> LocalBoxStream<'static, Result<Bytes, JsValue>> {
     try_unfold(reader, |reader| async {
         let mut reader = reader?;
         let chunk = reader.next().await?;
@@ -153,8 +156,8 @@ fn read(reader: Result<Reader, JsValue>) -> LocalBoxStream<'static, Result<Bytes
     .boxed_local()
 }
 
-fn broken(error: &JsValue) -> Broken {
-    Broken(worker::Error::from(error.clone()).to_string())
+fn broken(error: &JsValue) -> BrokenStream {
+    BrokenStream(worker::Error::from(error.clone()).to_string())
 }
 
 /// Number of bytes per step, except for the last.
@@ -201,12 +204,12 @@ extern "C" {
 }
 
 /// The reader of a stream. Dropping it before the end cancels the stream.
-pub(crate) struct Reader {
+pub(crate) struct StreamReader {
     reader: ByobReader,
     has_ended: bool,
 }
 
-impl Reader {
+impl StreamReader {
     /// Locks a stream.
     ///
     /// # Errors
@@ -232,7 +235,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for StreamReader {
     fn drop(&mut self) {
         if !self.has_ended {
             let cancelled = JsFuture::from(self.reader.cancel());

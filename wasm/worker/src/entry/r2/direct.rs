@@ -18,9 +18,9 @@ use worker::send::{IntoSendFuture, SendWrapper};
 use worker::web_sys::{ReadableStream, WritableStream, WritableStreamDefaultWriter};
 use worker::worker_sys::FixedLengthStream;
 
-use super::put::Upload;
+use super::put::R2Upload;
 use super::{TIMEOUT, failure, in_time};
-use crate::entry::edge::body::Reader;
+use crate::entry::edge::body::StreamReader;
 
 /// Number of the only part.
 pub(super) const PART: u16 = 1;
@@ -31,7 +31,7 @@ pub(super) const PART: u16 = 1;
 /// client and takes up no memory.
 pub(super) async fn send(
     location: &Path,
-    upload: &Upload,
+    upload: &R2Upload,
     body: ReadableStream,
     direct: &DirectUpload,
 ) -> Result<String> {
@@ -84,7 +84,7 @@ async fn pump(location: &Path, from: &ReadableStream, to: &[WritableStreamDefaul
         let done = async { try_join_all(promises.into_iter().map(JsFuture::from)).await.map_err(failed) };
         in_time("R2 and the hash to take the next bytes of a body", TIMEOUT, done)
     };
-    let mut reader = Reader::new(from).map_err(failed)?;
+    let mut reader = StreamReader::new(from).map_err(failed)?;
     while let Some(chunk) = reader.next().await.map_err(failed)? {
         all(to.iter().map(|writer| writer.write_with_chunk(&chunk)).collect()).await?;
     }

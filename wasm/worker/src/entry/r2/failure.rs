@@ -6,7 +6,7 @@ use ifmatch_blob_objects::TooSoon;
 use object_store::path::Path;
 use object_store::{Error, UpdateVersion};
 
-use crate::tasks::subrequests::Spent;
+use crate::tasks::subrequests::BudgetSpent;
 
 /// Converts an error of R2. Its messages end with a code in parentheses; with any other code than these, the request may
 /// have taken effect.
@@ -33,7 +33,7 @@ pub(super) fn is_too_soon(error: &Error) -> bool {
 }
 
 /// Error for a request that wasn't sent.
-pub(super) fn unsent(location: &Path, spent: Spent) -> Error {
+pub(super) fn unsent(location: &Path, spent: BudgetSpent) -> Error {
     Error::PermissionDenied { path: location.to_string(), source: Box::new(spent) }
 }
 

@@ -16,7 +16,7 @@ use worker::{Bucket, Conditional, GetOptionsBuilder, Include, Object, Objects, R
 
 use super::tombstone::is_tombstone;
 use super::{attributes, failure, within_limits};
-use crate::entry::edge::body::{Broken, ByteStream, EdgeBody};
+use crate::entry::edge::body::{BrokenStream, ByteStream, EdgeBody};
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -84,7 +84,7 @@ fn bodiless() -> Error {
     Error::Generic { store: "R2", source: "R2 sent no body".into() }
 }
 
-fn broken(error: Broken) -> Error {
+fn broken(error: BrokenStream) -> Error {
     Error::Generic { store: "R2", source: error.into() }
 }
 
@@ -97,7 +97,7 @@ fn invalid(error: &impl ToString) -> Error {
 }
 
 /// An object, with its attributes if they were requested.
-type Found = (ObjectMeta, Attributes);
+type FoundObject = (ObjectMeta, Attributes);
 
 /// A listing in progress.
 struct Listing {
@@ -107,7 +107,7 @@ struct Listing {
     next: Option<Start>,
     is_described: bool,
     /// Objects received but not returned yet.
-    page: VecDeque<Found>,
+    page: VecDeque<FoundObject>,
 }
 
 /// Start of a page.
@@ -123,7 +123,7 @@ pub(super) fn objects(
     prefix: Option<String>,
     after: Option<&Path>,
     is_described: bool,
-) -> BoxStream<'static, Result<Found>> {
+) -> BoxStream<'static, Result<FoundObject>> {
     let bucket = SendWrapper::new(bucket.clone());
     let next = Some(after.map_or(Start::First, |after| Start::After(after.to_string())));
     let listing = Listing { bucket, prefix, next, is_described, page: VecDeque::new() };
@@ -148,7 +148,7 @@ pub(super) async fn folders(bucket: &Bucket, prefix: Option<&Path>) -> Result<Li
 }
 
 impl Listing {
-    async fn next(mut self) -> Result<Option<(Found, Self)>> {
+    async fn next(mut self) -> Result<Option<(FoundObject, Self)>> {
         loop {
             if let Some(found) = self.page.pop_front() {
                 return Ok(Some((found, self)));
@@ -197,7 +197,7 @@ fn cursor(page: &Objects) -> Option<Start> {
 }
 
 /// Reads a page, without tombstones if it is described, and without objects that have names that no blob can have.
-fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<Found>> {
+fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<FoundObject>> {
     let named = objects
         .iter()
         .filter(|object| !(is_described && is_tombstone(object)))

@@ -27,7 +27,7 @@ use object_store::{
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
 
-use crate::tasks::subrequests::{self, Share};
+use crate::tasks::subrequests::{self, BudgetShare};
 use crate::tasks::timeout;
 
 /// Time limit for a response from R2, in milliseconds. Streaming a client's body to R2 takes as long as the client.
@@ -38,13 +38,13 @@ const PAGE: usize = 1_000;
 
 /// A bucket. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct R2 {
+pub(crate) struct R2Bucket {
     bucket: SendWrapper<Bucket>,
     /// `true` if a version is identified by its date.
     by_date: bool,
 }
 
-impl R2 {
+impl R2Bucket {
     /// Returns the store in a bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
         Self { bucket: SendWrapper::new(bucket), by_date: false }
@@ -62,14 +62,14 @@ impl R2 {
     }
 }
 
-impl fmt::Display for R2 {
+impl fmt::Display for R2Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("R2")
     }
 }
 
 #[async_trait]
-impl ObjectStore for R2 {
+impl ObjectStore for R2Bucket {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         put::put(&self.bucket, location, &payload, options, self.by_date).into_send().await
     }
@@ -131,13 +131,13 @@ impl ObjectStore for R2 {
 }
 
 #[async_trait]
-impl ConditionalDeletion for R2 {
+impl ConditionalDeletion for R2Bucket {
     async fn delete_if(&self, location: &Path, version: &UpdateVersion) -> Result<()> {
         tombstone::delete(&self.bucket, location, version).into_send().await
     }
 }
 
-impl DescribedListing for R2 {
+impl DescribedListing for R2Bucket {
     fn list_described(
         &self,
         prefix: &str,
@@ -155,7 +155,7 @@ async fn within_limits<T>(location: &Path, request: impl Future<Output = worker:
 
 /// Sends a request to R2, within the budget of subrequests.
 async fn within_budget<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
-    subrequests::take(Share::Work).map_err(|spent| failure::unsent(location, spent))?;
+    subrequests::take(BudgetShare::Work).map_err(|spent| failure::unsent(location, spent))?;
     request.await.map_err(|error| failure::of(location, &error))
 }
 

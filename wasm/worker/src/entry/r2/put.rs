@@ -88,13 +88,13 @@ fn raw_tag(version: &UpdateVersion) -> Result<String> {
 
 /// An upload at R2.
 #[derive(Clone)]
-pub(super) struct Upload {
+pub(super) struct R2Upload {
     bucket: SendWrapper<Bucket>,
     location: Path,
     id: String,
 }
 
-impl Upload {
+impl R2Upload {
     pub(super) fn new(bucket: &Bucket, location: &Path, id: String) -> Self {
         Self { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id }
     }
@@ -118,7 +118,7 @@ impl Upload {
 
 /// An upload in parts.
 struct Parts {
-    upload: Upload,
+    upload: R2Upload,
     /// Number of parts begun.
     begun: u16,
     /// Number and tag of each part that arrived.
@@ -134,7 +134,7 @@ pub(super) async fn begin(
     let (http, custom) = attributes::metadata(&options.attributes)?;
     let request = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
     let id = within_limits(location, request.execute()).await?.upload_id().await;
-    let upload = Upload::new(bucket, location, id);
+    let upload = R2Upload::new(bucket, location, id);
     let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
     let direct = options.extensions.get::<DirectUpload>();
     if let Some((direct, body)) = direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?))) {

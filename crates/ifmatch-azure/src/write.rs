@@ -10,11 +10,10 @@ use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::{Precondition, Verdict};
 
 use crate::auth::{AuthError, SharedAccessError};
-use crate::containers;
 use crate::error::AzureError;
 use crate::request::WriteHeaders;
 use crate::request::conditions::WriteConditions;
-use crate::response;
+use crate::{lookup, response};
 
 /// Checks the conditions that the store doesn't evaluate.
 pub(crate) async fn check(
@@ -95,7 +94,7 @@ pub(crate) async fn confirm(
 /// Translates an error of the store. If it is "not found", distinguishes a missing container from a missing blob.
 pub(crate) async fn explain(context: &Context, blob: &BlobPath, error: StoreError) -> AzureError {
     match error.kind() {
-        StoreErrorKind::NotFound => match containers::find(context, &blob.container).await {
+        StoreErrorKind::NotFound => match lookup::container(context, &blob.container).await {
             Ok(_) => AzureError::blob_not_found(),
             Err(missing) => missing,
         },
@@ -108,4 +107,9 @@ pub(crate) fn stored(written: &Written) -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::CREATED, written.tag.as_ref(), Some(written.last_modified));
     response::set_not_encrypted(&mut response);
     response
+}
+
+/// Rejects an operation on blocks if there is an append blob.
+pub(crate) fn require_block_blob(info: Option<&BlobInfo>) -> Result<(), AzureError> {
+    if info.is_some_and(|info| info.headers.append.is_some()) { Err(AzureError::other_type()) } else { Ok(()) }
 }
