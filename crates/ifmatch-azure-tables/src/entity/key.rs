@@ -57,7 +57,7 @@ impl EntityKey {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (_, keys) = name.split_once('/')?;
         let (partition, row) = keys.split_once(CUT)?;
-        Some(Self { partition: unescape(partition)?.into(), row: unescape(row)?.into() })
+        Self::new(&unescape(partition)?, &unescape(row)?).ok()
     }
 }
 
