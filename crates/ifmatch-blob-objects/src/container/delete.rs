@@ -243,7 +243,7 @@ impl<'a> DeleterTurn<'a> {
     ) -> Result<StepOutcome, StoreError> {
         match step {
             DeleterStep::AwaitWriters(mark) => {
-                self.await_writers((mark == DeletionMark::Closing).then_some(give_up)).await?
+                self.await_writers((mark == DeletionMark::Closing).then_some(give_up)).await?;
             }
             DeleterStep::Look => self.look().await?,
             DeleterStep::Begin => {
