@@ -12,6 +12,7 @@ pub mod component;
 mod dist;
 mod js;
 pub mod listening;
+mod modules;
 pub mod npm;
 mod platforms;
 mod programs;

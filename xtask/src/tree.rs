@@ -1,10 +1,11 @@
-//! Checks the layering of docs/architecture.md with `cargo tree`.
+//! Checks the layering of docs/architecture.md: of crates with `cargo tree`, and of their modules.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::Result;
 use crate::command::Run;
+use crate::modules;
 use crate::step::Context;
 
 /// `package` must not reach any of the `forbidden` crates through normal dependencies, with any features.
@@ -130,7 +131,8 @@ const RULES: &[Rule] = &[
 /// Checks every rule.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let root = context.workspace.root();
-    let broken = RULES.iter().map(|rule| rule.violations(root)).collect::<Result<Vec<_>>>()?.concat();
+    let mut broken = RULES.iter().map(|rule| rule.violations(root)).collect::<Result<Vec<_>>>()?.concat();
+    broken.extend(modules::violations(root)?);
     if broken.is_empty() { Ok(()) } else { Err(broken.join("\n").into()) }
 }
 

@@ -7,6 +7,7 @@
 
 pub use service::TableService;
 
+mod access;
 mod entity;
 mod error;
 mod operations;

@@ -17,6 +17,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 use ifmatch_runtime::{Clock, KeyedQueue, task};
 
+use crate::access::TableAccess;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
@@ -28,14 +29,13 @@ use crate::request::changeset;
 use crate::request::metadata_level::MetadataLevel;
 use crate::request::options::QueryOptions;
 use crate::request::resource::TableResource;
+use crate::request::verb::{Verb, permissions};
 use crate::response::ResponseFormat;
-use crate::service::TableAccess;
 use crate::storage::entities::{EntityChange, EntityOperation, TableEntities};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
 /// The version of responses to requests without one.
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
@@ -313,56 +313,5 @@ impl Request<'_> {
     fn entities_of<'a>(&'a self, table: &'a Table) -> TableEntities<'a> {
         let TableContext { store, clock, turns, .. } = self.shared;
         TableEntities { store: &**store, clock, containers: &self.containers, turns, table }
-    }
-}
-
-/// Returns the permissions that an operation on an entity needs. Without a condition, a change may also insert.
-pub(crate) fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
-    match (verb, guard) {
-        (Verb::Get, _) => &["r"],
-        (Verb::Post, _) => &["a"],
-        (Verb::Put | Verb::Merge, IfMatch::None) => &["a", "u"],
-        (Verb::Put | Verb::Merge, _) => &["u"],
-        (Verb::Delete, _) => &["d"],
-    }
-}
-
-/// A request's method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    Post,
-    Put,
-    Merge,
-    Delete,
-}
-
-impl Verb {
-    /// Returns the method, or the one in `X-HTTP-Method`.
-    pub(crate) fn of(head: &Parts) -> Result<Self, TableError> {
-        let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
-        let method = match (others.next(), others.next()) {
-            (None, _) => return Self::named(head.method.as_str(), ErrorCode::UnsupportedHttpVerb),
-            (Some(_), Some(_)) => return Err(TableError::new(ErrorCode::XMethodIncorrectCount)),
-            (Some(_), None) if head.method != Method::POST => {
-                return Err(TableError::new(ErrorCode::XMethodNotUsingPost));
-            }
-            (Some(method), None) => method.to_str().unwrap_or_default(),
-        };
-        match Self::named(method, ErrorCode::XMethodIncorrectValue)? {
-            Self::Get | Self::Post => Err(TableError::new(ErrorCode::XMethodIncorrectValue)),
-            verb => Ok(verb),
-        }
-    }
-
-    fn named(method: &str, otherwise: ErrorCode) -> Result<Self, TableError> {
-        Ok(match method {
-            "GET" => Self::Get,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "PATCH" | "MERGE" => Self::Merge,
-            "DELETE" => Self::Delete,
-            _ => return Err(TableError::new(otherwise)),
-        })
     }
 }

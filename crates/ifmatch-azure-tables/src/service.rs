@@ -1,4 +1,4 @@
-//! The table service over HTTP, and the rights of its requests.
+//! The table service over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_azure::auth::{AccessGrant, AuthError, Level, SharedAccessError};
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::documents::Documents;
@@ -18,11 +17,9 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::entity::key::EntityKey;
-use crate::error::TableError;
 use crate::route::{self, TableContext};
 use crate::storage::garbage;
-use crate::storage::tables::{AccountContainers, TableName};
+use crate::storage::tables::AccountContainers;
 
 /// The table service over a blob store, as the Azure SDKs use it. Cheap to clone.
 ///
@@ -157,46 +154,5 @@ where
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
         Box::pin(async move { Ok(route::answer(&shared, head, body).await) })
-    }
-}
-
-/// A request's rights.
-#[derive(Clone, Debug)]
-pub(crate) struct TableAccess(pub(crate) AccessGrant);
-
-impl TableAccess {
-    /// Permits operations on the service that need any of these permissions.
-    pub(crate) fn to_service(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Service, any_of)
-    }
-
-    /// Permits operations on tables that need any of these permissions.
-    pub(crate) fn to_tables(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Container, any_of)
-    }
-
-    /// Permits operations on entities that need any of these permissions.
-    pub(crate) fn to_entities(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Object, any_of)
-    }
-
-    /// Permits operations on this entity.
-    pub(crate) fn to_entity(&self, table: &TableName, key: &EntityKey) -> Result<(), TableError> {
-        if self.covers(table, key) { Ok(()) } else { Err(AuthError::from(SharedAccessError::Range).into()) }
-    }
-
-    /// Returns `true` if the entity is in the signed range.
-    pub(crate) fn covers(&self, table: &TableName, key: &EntityKey) -> bool {
-        match &self.0 {
-            AccessGrant::Everything => true,
-            AccessGrant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
-        }
-    }
-
-    fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
-        match &self.0 {
-            AccessGrant::Everything => Ok(()),
-            AccessGrant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
-        }
     }
 }

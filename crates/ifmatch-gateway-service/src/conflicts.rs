@@ -16,8 +16,8 @@ use ifmatch_core::lease::azure::ERROR_CODE;
 use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
+use crate::request_id;
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
 const KEPT: usize = 500;

@@ -5,12 +5,17 @@
 //! `/-/leases`, `/-/conflicts`, `/-/cache`), and tokens. Then the blob service takes a request slot and responds; a proxy takes the
 //! slot between its cache and the upstreams.
 
+pub mod certificate;
 pub mod console;
 pub mod endpoints;
 pub mod gateway;
 pub mod leases;
 pub mod metrics;
 pub mod purges;
+pub mod request_id;
+pub mod state;
 pub mod traces;
 
 mod conflicts;
+mod readiness;
+mod text;

@@ -9,11 +9,10 @@ use ifmatch_runtime::private_files;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
 use crate::damage::{ContainedDatabase, contained, newest_commit_is_readable};
-use crate::database::builder;
-use crate::database::{RECORDS, TextKey};
 use crate::error::OpenError;
 use crate::files::DatabaseStorage;
 use crate::overlay::StorageOverlay;
+use crate::schema::{RECORDS, TextKey, builder};
 
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;

@@ -23,6 +23,7 @@ mod error;
 mod files;
 mod overlay;
 mod record_cache;
+mod schema;
 mod writer;
 
 use std::path::Path;

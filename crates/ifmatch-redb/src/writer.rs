@@ -9,10 +9,10 @@ use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Swap};
 use redb::{Database, ReadableTable, Table};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::database::{RECORDS, TextKey};
 use crate::database::{SharedDatabase, read};
 use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::record_cache::{CachedRecord, RecordCache};
+use crate::schema::{RECORDS, TextKey};
 
 /// Maximum number of swaps in one transaction, and of swaps waiting for one.
 const GROUP: usize = 256;

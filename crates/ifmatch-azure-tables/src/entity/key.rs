@@ -57,7 +57,7 @@ impl EntityKey {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (_, keys) = name.split_once('/')?;
         let (partition, row) = keys.split_once(CUT)?;
-        Some(Self { partition: unescape(partition)?.into(), row: unescape(row)?.into() })
+        Self::new(&unescape(partition)?, &unescape(row)?).ok()
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     /// Short keys with characters around the escapes, so many share prefixes.
-    fn keys() -> impl Strategy<EdmValue = EntityKey> {
+    fn keys() -> impl Strategy<Value = EntityKey> {
         let key = "[ !\"01.a'é🦀\u{a0}-]{0,5}";
         (key, key).prop_map(|(partition, row)| EntityKey::new(&partition, &row).expect("valid"))
     }

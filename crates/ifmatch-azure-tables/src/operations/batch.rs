@@ -10,14 +10,14 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_core::record::Revision;
 
 use super::write;
+use crate::access::TableAccess;
 use crate::entity::etag::IfMatch;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{ErrorCode, TableError};
 use crate::request::changeset::ChangesetPart;
 use crate::request::resource::TableResource;
+use crate::request::verb::{Verb, permissions};
 use crate::response::{self, ResponseFormat};
-use crate::route::{Verb, permissions};
-use crate::service::TableAccess;
 use crate::storage::entities::{EntityChange, EntityOperation, StoredEntity, TableEntities};
 use crate::storage::tables::TableName;
 

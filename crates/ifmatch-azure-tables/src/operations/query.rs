@@ -7,6 +7,7 @@ use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
 use serde_json::Value as Json;
 
+use crate::access::TableAccess;
 use crate::entity::datetime::DateTime;
 use crate::entity::edm::EdmValue;
 use crate::entity::key::{self, EntityKey};
@@ -15,7 +16,6 @@ use crate::error::{ErrorCode, TableError};
 use crate::request::filter::{Filter, PropertyValue, Row, Scalar};
 use crate::request::options::{ContinuationToken, QueryOptions};
 use crate::response::{self, ResponseFormat};
-use crate::service::TableAccess;
 use crate::storage::entities::{StoredEntity, TableEntities};
 use crate::storage::page::{PageBudget, PageQuery, RowSource, page};
 use crate::storage::tables::{AccountContainers, Table, TableName};

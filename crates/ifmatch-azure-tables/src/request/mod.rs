@@ -5,3 +5,4 @@ pub(crate) mod filter;
 pub(crate) mod metadata_level;
 pub(crate) mod options;
 pub(crate) mod resource;
+pub(crate) mod verb;

@@ -20,8 +20,8 @@ use serde::Deserialize;
 use super::inside::{RequestFailure, WholeResponse};
 use super::merging::{self, ChangeKind, MergeRegion};
 use super::screens::{lease_target, now};
-use super::text::{self, Text, encode, encode_path};
 use super::{OperatorVisit, PageAnswer, PageFrame, live, page, render};
+use crate::text::{self, Text, encode, encode_path};
 
 type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 

@@ -1,7 +1,7 @@
 //! The state of each component of a gateway, with the cause of a fault and the next step.
 
-use super::text::{self, Text};
 use crate::endpoints::overview::{CertificateEnd, DiskSpace, Overview, RegisterState, ServerStatus};
+use crate::text::{self, Text};
 
 /// Part of a disk below which it is nearly full: one of this number.
 const LOW: u64 = 20;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::endpoints::cache::{HITS, count_of};
 use crate::endpoints::overview::RequestCounts;
-use crate::gateway::state::AppState;
 use crate::metrics::MetricSamples;
+use crate::state::AppState;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Number of samples: ten minutes.

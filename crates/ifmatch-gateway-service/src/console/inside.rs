@@ -7,8 +7,8 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
-use super::text::Text;
-use crate::gateway::tracker::UncountedRequest;
+use crate::metrics::UncountedRequest;
+use crate::text::Text;
 
 /// Maximum size of a response that is shown, in bytes.
 const LONGEST: usize = 4 << 20;

@@ -19,12 +19,12 @@ use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, Requ
 use sha2::{Digest, Sha256};
 
 use crate::endpoints::overview::Overview;
-use crate::gateway::state::AppState;
+use crate::state::AppState;
+use crate::text::{self, Text};
 use form::{FormMemory, RequestForm};
 use inside::{InsideClient, Outage, RequestFailure};
 use live::LiveStreams;
 use session::{Session, Sessions};
-use text::Text;
 
 pub(crate) mod history;
 
@@ -37,7 +37,6 @@ mod live;
 mod merging;
 mod screens;
 pub(crate) mod session;
-pub(crate) mod text;
 
 use history::History;
 

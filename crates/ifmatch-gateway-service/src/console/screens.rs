@@ -19,12 +19,12 @@ use url::Url;
 use super::health::{self, HealthCard};
 use super::history::CountSample;
 use super::inside::RequestFailure;
-use super::text::{self, Text, decoded, encode, encode_path};
 use super::{OperatorVisit, PageAnswer, PageFrame, page, render};
 use crate::conflicts::{LosingClient, WorstPath};
 use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MISSES, StoreRefusal};
 use crate::endpoints::conflicts::{ConflictGroup, FoundConflicts};
 use crate::endpoints::overview::Overview;
+use crate::text::{self, Text, decoded, encode, encode_path};
 
 type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 

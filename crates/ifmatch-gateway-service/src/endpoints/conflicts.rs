@@ -13,7 +13,7 @@ use ifmatch_gateway_config::text::Text;
 
 use super::answer_json;
 use crate::conflicts::{self, Conflict, ConflictLog, LosingClient, WINDOW, WorstPath};
-use crate::console::text::decoded;
+use crate::text::decoded;
 
 /// Number of paths in `worst`, and of `clients`.
 const WORST: usize = 10;

@@ -9,7 +9,7 @@ use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, HEALTH, LEASES, M
 use ifmatch_http_server::RequestBody;
 use serde::Serialize;
 
-use crate::gateway::state::{AppState, ServedBlobs};
+use crate::state::{AppState, ServedBlobs};
 
 pub(crate) mod cache;
 pub(crate) mod conflicts;

@@ -16,9 +16,9 @@ use super::cache::{HITS, MISSES, count_of};
 use super::ready::{self, Ready};
 use super::{answer_json, answer_text};
 use crate::conflicts::seconds;
-use crate::gateway::state::AppState;
 use crate::metrics::MetricSamples;
 use crate::metrics::{self, table};
+use crate::state::AppState;
 
 /// The state of a gateway. Times are seconds since 1970.
 #[derive(Serialize, Deserialize)]

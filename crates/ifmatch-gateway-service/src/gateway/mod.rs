@@ -23,19 +23,16 @@ use ifmatch_core::problem::Problem;
 use ifmatch_gateway_config::access::{Access, Denied, host_check};
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
 use ifmatch_proxy::LastExchange;
-use request_id::X_REQUEST_ID;
-use state::AppState;
 use tower_service::Service;
 use tracker::RequestTracker;
 use tracker::ResponseBody;
 
 use crate::console::session;
 use crate::endpoints::Endpoint;
+use crate::request_id::X_REQUEST_ID;
+use crate::state::AppState;
 use crate::traces::RequestSpan;
 
-pub mod certificate;
-pub mod request_id;
-pub mod state;
 pub mod tracker;
 
 /// Names the source of a copy.

@@ -20,21 +20,17 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
-use super::request_id;
-use super::state::AppState;
 use crate::conflicts::{ConflictRefusal, RequestAttempt};
 use crate::metrics::conditions::{ConditionSet, is_by_lease};
-use crate::metrics::{FinishedRequest, method_index};
+use crate::metrics::{FinishedRequest, UncountedRequest, method_index};
+use crate::request_id;
+use crate::state::AppState;
 use crate::traces::{RequestSpan, SpanAttributes};
 
 /// The target of the access log.
 pub const ACCESS: &str = "ifmatch::access";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// Marks a request by which the console reads an endpoint. Such a request is neither counted nor logged, since no client sent it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UncountedRequest;
 
 /// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
 pub(crate) struct RequestTracker {

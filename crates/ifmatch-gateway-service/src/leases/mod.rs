@@ -1,4 +1,3 @@
 //! Leases from an operator's view: listing and counting them.
 
 pub mod listing;
-pub mod metrics;

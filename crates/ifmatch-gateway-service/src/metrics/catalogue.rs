@@ -14,8 +14,8 @@ use metrics::{
     with_local_recorder,
 };
 
+use super::leases::LeaseMetrics;
 use super::{Metrics, cache, recorder, register, set_certificate_end, table, upstreams};
-use crate::leases::metrics::LeaseMetrics;
 
 /// A server that is never asked.
 const SERVER: &str = "http://127.0.0.1:8000";

@@ -20,6 +20,7 @@ use ifmatch_gateway_config::error::Error;
 pub(crate) mod cache;
 pub mod catalogue;
 pub(crate) mod conditions;
+pub mod leases;
 pub mod register;
 pub(crate) mod table;
 pub mod upstreams;
@@ -33,6 +34,10 @@ const BATCH_SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "other"];
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
+
+/// Marks a request by which the console reads an endpoint. Such a request is neither counted nor logged, since no client sent it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UncountedRequest;
 
 /// Handles of all metrics.
 pub struct Metrics {

@@ -8,7 +8,7 @@ use ifmatch_cache::{Builder, CacheLayer, Disk};
 use ifmatch_gateway_commands::store_url::check_folder;
 use ifmatch_gateway_config::CacheConfig;
 use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_service::gateway::request_id::X_REQUEST_ID;
+use ifmatch_gateway_service::request_id::X_REQUEST_ID;
 
 /// Returns the builder for either kind of cache.
 ///

@@ -9,8 +9,8 @@ use ifmatch_gateway_config::error::{Error, ErrorKind};
 use ifmatch_gateway_config::proxy::ProxyConfig;
 use ifmatch_gateway_config::sources::not_reloaded;
 use ifmatch_gateway_config::{CacheConfig, Config, Records, ServerConfig, Storage};
-use ifmatch_gateway_service::gateway::certificate::Validity;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::certificate::Validity;
+use ifmatch_gateway_service::state::AppState;
 
 use super::log;
 use super::tls::{CertificateKeys, ReplaceableTls};

@@ -8,7 +8,7 @@ use ifmatch_gateway_commands::platform::{self, AskedSignal, StopSignals};
 use ifmatch_gateway_commands::runtime::runtime;
 use ifmatch_gateway_config::ServerConfig;
 use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::state::AppState;
 use ifmatch_http_server::Server;
 use tokio::time::sleep;
 use tracing::{error, info, warn};

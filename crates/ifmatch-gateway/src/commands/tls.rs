@@ -13,8 +13,8 @@ use tokio_rustls::TlsAcceptor;
 
 use ifmatch_gateway_config::TlsFiles;
 use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_service::gateway::certificate::Validity;
-use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::certificate::Validity;
+use ifmatch_gateway_service::state::AppState;
 
 /// TLS with certificates that can be replaced.
 #[derive(Debug)]

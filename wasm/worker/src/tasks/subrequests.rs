@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(take(BudgetShare::Work), Ok(()));
             SubrequestBudget::of_current()
                 .for_work(async {
-                    assert_eq!((take(BudgetShare::Work), take(BudgetShare::Work)), (Ok(()), Err(BudgetSpent)))
+                    assert_eq!((take(BudgetShare::Work), take(BudgetShare::Work)), (Ok(()), Err(BudgetSpent)));
                 })
                 .await;
             assert_eq!(left(), 0);

@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    fn values() -> impl Strategy<EdmValue = EdmValue> {
+    fn values() -> impl Strategy<Value = EdmValue> {
         prop_oneof![
             "[a' é(]{0,3}".prop_map(|text| EdmValue::String(text.into())),
             (-3..3_i32).prop_map(EdmValue::Int32),
@@ -254,18 +254,18 @@ mod tests {
         ]
     }
 
-    fn operands() -> impl Strategy<EdmValue = FilterOperand> {
+    fn operands() -> impl Strategy<Value = FilterOperand> {
         let names = prop_oneof![Just("PartitionKey"), Just("RowKey"), Just("a"), Just("_b1")];
         let property = names.prop_map(|name| FilterOperand::Property(name.into()));
         prop_oneof![property, values().prop_map(FilterOperand::Literal)]
     }
 
-    fn booleans() -> impl Strategy<EdmValue = FilterOperand> {
+    fn booleans() -> impl Strategy<Value = FilterOperand> {
         let property = prop_oneof![Just("a"), Just("_b1")].prop_map(|name| FilterOperand::Property(name.into()));
         prop_oneof![property, any::<bool>().prop_map(|value| FilterOperand::Literal(EdmValue::Boolean(value)))]
     }
 
-    fn filters() -> impl Strategy<EdmValue = Filter> {
+    fn filters() -> impl Strategy<Value = Filter> {
         let comparisons = prop_oneof![
             Just(ComparisonOperator::Equal),
             Just(ComparisonOperator::NotEqual),
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    fn properties() -> impl Strategy<EdmValue = BTreeMap<&'static str, EdmValue>> {
+    fn properties() -> impl Strategy<Value = BTreeMap<&'static str, EdmValue>> {
         let name = prop_oneof![Just("PartitionKey"), Just("RowKey"), Just("a"), Just("_b1")];
         prop::collection::btree_map(name, values(), 0..4)
     }

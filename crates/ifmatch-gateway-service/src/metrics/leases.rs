@@ -13,8 +13,8 @@ use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Counter, Gauge, counter, gauge};
 
-use super::listing::LeaseEntry;
-use crate::metrics::table::leases::{HELD, OPERATIONS};
+use super::table::leases::{HELD, OPERATIONS};
+use crate::leases::listing::LeaseEntry;
 
 /// Active leases, and counters of lease operations.
 ///

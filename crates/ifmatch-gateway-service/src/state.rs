@@ -21,13 +21,13 @@ use ifmatch_runtime::{Clock, SystemClock};
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 
-use super::certificate::Validity;
-use super::request_id::RequestIds;
+use crate::certificate::Validity;
 use crate::conflicts::ConflictLog;
-use crate::endpoints::ready::StoreReadiness;
-use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
+use crate::metrics::leases::MeteredStore;
 use crate::purges::{Following, Purges};
+use crate::readiness::StoreReadiness;
+use crate::request_id::RequestIds;
 use crate::traces::Traces;
 
 /// State shared by all requests.

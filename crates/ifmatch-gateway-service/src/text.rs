@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use ifmatch_core::date::HttpDate;
 use ifmatch_gateway_config::text::SEGMENT;
-pub(super) use ifmatch_gateway_config::text::Text;
+pub(crate) use ifmatch_gateway_config::text::Text;
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
 const PATH: &AsciiSet = &SEGMENT.remove(b'/');
@@ -13,12 +13,12 @@ const PATH: &AsciiSet = &SEGMENT.remove(b'/');
 const SHORT: usize = 8;
 
 /// Encodes the value of a parameter of a query.
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
 /// Encodes the path of a blob: a container, and a name with slashes.
-pub(super) fn encode_path(path: &str) -> String {
+pub(crate) fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
@@ -28,13 +28,13 @@ pub(crate) fn decoded(path: &str) -> Text {
 }
 
 /// Returns a count with its noun, such as "1 byte" or "2 bytes".
-pub(super) fn counted(count: impl Into<u64>, noun: &str) -> String {
+pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns a number of bytes for people.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let step = units.len().min(usize::try_from(count.max(1).ilog2() / 10).unwrap_or(0) + 1) - 1;
     if step == 0 {
@@ -46,7 +46,7 @@ pub(super) fn bytes(count: u64) -> String {
 
 /// Returns a time span in words. The script does the same.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the age of a process, or of a blob")]
-pub(super) fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     let count = |unit: f64| (seconds.max(0.0) / unit).round() as u64;
     match seconds.round() {
         ..120.0 => counted(count(1.0), "second"),
@@ -58,23 +58,23 @@ pub(super) fn span(seconds: f64) -> String {
 
 /// Returns a number of seconds in words.
 #[expect(clippy::cast_precision_loss, reason = "a lifetime")]
-pub(super) fn seconds(count: u64) -> String {
+pub(crate) fn seconds(count: u64) -> String {
     span(count as f64)
 }
 
 /// Returns the element of a past time, in seconds since 1970. The script counts on.
-pub(super) fn since(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
+pub(crate) fn since(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
     time(now.borrow() - then.borrow(), *then.borrow(), 1)
 }
 
 /// Returns the element of the time that is left until another one.
-pub(super) fn until(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
+pub(crate) fn until(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
     time(then.borrow() - now.borrow(), *then.borrow(), -1)
 }
 
 /// Returns the element of a date of HTTP.
 #[expect(clippy::cast_precision_loss, reason = "seconds of dates are below 2^53")]
-pub(super) fn since_date(now: impl Borrow<f64>, date: &Text) -> String {
+pub(crate) fn since_date(now: impl Borrow<f64>, date: &Text) -> String {
     HttpDate::parse(date.0.as_bytes()).map(|date| since(now, date.unix() as f64)).unwrap_or_default()
 }
 
@@ -95,40 +95,40 @@ fn time(seconds: f64, then: f64, step: i8) -> String {
 }
 
 /// Returns the beginning of a tag, which tells versions apart for a reader.
-pub(super) fn short(tag: &Text) -> Text {
+pub(crate) fn short(tag: &Text) -> Text {
     let opaque = tag.0.strip_prefix("W/").unwrap_or(&tag.0).trim_matches('"');
     Text(opaque.chars().take(SHORT).collect())
 }
 
 /// Returns `true` if one of these tags differs from `current`, but not in what is shown of it.
-pub(super) fn look_same<'a>(mut tags: impl Iterator<Item = &'a Text>, current: &Text) -> bool {
+pub(crate) fn look_same<'a>(mut tags: impl Iterator<Item = &'a Text>, current: &Text) -> bool {
     tags.any(|tag| tag != current && short(tag) == short(current))
 }
 
 /// Returns a number with one digit after the point, if it is small.
-pub(super) fn number(number: f64) -> String {
+pub(crate) fn number(number: f64) -> String {
     if number < 10.0 && number.fract() > 0.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
 /// Returns a share in percent.
-pub(super) fn percent(part: impl Borrow<f64>, whole: impl Borrow<f64>) -> String {
+pub(crate) fn percent(part: impl Borrow<f64>, whole: impl Borrow<f64>) -> String {
     let (part, whole) = (*part.borrow(), *whole.borrow());
     if whole > 0.0 { format!("{:.1}%", 100.0 * part / whole) } else { "–".to_owned() }
 }
 
 /// Returns a share of a count in percent.
 #[expect(clippy::cast_precision_loss, reason = "one digit after the point needs no more")]
-pub(super) fn percent_of(part: u64, whole: u64) -> String {
+pub(crate) fn percent_of(part: u64, whole: u64) -> String {
     percent(part as f64, whole as f64)
 }
 
 /// Returns seconds in milliseconds.
-pub(super) fn millis(seconds: Option<&f64>) -> String {
+pub(crate) fn millis(seconds: Option<&f64>) -> String {
     seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2} ms", seconds * 1000.0))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of bytes is below 2^53")]
-pub(super) fn bytes_of(count: impl Borrow<f64>) -> String {
+pub(crate) fn bytes_of(count: impl Borrow<f64>) -> String {
     bytes(count.borrow().max(0.0) as u64)
 }
 
