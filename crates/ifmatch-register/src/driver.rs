@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::select;
 use ifmatch_core::command::{Applied, Begin, Command, Grant, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
@@ -406,7 +405,7 @@ impl Driver {
         }
         // Joined before the record is read again, so no wakeup is missed.
         let mut turn = self.shared.waiters.join(key);
-        let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
+        let mut pauses = pauses(MAX_POLL_INTERVAL);
         loop {
             let applied = self.apply_as(writer, key, None, command, &is_overtaken).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
@@ -549,7 +548,7 @@ impl Driver {
             None => self.stored(key).await?,
         };
         let give_up = self.shared.clock.now().saturating_add(MAX_CONTENTION);
-        let mut pauses = pauses().build();
+        let mut pauses = pauses(PAUSE.1);
         loop {
             if let Some(mine) = ambiguous.find(stored.as_ref()) {
                 return Ok(mine);
@@ -652,8 +651,9 @@ fn seen_by<'a>(swapped: &'a Result<Swap, RegisterError>, next: &'a Record) -> Op
     }
 }
 
-fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).without_max_times()
+/// Returns the pauses between attempts. Each is twice as long as the one before it, up to a maximum.
+fn pauses(max: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(PAUSE.0), move |pause| Some((*pause * 2).min(max)))
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {
