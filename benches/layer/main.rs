@@ -2,13 +2,12 @@
 //! `cargo xtask bench layer` counts its instructions.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
-use axum::http::{HeaderValue, Method, Request, StatusCode};
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::{Parser, ValueEnum};
@@ -49,50 +48,46 @@ enum Kind {
     NotModified,
     /// PUT with the current version in If-Match.
     Put,
-    /// A new connection of `axum::serve`, and a GET.
+    /// GET as the first request of a connection of `axum::serve`.
     Connection,
 }
 
 /// A text and its version.
-type Note = Arc<Mutex<(String, i64)>>;
+static NOTE: Mutex<(String, i64)> = Mutex::new((String::new(), 1));
 
-fn text(note: &Note) -> String {
-    note.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+fn note() -> MutexGuard<'static, (String, i64)> {
+    NOTE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn read(State(note): State<Note>) -> String {
-    text(&note)
+async fn read() -> String {
+    note().0.clone()
 }
 
-async fn write(State(note): State<Note>, text: String) {
-    note.lock().unwrap_or_else(PoisonError::into_inner).0 = text;
+async fn write(text: String) {
+    note().0 = text;
 }
 
-async fn read_version(State(note): State<Note>) -> (EntityTag, String) {
-    let note = note.lock().unwrap_or_else(PoisonError::into_inner);
+async fn read_version() -> (EntityTag, String) {
+    let note = note();
     (EntityTag::from(note.1), note.0.clone())
 }
 
-async fn write_version(
-    State(note): State<Note>,
-    expected: ExpectedVersion,
-    text: String,
-) -> Result<EntityTag, PreconditionFailed> {
-    let mut note = note.lock().unwrap_or_else(PoisonError::into_inner);
+async fn write_version(expected: ExpectedVersion, text: String) -> Result<EntityTag, PreconditionFailed> {
+    let mut note = note();
     expected.check(Some(note.1))?;
     *note = (text, note.1 + 1);
     Ok(EntityTag::from(note.1))
 }
 
 impl Service {
-    fn router(self) -> Router<Note> {
+    fn router(self) -> Router {
         let plain = || Router::new().route("/notes/today", get(read).put(write));
         let versions = || Router::new().route("/notes/today", get(read_version).put(write_version));
         match self {
             Self::Bare => plain(),
             Self::SetHeader => {
                 let value = HeaderValue::from_static("no-cache");
-                plain().layer(SetResponseHeaderLayer::overriding(axum::http::header::CACHE_CONTROL, value))
+                plain().layer(SetResponseHeaderLayer::overriding(CACHE_CONTROL, value))
             }
             Self::Hashing => plain().guarded_by(ConditionalLayer::new()),
             Self::Versions => versions().guarded_by(ConditionalLayer::builder().handlers_check_versions().build()),
@@ -110,17 +105,17 @@ fn main() {
     let options = Options::parse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let note: Note = Arc::new(Mutex::new(("milk".to_owned(), 1)));
+        note().0 = "milk".to_owned();
         let router = options.service.router();
         if options.kind == Kind::Connection {
             for _ in 0..options.count {
                 // As `axum::serve` does for each connection.
-                let connection = router.clone().with_state(Arc::clone(&note));
+                let connection = router.clone().with_state(());
                 assert_eq!(send(&connection, Method::GET, None).await.status(), StatusCode::OK);
             }
             return;
         }
-        let router = router.with_state(note);
+        let router = router.with_state(());
         let mut tag = send(&router, Method::GET, None).await.headers().get(ETAG).cloned();
         for _ in 0..options.count {
             let condition = tag.clone();
@@ -140,14 +135,10 @@ fn main() {
     });
 }
 
-async fn send(
-    router: &Router,
-    method: Method,
-    condition: Option<(axum::http::HeaderName, HeaderValue)>,
-) -> Response {
+async fn send(router: &Router, method: Method, condition: Option<(HeaderName, HeaderValue)>) -> Response {
     let mut request = Request::new(Body::from(if method == Method::PUT { "bread" } else { "" }));
     *request.method_mut() = method;
-    *request.uri_mut() = axum::http::Uri::from_static("/notes/today");
+    *request.uri_mut() = Uri::from_static("/notes/today");
     request.headers_mut().extend(condition);
     router.clone().oneshot(request).await.into_response()
 }

@@ -34,8 +34,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch",
-        forbidden: "axum hyper-util redb rustls object_store ifmatch-blob mio socket2",
-        why: "the layer works with any http service and any register",
+        forbidden: "axum hyper-util redb rustls object_store ifmatch-blob mio socket2 backon base64 hex moka postcard",
+        why: "the layer works with any http service and any register, and a service that keeps its records in memory \
+            needs no encoding of them",
     },
     Rule {
         package: "ifmatch-postgres",
