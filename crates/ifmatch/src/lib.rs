@@ -85,6 +85,17 @@
 //! To avoid the GET after a write, return [`NewVersion`] or `ETag` from the handler. To avoid the GET before it,
 //! compare the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
 //!
+//! # Features
+//!
+//! | Feature | Adds |
+//! |---|---|
+//! | `axum` | `guarded_by`, extractors, responses, and keys of nested routers |
+//! | `tracing`, by default | an event for each decision of the layer |
+//! | `testing` | a test kit, for `[dev-dependencies]` |
+//! | `utoipa` | the conditions in OpenAPI documents |
+//! | `headers` | [`EntityTag`] as a typed header |
+//! | `blake3` | [tags](TagFormat) from BLAKE3 |
+//!
 //! # A customised layer
 //!
 //! ```
