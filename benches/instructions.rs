@@ -1,10 +1,8 @@
-//! Instruction counts of functions, and of the layer compared with the bare service. They don't depend on the machine's load.
+//! Instruction counts of functions. They don't depend on the machine's load.
 //!
 //! `cargo xtask bench functions` runs this. It needs valgrind, and the runner of the library's version.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(missing_docs, reason = "the macros make public items")]
-
-mod scenes;
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,8 +16,6 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::{Preconditions, Validators};
 use ifmatch_core::record::{Record, Variant};
-
-use scenes::{Bare, Layered, Request};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 const LATER: Timestamp = Timestamp::from_micros(1_800_000_000_000_100);
@@ -121,50 +117,9 @@ fn decode(bytes: Vec<u8>) -> (Vec<u8>, Record) {
     (bytes, record)
 }
 
-fn bare(len: usize) -> (Bare, Request) {
-    (Bare::of(len), scenes::get(None))
-}
-
-fn layered(len: usize) -> (Layered, Request) {
-    let mut service = Bare::of(len).layered();
-    scenes::warm(&mut service);
-    (service, scenes::get(None))
-}
-
-fn revalidated(mut service: Layered) -> (Layered, Request) {
-    let tag = scenes::warm(&mut service);
-    (service, scenes::get(Some(&tag)))
-}
-
-fn unobserved(len: usize) -> (Layered, Request) {
-    revalidated(Bare::of(len).layered())
-}
-
-fn observed(len: usize) -> (Layered, Request) {
-    revalidated(Bare::of(len).observed())
-}
-
-#[library_benchmark]
-#[bench::ok_200(args = (0), setup = bare)]
-fn service_bare((mut service, request): (Bare, Request)) -> Bare {
-    drop(black_box(scenes::answer(&mut service, request)));
-    service
-}
-
-#[library_benchmark]
-// With the shortest body: valgrind lacks the SHA-256 instructions, which makes hashing look expensive.
-#[bench::ok_200(args = (0), setup = layered)]
-#[bench::not_modified_304(args = (0), setup = unobserved)]
-#[bench::observed_304(args = (0), setup = observed)]
-fn service_layered((mut service, request): (Layered, Request)) -> Layered {
-    drop(black_box(scenes::answer(&mut service, request)));
-    service
-}
-
 library_benchmark_group!(
     name = decisions,
     benchmarks = [parse, evaluate, apply_begin, apply_commit, apply_write, encode, decode]
 );
-library_benchmark_group!(name = services, benchmarks = [service_bare, service_layered]);
 
-main!(library_benchmark_groups = [decisions, services]);
+main!(library_benchmark_groups = decisions);

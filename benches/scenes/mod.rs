@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use futures_util::FutureExt;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use ifmatch::{ConditionalLayer, ConditionalService, Event};
+use ifmatch::{ConditionalLayer, ConditionalService};
 use tower::{Layer, Service};
 
 /// Body of requests and responses.
@@ -36,15 +35,6 @@ impl Bare {
     /// Returns the service behind the layer.
     pub(crate) fn layered(self) -> Layered {
         ConditionalLayer::builder().authoritative().build().layer(self)
-    }
-
-    /// Returns the service behind the layer, with an observer that counts.
-    pub(crate) fn observed(self) -> Layered {
-        let decisions = AtomicU64::new(0);
-        let count = move |_: &Event<'_>| {
-            decisions.fetch_add(1, Ordering::Relaxed);
-        };
-        ConditionalLayer::builder().authoritative().observer(count).build().layer(self)
     }
 }
 

@@ -5,6 +5,7 @@ mod cache;
 mod caches;
 mod component;
 mod exchange;
+mod layer;
 mod leases;
 mod load;
 mod peers;
@@ -55,8 +56,10 @@ struct Options {
 enum Subject {
     /// HTTP servers under load, the gateway and others, each on one core.
     Sockets,
-    /// Functions, and the layer around an empty service: instructions, allocations, time.
+    /// Functions: instructions. The layer around an empty service, and hashing: time.
     Functions,
+    /// The layer beside the bare service and `SetResponseHeaderLayer`: instructions per request.
+    Layer,
     /// Cost per request and memory per resource, with few and with many resources.
     Growth,
     /// The shared cache compared with nginx, Varnish, Traffic Server and Pingora.
@@ -94,6 +97,7 @@ fn run(options: &Options) -> Result {
     match options.subject {
         Subject::Sockets => sockets::run(&workspace, options.quick, deadline),
         Subject::Functions => programs::functions(&workspace, options.quick, deadline),
+        Subject::Layer => layer::run(&workspace),
         Subject::Growth => programs::growth(&workspace, options.quick, deadline),
         Subject::Cache => cache::run(&workspace, options.quick, deadline),
         Subject::Scenarios => cache::scenarios(&workspace, options.quick),

@@ -63,6 +63,18 @@ pub(crate) fn registers(workspace: &Workspace, quick: bool, deadline: Instant) -
 const VALGRIND: Tool =
     Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
 
+/// Builds the services of benches/layer.
+pub(crate) fn layer(workspace: &Workspace) -> Result<PathBuf> {
+    VALGRIND.require(workspace)?;
+    let build = "build --release --locked --quiet --manifest-path benches/Cargo.toml --target-dir target/benches-layer \
+        --package bench-layer --message-format json-render-diagnostics";
+    let messages = Run::cargo(build, workspace.root()).env("RUSTFLAGS", CLOCK_FOR_VALGRIND).output()?;
+    executable(&messages).ok_or_else(|| "cargo does not say where it put benches/layer".into())
+}
+
+/// rustix reads the clock through the vDSO otherwise, which valgrind doesn't have.
+const CLOCK_FOR_VALGRIND: &str = "--cfg rustix_use_libc";
+
 /// Runs the benchmarks of functions: instructions by valgrind, nanoseconds by criterion, and hashing compared with OpenSSL. A quick
 /// run skips the slow ones.
 pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
@@ -70,8 +82,7 @@ pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -
     require_runner(workspace.root())?;
     let benches = "bench --locked --manifest-path benches/Cargo.toml --target-dir target/benches --bench";
     let bench = |name| Run::cargo(&format!("{benches} {name}"), workspace.root());
-    // rustix reads the clock through the vDSO otherwise, which valgrind doesn't have.
-    bench("instructions").env("RUSTFLAGS", "--cfg rustix_use_libc").passes(deadline)?;
+    bench("instructions").env("RUSTFLAGS", CLOCK_FOR_VALGRIND).passes(deadline)?;
     if quick {
         return Ok(());
     }

@@ -162,7 +162,7 @@ impl From<HttpDate> for i64 {
     }
 }
 
-/// A point in time, in microseconds since 1970. Time is always an argument in this crate.
+/// A point in time, in microseconds since 1970.
 ///
 /// ```
 /// use std::time::Duration;

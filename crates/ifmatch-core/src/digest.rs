@@ -5,15 +5,12 @@ mod field;
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest, Sha256};
 
 use crate::tag::EntityTag;
-use crate::text::{header_value, hexadecimal};
+use crate::text::hexadecimal;
 
 #[cfg(feature = "digest-fields")]
 pub use field::InvalidDigest;
@@ -82,25 +79,6 @@ impl ContentHash {
         EntityTag::from_digits(&self.tag_hex(), "-", &generation.to_string())
     }
 
-    /// Returns the value of a `Repr-Digest` or `Content-Digest` field (RFC 9530), or `None` for BLAKE3, which isn't
-    /// registered for these fields.
-    ///
-    /// ```
-    /// # use ifmatch_core::digest::ContentHash;
-    /// let value = ContentHash::of(b"").repr_digest().unwrap();
-    /// assert_eq!(value, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
-    /// ```
-    pub fn repr_digest(&self) -> Option<HeaderValue> {
-        self.format.is_sha256().then(|| {
-            let mut value = String::with_capacity(64);
-            value.push_str(SHA_256);
-            value.push_str("=:");
-            STANDARD.encode_string(self.bytes, &mut value);
-            value.push(':');
-            header_value(value)
-        })
-    }
-
     fn tag_hex(&self) -> String {
         hexadecimal(&self.bytes[..self.format.bytes_in_tag()])
     }
@@ -137,10 +115,6 @@ pub enum TagFormat {
 impl TagFormat {
     const fn bytes_in_tag(self) -> usize {
         if matches!(self, Self::Sha256Truncated) { 16 } else { 32 }
-    }
-
-    const fn is_sha256(self) -> bool {
-        matches!(self, Self::Sha256 | Self::Sha256Truncated)
     }
 }
 
@@ -251,5 +225,3 @@ impl State {
         }
     }
 }
-
-const SHA_256: &str = "sha-256";

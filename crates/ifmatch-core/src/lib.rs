@@ -1,7 +1,7 @@
 //! Strong entity tags, conditional requests and the write protocol as pure decisions without I/O.
 //!
-//! Without the default feature `protocol`, only the parts that a client needs remain: tags, dates, header fields and the
-//! decisions of a lock.
+//! Without the default feature `encoding`, records can't be stored. Without `protocol` too, only the parts that a client
+//! needs remain: tags, dates, header fields and the decisions of a lock.
 
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::select;
 use ifmatch_core::command::{Applied, Begin, Command, Grant, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
@@ -104,7 +103,12 @@ impl Driver {
 
     /// Creates a driver with the given clock.
     pub fn with_clock(register: impl Register, clock: impl Clock) -> Self {
-        let (register, clock) = (Arc::new(register), Arc::new(clock));
+        Self::sharing(Arc::new(register), Arc::new(clock))
+    }
+
+    /// Creates a driver with a register and a clock that others hold too. [`Driver::with_clock`] would wrap them once more, and
+    /// allocate a future more for each call.
+    pub fn sharing(register: Arc<dyn Register>, clock: Arc<dyn Clock>) -> Self {
         let (waiters, locks, deadlines) = (KeyedQueue::default(), KeyLocks::default(), Deadlines::default());
         Self {
             shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
@@ -170,7 +174,7 @@ impl Driver {
     /// Returns the time to compare deadlines with: the earliest bound of the engine's clock, or this process's clock if
     /// the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
     pub fn now(&self) -> Timestamp {
-        self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
+        self.register().engine().time.map_or_else(|| self.clock().now(), |time| time.earliest)
     }
 
     /// Runs a future until a record's deadline, then drops it. See [`task::until`].
@@ -207,7 +211,7 @@ impl Driver {
 
     /// Loads what the register stores.
     async fn stored(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let stored = self.shared.register.load(key).await;
+        let stored = self.register().load(key).await;
         self.saw(key, stored.as_ref().map_or(None, Option::as_ref));
         stored
     }
@@ -215,31 +219,31 @@ impl Driver {
     /// Takes note of a record. `None`: it is unknown, or there is none.
     fn saw(&self, key: &Key, record: Option<&Record>) {
         if let Some(recent) = &self.recent
-            && !self.shared.register.engine().fails_over
-            && self.shared.register.revision_at_once(key).is_none()
+            && !self.register().engine().fails_over
+            && self.register().revision_at_once(key).is_none()
         {
             recent.saw(key, record);
         }
     }
 
     fn seen(&self, key: &Key) -> Option<Record> {
-        self.recent.as_ref()?.get(key).filter(|_| !self.shared.register.engine().fails_over)
+        self.recent.as_ref()?.get(key).filter(|_| !self.register().engine().fails_over)
     }
 
     /// Returns a stored record as it must be read at `now`.
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
-        let lost = self.shared.register.engine().epoch.lost;
+        let lost = self.register().engine().epoch.lost;
         if lost != Revision::NONE && record.revision() <= lost && !(self.is_index)(key) {
             record = record.doubted(lost);
         }
-        self.shared.deadlines.view(key, record, now, self.shared.clock.now())
+        self.shared.deadlines.view(key, record, now, self.clock().now())
     }
 
     /// Returns the revision of a resource's record if the register knows it without waiting. See
     /// [`Register::revision_at_once`].
     pub fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        self.shared.register.revision_at_once(key)
+        self.register().revision_at_once(key)
     }
 
     /// Runs a command.
@@ -348,7 +352,7 @@ impl Driver {
     {
         let mut pause = RETRY_PAUSE.0;
         loop {
-            self.shared.clock.sleep(pause).await;
+            self.clock().sleep(pause).await;
             let result = attempt().await;
             if result.is_some() || self.now() >= deadline {
                 return result;
@@ -399,14 +403,14 @@ impl Driver {
         is_overtaken: impl Fn(&Record) -> bool,
     ) -> Result<Applied, DriverError> {
         // By the process's own clock: the engine's may stand still.
-        let give_up = self.shared.clock.now().saturating_add(self.patience);
+        let give_up = self.clock().now().saturating_add(self.patience);
         let applied = self.apply_as(writer, key, seen, command, &|_| false).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
         // Joined before the record is read again, so no wakeup is missed.
         let mut turn = self.shared.waiters.join(key);
-        let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
+        let mut pauses = pauses(MAX_POLL_INTERVAL);
         loop {
             let applied = self.apply_as(writer, key, None, command, &is_overtaken).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
@@ -415,14 +419,14 @@ impl Driver {
                 }
                 return Ok(applied);
             };
-            let left = self.shared.clock.now().until(give_up);
+            let left = self.clock().now().until(give_up);
             if left.is_zero() {
                 metrics::contention();
                 return Ok(applied);
             }
             let pause =
                 jittered(2 * pauses.next().unwrap_or(MAX_POLL_INTERVAL)).min(self.now().until(deadline)).min(left);
-            let sleep = self.shared.clock.sleep(pause.max(PAUSE.0));
+            let sleep = self.clock().sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
     }
@@ -490,7 +494,7 @@ impl Driver {
             Command::Renew(renew) => renew.ttl,
             _ => return Ok(()),
         };
-        let Some(time) = self.shared.register.engine().time else { return Ok(()) };
+        let Some(time) = self.register().engine().time else { return Ok(()) };
         if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
@@ -548,8 +552,8 @@ impl Driver {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
             None => self.stored(key).await?,
         };
-        let give_up = self.shared.clock.now().saturating_add(MAX_CONTENTION);
-        let mut pauses = pauses().build();
+        let give_up = self.clock().now().saturating_add(MAX_CONTENTION);
+        let mut pauses = pauses(PAUSE.1);
         loop {
             if let Some(mine) = ambiguous.find(stored.as_ref()) {
                 return Ok(mine);
@@ -571,7 +575,7 @@ impl Driver {
                 return ambiguous.take_error().map_or(Ok(effect), |error| Err(error.into()));
             };
             is_loaded = true;
-            let swapped = self.shared.register.compare_and_swap(key, expected, Some(next)).await;
+            let swapped = self.register().compare_and_swap(key, expected, Some(next)).await;
             self.saw(key, seen_by(&swapped, next));
             match swapped {
                 Ok(Swap::Done) => return Ok(effect),
@@ -591,7 +595,7 @@ impl Driver {
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             match pauses.next() {
-                Some(pause) if self.shared.clock.now() < give_up => self.shared.clock.sleep(jittered(2 * pause)).await,
+                Some(pause) if self.clock().now() < give_up => self.clock().sleep(jittered(2 * pause)).await,
                 _ => {
                     metrics::contention();
                     return Err(ambiguous.or(DriverError::Contention));
@@ -652,8 +656,9 @@ fn seen_by<'a>(swapped: &'a Result<Swap, RegisterError>, next: &'a Record) -> Op
     }
 }
 
-fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).without_max_times()
+/// Returns the pauses between attempts. Each is twice as long as the one before it, up to a maximum.
+fn pauses(max: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(PAUSE.0), move |pause| Some((*pause * 2).min(max)))
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {

@@ -32,14 +32,18 @@ mod driver;
 #[cfg(feature = "test-util")]
 pub mod faulty;
 mod key;
+#[cfg(feature = "encoding")]
 pub mod lanes;
 mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "encoding")]
 pub mod object;
 mod recent;
+#[cfg(feature = "encoding")]
 mod reconnecting;
 mod register;
+#[cfg(feature = "encoding")]
 mod scans;
 mod wrapper;
 
@@ -62,6 +66,7 @@ pub use wrapper::Wrapper;
 mod metrics {
     use crate::ambiguous::Resolution;
 
+    #[cfg(feature = "encoding")]
     pub(crate) fn batch(_operation: &'static str, _calls: usize) {}
 
     pub(crate) fn ambiguous(_resolution: Resolution) {}

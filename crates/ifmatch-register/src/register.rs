@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ifmatch_core::record::{DecodeError, Record, Revision};
+#[cfg(feature = "encoding")]
+use ifmatch_core::record::DecodeError;
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_runtime::RandomError;
 
 use crate::clocks::EngineTime;
@@ -274,6 +276,7 @@ impl RegisterError {
     }
 }
 
+#[cfg(feature = "encoding")]
 impl From<DecodeError> for RegisterError {
     fn from(error: DecodeError) -> Self {
         Self::new(RegisterErrorKind::Unreadable, error)

@@ -39,11 +39,11 @@ pub struct Detached<T>(oneshot::Receiver<Option<T>>);
 /// ```
 pub fn detach<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Detached<T> {
     let (tell, told) = oneshot::channel();
-    let work = async move {
-        let result = AssertUnwindSafe(work).catch_unwind().await.ok();
+    // Not an async block, which would hold the work twice: as what it captures, and as what it awaits.
+    let work = AssertUnwindSafe(work).catch_unwind().map(|result| {
         // The handle may have been dropped.
-        let _ = tell.send(result);
-    };
+        let _ = tell.send(result.ok());
+    });
     match SPAWNER.get() {
         Some(spawn) => spawn(Box::pin(work)),
         None => platform::spawn(work),

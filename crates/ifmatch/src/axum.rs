@@ -1,7 +1,9 @@
 //! axum: the whole router behind the layer, `axum::serve`, extractors and response parts.
 
+use std::any::TypeId;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -79,14 +81,24 @@ impl<S: Clone + Send + Sync + 'static> RouterExt<S> for Router<S> {
     /// to handlers, so the router becomes one, which responds with itself and its state. axum wraps it in the layer
     /// once it has the state.
     fn guarded_by(self, layer: ConditionalLayer) -> Self {
-        let guarded = any(Stateless(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
+        let guarded = any(Stateless::new(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
         Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
 }
 
 /// A router without its state, as a handler that responds with the router that has it.
 #[derive(Clone)]
-struct Stateless<S>(Router<S>);
+struct Stateless<S> {
+    router: Router<S>,
+    /// The router with the state `()`, which `axum::serve` gives to each connection anew, for both routes.
+    complete: Arc<OnceLock<Router>>,
+}
+
+impl<S> Stateless<S> {
+    fn new(router: Router<S>) -> Self {
+        Self { router, complete: Arc::default() }
+    }
+}
 
 /// A router with its state, as a response extension.
 #[derive(Clone)]
@@ -97,7 +109,10 @@ impl<S: Clone + Send + Sync + 'static> Handler<(), S> for Stateless<S> {
 
     fn call(self, _: Request, state: S) -> Self::Future {
         let mut response = Response::default();
-        response.extensions_mut().insert(Complete(self.0.with_state(state)));
+        let complete = || self.router.clone().with_state(state);
+        let is_stateless = TypeId::of::<S>() == TypeId::of::<()>();
+        let router = if is_stateless { self.complete.get_or_init(complete).clone() } else { complete() };
+        response.extensions_mut().insert(Complete(router));
         ready(response)
     }
 }

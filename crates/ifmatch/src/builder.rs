@@ -443,8 +443,7 @@ impl Builder {
                 "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions",
             ));
         }
-        let driver =
-            Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
+        let driver = Driver::sharing(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
         Ok(ConditionalLayer::from(LayerState {
             driver,
             memory: ResponseMemory::with_capacity(self.memory),

@@ -129,7 +129,8 @@ pub(crate) const OF_CONTENT: [HeaderName; 6] = [
 pub(crate) struct WatchedRequest {
     shared: Arc<LayerState>,
     method: Method,
-    uri: Uri,
+    /// The URI, if anything listens to events.
+    uri: Option<Uri>,
     /// The time of its arrival, if the layer has an observer.
     start: Option<Timestamp>,
 }
@@ -137,7 +138,8 @@ pub(crate) struct WatchedRequest {
 impl WatchedRequest {
     pub(crate) fn new(shared: &Arc<LayerState>, head: &Parts) -> Self {
         let start = shared.config.observer.as_ref().map(|_| shared.driver.clock().now());
-        Self { shared: Arc::clone(shared), method: head.method.clone(), uri: head.uri.clone(), start }
+        let uri = (start.is_some() || log::is_heard()).then(|| head.uri.clone());
+        Self { shared: Arc::clone(shared), method: head.method.clone(), uri, start }
     }
 
     /// Reports a response if it carries a decision, or is the 304 of a read. Gives an error of the layer the service's own form.
@@ -150,11 +152,13 @@ impl WatchedRequest {
             },
             _ => return,
         };
-        log::decision(&decision, &self.method, &self.uri);
         let Self { shared, method, uri, start } = &self;
-        if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
-            let duration = start.until(shared.driver.clock().now());
-            observer.on_event(&Event { decision, method, uri, duration });
+        if let Some(uri) = uri {
+            log::decision(&decision, method, uri);
+            if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
+                let duration = start.until(shared.driver.clock().now());
+                observer.on_event(&Event { decision, method, uri, duration });
+            }
         }
         if let (Some(make), Some(problem)) = (&shared.config.error_body, response.extensions().get::<Problem>()) {
             let (media_type, content) = make(problem);
@@ -178,6 +182,11 @@ mod log {
 
     use super::Decision;
 
+    /// Returns `true` if a subscriber may record events. It may skip those of some decisions.
+    pub(super) fn is_heard() -> bool {
+        tracing::enabled!(target: "ifmatch", tracing::Level::WARN)
+    }
+
     pub(super) fn decision(decision: &Decision, method: &Method, uri: &Uri) {
         let (status, reason, path) = (decision.status.as_u16(), decision.reason, uri.path());
         if decision.status.is_server_error() {
@@ -194,6 +203,10 @@ mod log {
     use http::{Method, Uri};
 
     use super::Decision;
+
+    pub(super) fn is_heard() -> bool {
+        false
+    }
 
     pub(super) fn decision(_: &Decision, _: &Method, _: &Uri) {}
 }

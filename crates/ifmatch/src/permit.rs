@@ -94,7 +94,8 @@ impl Permit {
         self.lease_token
     }
 
-    /// Returns the time at which the handler will be cancelled.
+    /// Returns the time at which the handler will be cancelled, by the layer's [`Clock`](crate::Clock):
+    /// `SystemClock.now().until(permit.deadline())` is the time left.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }

@@ -107,7 +107,8 @@ where
                 if let Some(operation) = PendingLeaseOperation::of(shared, &head) {
                     return ResponseFuture::boxed(operation.run(inner)).watched(watched);
                 }
-                let write = detach(write::write(Arc::clone(shared), inner, Request::from_parts(head, body)));
+                // Boxed where it is made: it takes kilobytes, which each layer of the task would copy.
+                let write = detach(Box::pin(write::write(Arc::clone(shared), inner, Request::from_parts(head, body))));
                 ResponseFuture::boxed(async {
                     write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })

@@ -1,12 +1,36 @@
-//! Parsing `Repr-Digest` and `Content-Digest` (RFC 9530).
+//! `Repr-Digest` and `Content-Digest` (RFC 9530).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 use thiserror::Error;
 
-use super::{ContentHash, SHA_256};
+use super::{ContentHash, TagFormat};
+use crate::text::header_value;
+
+const SHA_256: &str = "sha-256";
 
 impl ContentHash {
+    /// Returns the value of a `Repr-Digest` or `Content-Digest` field (RFC 9530), or `None` for BLAKE3, which isn't
+    /// registered for these fields.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// let value = ContentHash::of(b"").repr_digest().unwrap();
+    /// assert_eq!(value, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
+    /// ```
+    pub fn repr_digest(&self) -> Option<HeaderValue> {
+        matches!(self.format, TagFormat::Sha256 | TagFormat::Sha256Truncated).then(|| {
+            let mut value = String::with_capacity(64);
+            value.push_str(SHA_256);
+            value.push_str("=:");
+            STANDARD.encode_string(self.bytes, &mut value);
+            value.push(':');
+            header_value(value)
+        })
+    }
+
     /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. Returns `None` if the field is absent or has
     /// only digests of other algorithms.
     ///

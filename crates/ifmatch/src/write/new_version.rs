@@ -29,13 +29,13 @@ use crate::shared::LayerState;
 /// resource's version.
 ///
 /// ```
+/// use axum::Json;
 /// use axum::response::IntoResponse;
-/// use axum::{Extension, Json};
 /// use ifmatch::NewVersion;
 ///
 /// // The body is what the next GET will send.
 /// async fn save(Json(note): Json<String>) -> impl IntoResponse {
-///     (Extension(NewVersion::Body), Json(note))
+///     (NewVersion::Body, Json(note)) // without the feature `axum`: `axum::Extension(NewVersion::Body)`
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

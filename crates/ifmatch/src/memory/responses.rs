@@ -1,4 +1,4 @@
-//! The memory on WebAssembly: `quick_cache`, which needs no clock.
+//! The responses by resource, in `quick_cache`.
 
 use std::sync::Arc;
 
