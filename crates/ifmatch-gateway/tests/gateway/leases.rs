@@ -136,7 +136,8 @@ async fn pages_of_leases_end_by_bytes() {
             None => break,
         }
     }
-    assert_eq!((found, pages), ((0..COUNT).map(name).collect(), 2));
+    assert!(found.into_iter().eq((0..COUNT).map(name)), "the pages have all leases in order");
+    assert_eq!(pages, 2, "pages");
 
     let console = setup.gateway.line_after("console on ");
     let console = console.trim().trim_start_matches("http://").parse().unwrap();
