@@ -44,6 +44,8 @@ pub struct AppState {
     pub(crate) cache: Option<ServedCache>,
     /// The requests that lost lately.
     pub(crate) conflicts: ConflictLog,
+    /// The memory for listings until they are sent: that of the blobs, if there are any.
+    pub(crate) documents: Documents,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
     /// The last response of the store to `/-/ready`.
@@ -78,7 +80,7 @@ pub struct ServedBlobs {
     pub withheld: Vec<String>,
     /// The reads that wait for a change.
     pub waits: Arc<Waits>,
-    /// The memory for bodies that an operation holds in full.
+    /// The memory for bodies and responses that are held in full.
     pub documents: Documents,
 }
 
@@ -136,6 +138,7 @@ impl AppState {
         Ok(Self {
             access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
+            documents: blobs.as_ref().map(|blobs| blobs.documents.clone()).unwrap_or_default(),
             blobs,
             upstreams,
             cache,

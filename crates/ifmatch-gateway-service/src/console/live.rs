@@ -127,12 +127,14 @@ impl LivePage {
                 self.is_over = true;
                 return Some(Bytes::from(END));
             };
-            // A page that fails stays as it is until it can be read again, and says so.
-            if let Ok(PageAnswer::Page(StatusCode::OK, page)) = answer {
+            // A page that fails, or has no memory, stays as it is until it can be read again, and says so.
+            if let Ok(PageAnswer::Page(StatusCode::OK, page)) = answer
+                && let Ok(memory) = self.console.memory(self.context.client(), &page)
+            {
                 let digest = Some(Sha256::digest(without_times(&page)).into());
                 if digest != self.sent {
                     (self.sent, self.quiet) = (digest, 0);
-                    return Some(event(&page));
+                    return Some(memory.hold(event(&page)));
                 }
             } else if self.sent != Some(FAILED) {
                 self.sent = Some(FAILED);
@@ -162,9 +164,9 @@ impl LivePage {
 }
 
 /// Returns the event for a page. A carriage return would end a line of it, too.
-fn event(page: &str) -> Bytes {
+fn event(page: &str) -> String {
     let lines = page.split(['\r', '\n']).map(|line| format!("data: {line}\n"));
-    Bytes::from(format!("event: page\n{}\n", lines.collect::<String>()))
+    format!("event: page\n{}\n", lines.collect::<String>())
 }
 
 /// Returns a page without the times that the browser counts on its own.

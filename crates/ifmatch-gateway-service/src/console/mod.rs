@@ -4,7 +4,7 @@
 //! the operator has signed in with, and shows the responses. So nothing can be seen or changed here that the API wouldn't permit.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use askama::Template;
@@ -14,6 +14,8 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
 use sha2::{Digest, Sha256};
@@ -47,6 +49,9 @@ const ICON: &str = include_str!("assets/favicon.svg");
 /// The pages that a sign-in leads to.
 const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
 
+/// Size of the pages that are sent in any case, in bytes: the overview too, while other documents fill the memory.
+const SMALL: usize = 64 << 10;
+
 /// The pages in front of a gateway.
 pub struct Console {
     gateway: AnyHandler,
@@ -64,6 +69,8 @@ pub struct Console {
 /// A page's response.
 enum PageAnswer {
     Page(StatusCode, String),
+    /// A page that occupies its memory until it is sent.
+    Held(StatusCode, Bytes),
     /// To this path.
     Redirect(String),
     /// With a cookie, to this path.
@@ -238,6 +245,17 @@ impl Console {
     fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> PageAnswer {
         let page = SignIn { frame: self.frame("sign-in", None), problem, to: own_page(to).into() };
         PageAnswer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
+    }
+
+    /// Takes memory for a page until it is sent.
+    fn memory(&self, client: IpAddr, page: &str) -> Result<DocumentMemory, RequestFailure> {
+        let mut memory = self.state.documents.begin(Some(Client(client)));
+        let bytes = if page.len() > SMALL { page.len() } else { 0 };
+        memory.grow(bytes).map_err(|_| {
+            let detail = "The gateway is busy with other requests. Load the page again in a few seconds.";
+            RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        })?;
+        Ok(memory)
     }
 
     fn frame(&self, screen: &'static str, session: Option<&Session>) -> PageFrame {
@@ -419,8 +437,14 @@ impl RequestHandler for Console {
         let is_head = request.method() == Method::HEAD;
         let instance = instance(request.uri(), request.headers());
         let head = FailedRequest { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
-        let session = self.session(request.headers());
-        let answer = self.answer(request, context).await;
+        let (session, client) = (self.session(request.headers()), context.client());
+        let answer = self.answer(request, context).await.and_then(|answer| match answer {
+            // The response to a change isn't refused: it may have what the operator wrote.
+            PageAnswer::Page(status, page) if !head.is_change => {
+                Ok(PageAnswer::Held(status, self.memory(client, &page)?.hold(page)))
+            }
+            answer => Ok(answer),
+        });
         let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));
         let own = |status, media_type: &'static str, body: Bytes| {
             let sent = if is_head { Bytes::new() } else { body.clone() };
@@ -437,6 +461,7 @@ impl RequestHandler for Console {
         };
         let mut response = match answer {
             PageAnswer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
+            PageAnswer::Held(status, text) => own(status, "text/html; charset=utf-8", text),
             PageAnswer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
             PageAnswer::Redirect(path) => to(&path),
             PageAnswer::Cookie(cookie, path) => {

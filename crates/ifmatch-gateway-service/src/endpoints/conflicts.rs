@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use ifmatch_core::problem::Problem;
 use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,9 @@ use url::form_urlencoded;
 
 use ifmatch_gateway_config::text::Text;
 
-use super::answer_json;
-use crate::conflicts::{self, Conflict, ConflictLog, LosingClient, WINDOW, WorstPath};
+use super::{answer_listing, begin_listing};
+use crate::conflicts::{self, Conflict, LosingClient, WINDOW, WorstPath};
+use crate::state::AppState;
 use crate::text::decoded;
 
 /// Number of paths in `worst`, and of `clients`.
@@ -71,8 +72,9 @@ impl ConflictGroup {
 /// Returns the clients and the paths with most conflicts in the last ten minutes, and the latest conflicts, newest first, also by path,
 /// client and reason. `?path=…`, encoded or not, `?client=…` and `?user_agent=…` select conflicts, and `?limit=…` shows at most this
 /// number of the latest ones.
-pub(super) fn respond<B>(conflicts: &ConflictLog, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
+pub(super) fn respond<B>(state: &AppState, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
     let (wanted, limit) = ConflictQuery::parse(request.uri().query().unwrap_or_default())?;
+    let (memory, conflicts) = (begin_listing(state, request)?, &state.conflicts);
     let recent = conflicts.recent(usize::MAX, |conflict| wanted.has(conflict));
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
     let (mut clients, mut worst) = (conflicts.losers(WORST, now), conflicts.worst(WORST, now, wall));
@@ -94,7 +96,7 @@ pub(super) fn respond<B>(conflicts: &ConflictLog, request: &Request<B>) -> Resul
         groups: grouped(&recent).into_iter().take(limit).collect(),
         recent: recent.into_iter().take(limit).collect(),
     };
-    Ok(answer_json(StatusCode::OK, &found))
+    answer_listing(memory, &found)
 }
 
 /// The conflicts that a request asks for.

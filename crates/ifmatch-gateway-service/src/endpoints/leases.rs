@@ -22,10 +22,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::answer_json;
+use super::{answer_json, answer_listing, begin_listing, client};
 use crate::conflicts::{Conflict, ConflictLog, WINDOW, seconds};
 use crate::leases::listing;
 use crate::leases::listing::lease_json;
+use crate::state::AppState;
 
 /// Maximum number of entries in a page, and the default.
 const MAX_LIMIT: usize = 1_000;
@@ -58,14 +59,10 @@ pub(super) fn is_below_root(path: &str) -> bool {
 /// | `POST /-/leases/{container}[/{blob…}]` `{"action":"break","period":10,"token":…}` | 200: the lease is broken, or breaking |
 ///
 /// With a lease are the clients that it has kept from their work in the last ten minutes: `waiting`.
-pub(super) async fn respond(
-    store: &dyn BlobStore,
-    conflicts: &ConflictLog,
-    request: Request<RequestBody>,
-) -> Response<Bytes> {
+pub(super) async fn respond(store: &dyn BlobStore, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
     let response = match target(request.uri().path()) {
-        Ok(None) => list(store, conflicts, &request).await,
-        Ok(Some(target)) => one(store, conflicts, target, request).await,
+        Ok(None) => list(store, state, &request).await,
+        Ok(Some(target)) => one(store, state, target, request).await,
         Err(problem) => Err(problem),
     };
     response.unwrap_or_else(|problem| problem.to_response())
@@ -73,28 +70,30 @@ pub(super) async fn respond(
 
 async fn list(
     store: &dyn BlobStore,
-    conflicts: &ConflictLog,
+    state: &AppState,
     request: &Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if !is_read(request.method()) {
         return Err(not_allowed("GET, HEAD", "GET lists leases. POST /-/leases/CONTAINER/BLOB breaks one"));
     }
     let query = LeaseQuery::parse(request.uri().query().unwrap_or_default())?;
-    let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
-    let losers = Losers::of(conflicts);
+    let mut found = begin_listing(state, request)?;
+    let page = listing::page(store, &query.prefix, query.after, query.limit, &mut found).await?;
+    let losers = Losers::of(&state.conflicts);
     let leases: Vec<_> = page.items.iter().map(|entry| losers.add(&entry.target, Some(&entry.lease))).collect();
-    Ok(answer_json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
+    answer_listing(state.documents.begin(client(request)), &json!({ "leases": leases, "next": page.next }))
 }
 
 async fn one(
     store: &dyn BlobStore,
-    conflicts: &ConflictLog,
+    state: &AppState,
     target: LeaseTarget,
     request: Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if is_read(request.method()) {
         let lease = find(store, &target).await?;
-        return Ok(answer_json(StatusCode::OK, &Losers::of(conflicts).add(&target, lease.as_ref())));
+        let described = Losers::of(&state.conflicts).add(&target, lease.as_ref());
+        return answer_listing(state.documents.begin(client(&request)), &described);
     }
     if request.method() != Method::POST {
         return Err(not_allowed("GET, HEAD, POST", r#"GET shows the lease. POST {"action":"break"} breaks it"#));

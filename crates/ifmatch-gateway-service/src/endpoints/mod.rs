@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::name::is_server_path;
+use ifmatch_blob::store::StoreError;
 use ifmatch_core::problem::Problem;
 use ifmatch_gateway_config::access::Denied;
 use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, HEALTH, LEASES, METRICS, OVERVIEW, READY, SNAPSHOT};
@@ -71,11 +74,11 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         (CONFLICTS, ..) => {
             check_read(&request)?;
             check_access(state, &request)?;
-            conflicts::respond(&state.conflicts, &request)
+            conflicts::respond(state, &request)
         }
         (_, Some(blobs), _) if leases::is_below_root(path) => {
             check_access(state, &request)?;
-            Ok(leases::respond(&blobs.store, &state.conflicts, request).await)
+            Ok(leases::respond(&blobs.store, state, request).await)
         }
         (SNAPSHOT, Some(ServedBlobs { folder: Some(folder), .. }), _) => {
             check_access(state, &request)?;
@@ -83,7 +86,10 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         }
         (CACHE, _, Some(cache)) => {
             check_access(state, &request)?;
-            cache::respond(&cache.handle, &cache.purges, request.method(), request.uri(), request.headers()).await
+            let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+            let answer = cache::respond(&cache.handle, &cache.purges, method, uri, headers).await?;
+            // What a purge did is always said.
+            if method.is_safe() { hold(state.documents.begin(client(&request)), answer) } else { Ok(answer) }
         }
         _ => {
             let last = match &state.blobs {
@@ -108,6 +114,27 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
     state.access.load().check_token(request.method(), request.headers()).map_err(Denied::to_problem)
+}
+
+/// Begins to account for a listing, which is refused if its client has too many that are still to be sent.
+fn begin_listing<B>(state: &AppState, request: &Request<B>) -> Result<DocumentMemory, Problem> {
+    Ok(state.documents.begin_answer(client(request)).map_err(StoreError::from)?)
+}
+
+/// Returns the client whose share of the memory a listing takes.
+fn client<B>(request: &Request<B>) -> Option<Client> {
+    request.extensions().get().copied()
+}
+
+/// Returns a listing as JSON, which occupies its memory until it is sent.
+fn answer_listing(memory: DocumentMemory, value: &impl Serialize) -> Result<Response<Bytes>, Problem> {
+    hold(memory, answer_json(StatusCode::OK, value))
+}
+
+/// Lets a response occupy its memory until it is sent.
+fn hold(mut memory: DocumentMemory, answer: Response<Bytes>) -> Result<Response<Bytes>, Problem> {
+    memory.grow(answer.body().len()).map_err(StoreError::from)?;
+    Ok(answer.map(|text| memory.hold(text)))
 }
 
 /// Returns a JSON response that must not be stored.

@@ -222,10 +222,10 @@ pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
 
 /// Returns the metrics as text, updated to the present.
 pub(super) fn metrics_text(state: &AppState) -> String {
+    state.metrics.documents.set(state.documents.taken());
     if let Some(blobs) = &state.blobs {
         blobs.store.expire_leases();
         state.metrics.waits.set(blobs.waits.count());
-        state.metrics.documents.set(blobs.documents.taken());
     }
     if let Some(cache) = &state.cache {
         metrics::cache::update(&cache.handle.metrics());

@@ -228,6 +228,7 @@ where
         } else if let Some(rejected) = self.check_host(&access, &request) {
             PendingResponse::Rejected(rejected)
         } else if let Some(endpoint) = self.endpoint(&request) {
+            self.share(&mut request, &context);
             let state = Arc::clone(&self.state);
             PendingResponse::Endpoint(Box::pin(async move { endpoint.respond(&state, request).await }))
         } else if self.listener == Listener::Site && !self.forwards() && is_server_path(request.uri().path()) {
@@ -245,17 +246,22 @@ where
         } else if !tracker.take_slot(&context) {
             PendingResponse::Rejected(overloaded())
         } else {
-            // What a client leaves unread counts in any case: behind a proxy that all clients share, it continues in small pieces.
-            let only_reads = request.method().is_safe() && !waits::may_wait(request.headers());
-            if self.state.has_shares || only_reads {
-                request.extensions_mut().insert(Client(context.client()));
-            }
+            self.share(&mut request, &context);
             // The URL of a copy's source may have a signature, too.
             if shared_access::is_in(request.uri().query()) || request.headers().contains_key(COPY_SOURCE) {
                 let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
                 request.extensions_mut().insert(peer);
             }
             PendingResponse::Inner(self.inner.clone().call(request))
+        }
+    }
+
+    /// Names the client of a request, if it gets a share only.
+    fn share(&self, request: &mut Request<RequestBody>, context: &RequestContext) {
+        // What a client leaves unread counts in any case: behind a proxy that all clients share, it continues in small pieces.
+        let only_reads = request.method().is_safe() && !waits::may_wait(request.headers());
+        if self.state.has_shares || only_reads {
+            request.extensions_mut().insert(Client(context.client()));
         }
     }
 

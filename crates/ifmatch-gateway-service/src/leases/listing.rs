@@ -1,6 +1,7 @@
 //! A listing of all leases, of containers and of blobs, in pages that cost a bounded amount of work.
 
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::documents::{DocumentMemory, Documents, PAGE};
 use ifmatch_blob::leases::{LeaseTarget, describe};
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{ListQuery, Page, StoreError};
@@ -21,18 +22,28 @@ pub struct LeaseEntry {
     pub(crate) lease: SeenLease,
 }
 
+impl LeaseEntry {
+    /// Returns about how many bytes of memory it takes. As JSON, it names its blob twice.
+    fn size(&self) -> usize {
+        let name =
+            self.target.container.as_str().len() + self.target.blob.as_ref().map_or(0, |blob| blob.as_str().len());
+        size_of::<Self>() + 2 * name
+    }
+}
+
 /// Returns a page of the leases with this path prefix, ordered by container and blob.
 ///
 /// A page may have fewer entries than requested, or none, although more pages follow. Most blobs have no lease, and no
-/// request should visit all of them.
+/// request should visit all of them. The entries take their memory from `memory`, and the page ends after [`PAGE`] bytes of it.
 pub(crate) async fn page(
     store: &dyn BlobStore,
     prefix: &str,
     after: Option<LeaseTarget>,
     limit: usize,
+    memory: &mut DocumentMemory,
 ) -> Result<Page<LeaseEntry>, StoreError> {
-    let mut walk =
-        LeaseWalk { store, prefix: PathPrefix::of(prefix), limit, entries: Vec::new(), visited: 0, last: None };
+    let prefix = PathPrefix::of(prefix);
+    let mut walk = LeaseWalk { store, prefix, limit, memory, entries: Vec::new(), bytes: 0, visited: 0, last: None };
     let full = walk.run(after).await?;
     let next = walk.last.filter(|_| full).map(|target| target.to_string());
     Ok(Page { items: walk.entries, next })
@@ -40,9 +51,9 @@ pub(crate) async fn page(
 
 /// Calls `take` with each lease.
 pub async fn for_each(store: &dyn BlobStore, mut take: impl FnMut(LeaseEntry)) -> Result<(), StoreError> {
-    let mut after = None;
+    let (documents, mut after) = (Documents::default(), None);
     loop {
-        let page = page(store, "", after, usize::MAX).await?;
+        let page = page(store, "", after, usize::MAX, &mut documents.begin(None)).await?;
         page.items.into_iter().for_each(&mut take);
         after = match page.next.map(|next| LeaseTarget::new(&next)) {
             Some(Ok(target)) => Some(target),
@@ -79,7 +90,10 @@ struct LeaseWalk<'a> {
     store: &'a dyn BlobStore,
     prefix: PathPrefix<'a>,
     limit: usize,
+    memory: &'a mut DocumentMemory,
     entries: Vec<LeaseEntry>,
+    /// About how many bytes of memory the entries take.
+    bytes: usize,
     visited: usize,
     last: Option<LeaseTarget>,
 }
@@ -104,7 +118,7 @@ impl LeaseWalk<'_> {
             for container in page.items.into_iter().filter(|container| wanted.matches(&container.name)) {
                 let lease = container.info.lease.filter(|_| wanted.blob.is_none());
                 let target = LeaseTarget { container: container.name.clone(), blob: None };
-                if self.visit(target, lease) || self.blobs(&container.name, None).await? {
+                if self.visit(target, lease)? || self.blobs(&container.name, None).await? {
                     return Ok(true);
                 }
             }
@@ -128,7 +142,7 @@ impl LeaseWalk<'_> {
             };
             for blob in page.items {
                 let target = LeaseTarget { container: container.clone(), blob: Some(blob.name) };
-                if self.visit(target, blob.info.lease) {
+                if self.visit(target, blob.info.lease)? {
                     return Ok(true);
                 }
             }
@@ -140,11 +154,16 @@ impl LeaseWalk<'_> {
     }
 
     /// Visits a target. Returns `true` if the page is full.
-    fn visit(&mut self, target: LeaseTarget, lease: Option<SeenLease>) -> bool {
+    fn visit(&mut self, target: LeaseTarget, lease: Option<SeenLease>) -> Result<bool, StoreError> {
         self.visited += 1;
-        self.entries.extend(lease.map(|lease| LeaseEntry { target: target.clone(), lease }));
+        if let Some(lease) = lease {
+            let entry = LeaseEntry { target: target.clone(), lease };
+            self.memory.grow(entry.size())?;
+            self.bytes += entry.size();
+            self.entries.push(entry);
+        }
         self.last = Some(target);
-        self.entries.len() >= self.limit || self.visited >= MAX_VISITED
+        Ok(self.entries.len() >= self.limit || self.bytes >= PAGE || self.visited >= MAX_VISITED)
     }
 }
 

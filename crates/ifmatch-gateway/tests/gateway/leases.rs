@@ -5,9 +5,11 @@ use std::process::Output;
 use http::Method;
 use serde_json::{Value, json};
 use support::azure::Azure;
+use support::raw::{Connection, exchange};
 use support::{Answer, Client, Gateway};
 
-use crate::{serve, wait_for};
+use crate::frames::{self, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, setting};
+use crate::{eventually, get, serve, wait_for};
 
 const A: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 const B: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
@@ -109,6 +111,47 @@ async fn listings_have_pages_and_prefixes() {
     assert_eq!(found, all);
     let end = setup.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
     assert_eq!(end, json!({ "leases": [], "next": null }));
+}
+
+/// They continue behind their last lease. An operator's page of them counts until it is sent.
+#[tokio::test]
+async fn pages_of_leases_end_by_bytes() {
+    const COUNT: usize = 600;
+    let mut setup = setup(&["--console", "127.0.0.1:0"]).await;
+    let name = |nr: usize| format!("docs/{}{nr:03}", "n".repeat(1000));
+    for nr in 0..COUNT {
+        let path = format!("/{}", name(nr));
+        setup.azure.put(&path, &[], "x").await.expect(201);
+        setup.acquire(&path, A, "-1").await.expect(201);
+    }
+    let (mut found, mut after, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let page = setup.client.get(&format!("/-/leases?prefix=docs/n{after}"), &[]).await.expect(200);
+        assert!(page.body.len() < 5 << 18, "a page has {} bytes", page.body.len());
+        let page = page.json();
+        found.extend(page["leases"].as_array().unwrap().iter().map(|lease| lease["path"].as_str().unwrap().to_owned()));
+        pages += 1;
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert!(found.into_iter().eq((0..COUNT).map(name)), "the pages have all leases in order");
+    assert_eq!(pages, 2, "pages");
+
+    let console = setup.gateway.line_after("console on ");
+    let console = console.trim().trim_start_matches("http://").parse().unwrap();
+    let mut unread = Connection::open(console);
+    let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
+    unread.send([PREFACE, &no_window, &frames::get(1, "/leases")].concat());
+    let occupied = || {
+        let metrics = exchange(setup.gateway.address(), get("/-/metrics"));
+        let line = metrics.text().lines().find_map(|line| line.strip_prefix("ifmatch_document_bytes "));
+        line.and_then(|bytes| bytes.parse::<usize>().ok()).unwrap()
+    };
+    eventually("the page occupies memory", || (occupied() > 1 << 20).then_some(()));
+    drop(unread);
+    wait_for(&setup.gateway, "ifmatch_document_bytes 0");
 }
 
 #[tokio::test]

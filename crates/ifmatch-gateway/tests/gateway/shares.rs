@@ -37,9 +37,13 @@ fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
 
 #[track_caller]
 fn ask(gateway: &Gateway, from: Ipv4Addr, status: u16) {
+    ask_for(gateway, from, "/").expect(status);
+}
+
+fn ask_for(gateway: &Gateway, from: Ipv4Addr, path: &str) -> Answer {
     let mut connection = open(gateway, from);
-    connection.send(get("/"));
-    connection.answer().expect(status);
+    connection.send(get(path));
+    connection.answer()
 }
 
 #[test]
@@ -74,7 +78,7 @@ fn begin(
 }
 
 /// Lists of blocks that don't end, from one client, fill its half of the memory for documents. Another client's list is taken, and so
-/// is a read of a blob by the same client; its listing, and its entity on another listener, are refused like its lists, until the
+/// is a read of a blob by the same client; its listings, and its entity on another listener, are refused like its lists, until the
 /// connections end.
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
@@ -109,13 +113,36 @@ fn one_client_cannot_take_all_memory_for_documents() {
     refused(create(ONE));
     commit(OTHER).expect(201);
     create(OTHER).expect(201);
-    ask(&gateway, OTHER, 200);
-    ask(&gateway, ONE, 503);
+    for listing in ["/", "/-/leases", "/-/leases/box", "/-/conflicts"] {
+        ask_for(&gateway, OTHER, listing).expect(200);
+        assert_eq!(ask_for(&gateway, ONE, listing).expect(503).header("retry-after"), "1", "{listing}");
+    }
+    for state in ["/-/health", "/-/ready", "/-/metrics", "/-/overview"] {
+        ask_for(&gateway, ONE, state).expect(200);
+    }
     let mut read = open(&gateway, ONE);
     read.send(get("/box/a"));
     read.answer().expect(200);
     drop(flood);
     eventually("the memory is free again", || (commit(ONE).status == 201).then_some(()));
+}
+
+/// The listings of the endpoints, of the gateway and of a proxy, count until their client has read them or has left.
+#[test]
+fn an_unread_listing_of_an_endpoint_occupies_memory() {
+    let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
+    let proxy = Gateway::start(["proxy", "--upstream", "http://127.0.0.1:9"]);
+    let blobs = memory(&[]);
+    for (gateway, path) in [(&blobs, "/-/leases"), (&blobs, "/-/conflicts"), (&proxy, "/-/conflicts")] {
+        let length = ask_for(gateway, ONE, path).expect(200).body.len();
+        // What was reserved before a listing is built is kept.
+        let occupied = if path == "/-/conflicts" { length.max(64 << 10) } else { length };
+        let mut unread = open(gateway, ONE);
+        unread.send([PREFACE, &no_window, &crate::frames::get(1, path)].concat());
+        wait_for(gateway, &format!("ifmatch_document_bytes {occupied}"));
+        drop(unread);
+        wait_for(gateway, "ifmatch_document_bytes 0");
+    }
 }
 
 /// The gateway's own responses and rejections don't occupy request slots, and aren't read here.
