@@ -8,22 +8,35 @@ use bytes::Bytes;
 use http::{Method, Request};
 use ifmatch_testbed::{Program, Server, etcd};
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Form, Signer, signed};
+use tempfile::TempDir;
 use tokio::time::Instant;
 use xtask_registers::engine::Engine;
 
 use crate::connection::{Connection, Reply};
 use crate::{Tally, together};
 
+/// Flags of a gateway that serves only what is measured, to many clients of one address.
+const QUIET: [&str; 8] = [
+    "--listen-s3",
+    "off",
+    "--console",
+    "off",
+    "--max-requests-per-client",
+    "1000",
+    "--max-connections-per-client",
+    "1000",
+];
 const CONTENT: &[u8] = &[b'x'; 64];
 
-/// A gateway, and the engine with its records.
+/// A gateway, or two that share a bucket, and the engine with the records.
 pub(crate) struct Gateway {
     pub(crate) name: &'static str,
-    server: Server,
+    servers: Vec<Server>,
     tables: SocketAddr,
     /// The container and the table of the works in the Azure dialects exist.
     is_prepared: AtomicBool,
     _engine: Option<Server>,
+    _bodies: Option<TempDir>,
 }
 
 /// A client's request or requests, which it repeats.
@@ -57,11 +70,40 @@ impl Gateway {
     pub(crate) async fn start_each(binary: &str) -> Vec<Self> {
         let postgres = Engine::Postgres.start().await.unwrap().remove(0);
         let etcd = etcd::start(&[]).await;
-        vec![
+        let mut started = vec![
             Self::start(binary, "folder", None).await,
             Self::start(binary, "PostgreSQL", Some(postgres)).await,
             Self::start(binary, "etcd", Some(etcd)).await,
-        ]
+        ];
+        for (name, flag, count) in [
+            ("`--store file://`, PostgreSQL", "--store", 1),
+            ("bucket of its own, PostgreSQL", "--data", 1),
+            ("the same, two gateways", "--data", 2),
+        ] {
+            started.push(Self::start_beside_others(binary, name, flag, count).await);
+        }
+        started
+    }
+
+    /// Starts gateways on a folder that is a bucket, given by this flag, and PostgreSQL.
+    async fn start_beside_others(binary: &str, name: &'static str, flag: &'static str, count: usize) -> Self {
+        let engine = Engine::Postgres.start().await.unwrap().remove(0);
+        let bodies = tempfile::tempdir().unwrap();
+        let store = format!("file://{}", bodies.path().display());
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            let (store, register) = (store.clone(), engine.url());
+            let serve = move |port: u16, _: &std::path::Path| {
+                let listen = format!("127.0.0.1:{port}");
+                let args =
+                    ["serve", "--listen", &listen, "--listen-tables", "off", flag, &store, "--register", &register];
+                args.into_iter().chain(QUIET).map(str::to_owned).collect::<Vec<_>>().into()
+            };
+            servers.push(Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await);
+        }
+        let tables = servers[0].address();
+        let (is_prepared, _engine, _bodies) = (AtomicBool::new(false), Some(engine), Some(bodies));
+        Self { name, servers, tables, is_prepared, _engine, _bodies }
     }
 
     /// Starts Azurite, another server that clients of Azure append to. It doesn't wait for its disk.
@@ -76,7 +118,8 @@ impl Gateway {
             args.into_iter().map(str::to_owned).chain(["--silent".to_owned()]).collect()
         };
         let server = Server::start(Program::new("node", "nodejs", ("http://", ""), serve)).await;
-        Self { name: "Azurite", tables: server.address(), server, is_prepared: AtomicBool::new(false), _engine: None }
+        let (tables, servers, is_prepared) = (server.address(), vec![server], AtomicBool::new(false));
+        Self { name: "Azurite", servers, tables, is_prepared, _engine: None, _bodies: None }
     }
 
     async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
@@ -85,15 +128,9 @@ impl Gateway {
         let serve = move |port: u16, folder: &std::path::Path| {
             let listen = format!("127.0.0.1:{port}");
             let tables = tables.to_string();
-            let mut args = vec!["serve", "--listen", &listen, "--listen-tables", &tables, "--listen-s3", "off"];
-            args.extend([
-                "--console",
-                "off",
-                "--max-requests-per-client",
-                "1000",
-                "--max-connections-per-client",
-                "1000",
-            ]);
+            let mut args = vec!["serve", "--listen", &listen];
+            args.extend(QUIET);
+            args.extend(["--listen-tables", &tables]);
             let data = folder.join("data").display().to_string();
             match &register {
                 Some(register) => args.extend(["--store", "memory://", "--register", register]),
@@ -102,18 +139,20 @@ impl Gateway {
             args.into_iter().map(str::to_owned).collect::<Vec<_>>().into()
         };
         let server = Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await;
-        Self { name, server, tables, is_prepared: AtomicBool::new(false), _engine: engine }
+        let (servers, is_prepared) = (vec![server], AtomicBool::new(false));
+        Self { name, servers, tables, is_prepared, _engine: engine, _bodies: None }
     }
 
     /// Creates the keys, and runs clients on them.
     pub(crate) async fn run(&self, work: Work, keys: &[String], clients: usize, time: Duration) -> Vec<Tally> {
-        let address = if matches!(work, Work::Merge) { self.tables } else { self.server.address() };
         if matches!(work, Work::Append | Work::Merge) && !self.is_prepared.swap(true, Ordering::Relaxed) {
             self.prepare().await;
         }
         let mut ready = Vec::new();
         for number in 0..clients {
             let path = format!("/hot/{}", keys[number % keys.len()]);
+            let server = &self.servers[number % self.servers.len()];
+            let address = if matches!(work, Work::Merge) { self.tables } else { server.address() };
             let mut client = Client { connection: Connection::open(address).await, path, number, signed: None };
             if number < keys.len() {
                 client.create(work).await;
@@ -129,8 +168,8 @@ impl Gateway {
     /// Creates a container, unless other works have, and a table where there are tables.
     async fn prepare(&self) {
         let container = azure(Form::Blob, Method::PUT, "/hot?restype=container", &[], Bytes::new());
-        Connection::open(self.server.address()).await.exchange(&container).await.expect(&[201, 409]);
-        if self.tables != self.server.address() {
+        Connection::open(self.servers[0].address()).await.exchange(&container).await.expect(&[201, 409]);
+        if self.tables != self.servers[0].address() {
             let table = azure(Form::Table, Method::POST, "/Tables", &[JSON], r#"{"TableName":"hot"}"#.into());
             Connection::open(self.tables).await.exchange(&table).await.expect(&[201]);
         }

@@ -19,7 +19,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         package: "ifmatch-core",
-        forbidden: "tokio mio socket2 hyper hyper-util tower axum quick_cache redb rustls object_store \
+        forbidden: "tokio mio socket2 hyper hyper-util tower axum moka quick_cache redb rustls object_store \
             futures-util futures-core async-trait getrandom rand tracing",
         why: "core decides: no I/O, no clock, no randomness, no async",
     },
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch",
-        forbidden: "axum hyper-util redb rustls object_store ifmatch-blob mio socket2 backon base64 hex moka postcard",
+        forbidden: "axum hyper-util redb rustls object_store ifmatch-blob mio socket2 backon base64 hex postcard",
         why: "the layer works with any http service and any register, and a service that keeps its records in memory \
             needs no encoding of them",
     },
@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-proxy",
-        forbidden: "axum clap redb object_store ifmatch-register ifmatch-blob ifmatch-cache ifmatch-gateway",
+        forbidden: "axum clap moka redb object_store ifmatch-register ifmatch-blob ifmatch-cache ifmatch-gateway",
         why: "forwarding and caching are separate concerns: the gateway combines them",
     },
     Rule {

@@ -1,4 +1,4 @@
-//! The responses by resource, in `quick_cache`.
+//! The memory on WebAssembly: `quick_cache`, which needs no clock.
 
 use std::sync::Arc;
 
