@@ -41,7 +41,7 @@ struct Gateways {
     to_bucket: Vec<Proxy>,
     to_register: Vec<Proxy>,
     register: Server,
-    _bucket: s3::Server,
+    _bucket: s3::S3Server,
 }
 
 impl Gateways {
