@@ -544,8 +544,7 @@ impl Driver {
         mut propose: impl FnMut(Record, Timestamp) -> P,
     ) -> Result<E, DriverError> {
         let remembered = if seen.is_none() { self.seen(key) } else { None };
-        // A conflict with what is remembered is no contention yet.
-        let mut pauses_after_conflict = remembered.is_none();
+        let mut is_contended = false;
         let seen = seen.or(remembered);
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
@@ -583,15 +582,12 @@ impl Driver {
                 // by their nonces.
                 Ok(Swap::Conflict(found)) if found.as_ref() == Some(next) => return Ok(effect),
                 Ok(Swap::Conflict(found)) => {
-                    stored = found;
-                    if !std::mem::replace(&mut pauses_after_conflict, true) {
+                    if !std::mem::replace(&mut is_contended, true) {
+                        stored = found;
                         continue;
                     }
                 }
-                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
-                    ambiguous.add(expected, effect, error);
-                    stored = self.stored(key).await.map_err(|error| ambiguous.or(error.into()))?;
-                }
+                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => ambiguous.add(expected, effect, error),
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             match pauses.next() {
@@ -601,6 +597,8 @@ impl Driver {
                     return Err(ambiguous.or(DriverError::Contention));
                 }
             }
+            // A process without a pause replaces what the conflict has shown: without a new load, this one would lose each time.
+            stored = self.stored(key).await.map_err(|error| ambiguous.or(error.into()))?;
         }
     }
 }

@@ -108,7 +108,7 @@ test("of eight clients behind one address, name the one with most conflicts", as
   // Who loses on one path.
   await page.goto(`${at.console}/conflicts?path=%2Fbox%2Fother`);
   assert.equal(await clients.getByRole("row").count(), 9);
-  // The same as JSON.
+  // JSON endpoints.
   const query = new URLSearchParams({ client: "127.0.0.1", user_agent: "editor/5.0 (ann)", path: "/box/other" });
   const found = await (await send(`${at.service}/-/conflicts?${query}`)).json();
   assert.deepEqual([found.recent.length, found.recent[0].user_agent, found.worst[0].path], [1, "editor/5.0 (ann)", "/box/other"]);
