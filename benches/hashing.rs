@@ -1,5 +1,9 @@
 //! Throughput of content hashes compared with OpenSSL's SHA-256, in turns. Both use the CPU's instructions for it.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
 #![expect(clippy::print_stdout, reason = "prints its table")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -18,8 +22,10 @@ fn main() {
     for len in [1024, 65_536] {
         let rounds: Vec<(f64, f64)> = (0..ROUNDS).map(|_| (ours(len), openssl(len))).collect();
         let ratios = sorted(rounds.iter().map(|(ours, theirs)| ours / theirs));
-        let [ours, theirs] =
-            [sorted(rounds.iter().map(|(ours, _)| *ours)), sorted(rounds.iter().map(|(_, theirs)| *theirs))];
+        let [ours, theirs] = [
+            sorted(rounds.iter().map(|(ours, _)| *ours)),
+            sorted(rounds.iter().map(|(_, theirs)| *theirs)),
+        ];
         let middle = ROUNDS / 2;
         let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
         println!(
@@ -48,8 +54,13 @@ fn ours(len: usize) -> f64 {
 fn openssl(len: usize) -> f64 {
     let seconds = ROUND.as_secs().to_string();
     let bytes = len.to_string();
-    let args = ["speed", "-elapsed", "-mr", "-seconds", &seconds, "-bytes", &bytes, "sha256"];
-    let output = Command::new("openssl").args(args).output().expect("openssl runs: apt-get install -y openssl");
+    let args = [
+        "speed", "-elapsed", "-mr", "-seconds", &seconds, "-bytes", &bytes, "sha256",
+    ];
+    let output = Command::new("openssl")
+        .args(args)
+        .output()
+        .expect("openssl runs: apt-get install -y openssl");
     let text = String::from_utf8(output.stdout).unwrap();
     // +F:22:sha256:1234567890.12
     let line = text.lines().find(|line| line.starts_with("+F:")).unwrap();

@@ -25,7 +25,10 @@ const SIZE: usize = 1_000;
 const REQUESTS: usize = 100_000;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     println!("| trace | room for | LRU | ifmatch | optimum |");
     println!("|---|---|---|---|---|");
     for (name, trace) in traces() {
@@ -34,7 +37,11 @@ fn main() {
             let room = (objects / share).max(100);
             let ratio = |hits: usize| format!("{:.3}", hits as f64 / trace.len() as f64);
             let ours = ratio(runtime.block_on(hits(&trace, room)));
-            println!("| {name} | {room} | {} | {ours} | {} |", ratio(lru(&trace, room)), ratio(optimum(&trace, room)));
+            println!(
+                "| {name} | {room} | {} | {ours} | {} |",
+                ratio(lru(&trace, room)),
+                ratio(optimum(&trace, room))
+            );
         }
     }
 }
@@ -55,10 +62,22 @@ fn traces() -> [(&'static str, Vec<usize>); 4] {
         mixed.extend((0..500).map(|at| 500_000 + at % 250));
     }
     mixed.truncate(REQUESTS);
-    let hot = |at: usize, dice: &mut Dice| if at.is_multiple_of(3) { dice.below(1_000) } else { 1_000_000 + at };
+    let hot = |at: usize, dice: &mut Dice| {
+        if at.is_multiple_of(3) {
+            dice.below(1_000)
+        } else {
+            1_000_000 + at
+        }
+    };
     [
-        ("Zipf (0.9)", (0..REQUESTS).map(|_| zipf.draw(&mut dice)).collect()),
-        ("hot set and scan", (0..REQUESTS).map(|at| hot(at, &mut dice)).collect()),
+        (
+            "Zipf (0.9)",
+            (0..REQUESTS).map(|_| zipf.draw(&mut dice)).collect(),
+        ),
+        (
+            "hot set and scan",
+            (0..REQUESTS).map(|at| hot(at, &mut dice)).collect(),
+        ),
         ("loop", (0..REQUESTS).map(|at| at % 2_000).collect()),
         ("mixed", mixed),
     ]
@@ -77,15 +96,24 @@ async fn hits(trace: &[usize], room: usize) -> usize {
 }
 
 fn layer(capacity: u64) -> CacheLayer {
-    CacheLayer::builder().capacity(capacity).entry_limit(SIZE as u64).build()
+    CacheLayer::builder()
+        .capacity(capacity)
+        .entry_limit(SIZE as u64)
+        .build()
 }
 
 async fn ask(layer: &CacheLayer, object: usize) {
     let origin = tower::service_fn(|_: Request<Full<Bytes>>| async {
         let response = Response::builder().header("cache-control", "max-age=86400");
-        Ok::<_, Infallible>(response.body(Full::new(Bytes::from_static(&[b'x'; SIZE]))).unwrap())
+        Ok::<_, Infallible>(
+            response
+                .body(Full::new(Bytes::from_static(&[b'x'; SIZE])))
+                .unwrap(),
+        )
     });
-    let request = Request::get(format!("http://a.example/{object}")).body(Full::default()).unwrap();
+    let request = Request::get(format!("http://a.example/{object}"))
+        .body(Full::default())
+        .unwrap();
     let response = layer.layer(origin).oneshot(request).await.unwrap();
     response.into_body().collect().await.unwrap();
 }

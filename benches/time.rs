@@ -1,5 +1,8 @@
 //! Times of the layer compared with the bare service, and of its most expensive parts. Compare only within one run.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
 
 mod scenes;
 
@@ -17,16 +20,28 @@ fn services(criterion: &mut Criterion) {
     for (name, len) in [("1 KiB", 1024), ("64 KiB", 65_536)] {
         let mut bare = Bare::of(len);
         group.bench_function(format!("bare 200, {name}"), |bencher| {
-            bencher.iter_batched(|| scenes::get(None), |get| scenes::answer(&mut bare, get), BatchSize::SmallInput);
+            bencher.iter_batched(
+                || scenes::get(None),
+                |get| scenes::answer(&mut bare, get),
+                BatchSize::SmallInput,
+            );
         });
         let mut layered = Bare::of(len).layered();
         let tag = scenes::warm(&mut layered);
         group.bench_function(format!("layer 200, {name} hashed"), |bencher| {
-            bencher.iter_batched(|| scenes::get(None), |get| scenes::answer(&mut layered, get), BatchSize::SmallInput);
+            bencher.iter_batched(
+                || scenes::get(None),
+                |get| scenes::answer(&mut layered, get),
+                BatchSize::SmallInput,
+            );
         });
         group.bench_function(format!("layer 304 from memory, {name}"), |bencher| {
             let request = || scenes::get(Some(&tag));
-            bencher.iter_batched(request, |get| scenes::answer(&mut layered, get), BatchSize::SmallInput);
+            bencher.iter_batched(
+                request,
+                |get| scenes::answer(&mut layered, get),
+                BatchSize::SmallInput,
+            );
         });
     }
     group.finish();
@@ -35,7 +50,9 @@ fn services(criterion: &mut Criterion) {
 fn decisions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decisions");
     for count in [1_u8, 10] {
-        let tags: Vec<String> = (0..count).map(|number| ContentHash::of(&[number]).content_tag().to_string()).collect();
+        let tags: Vec<String> = (0..count)
+            .map(|number| ContentHash::of(&[number]).content_tag().to_string())
+            .collect();
         let headers = HeaderMap::from_iter([(IF_NONE_MATCH, tags.join(", ").parse().unwrap())]);
         group.bench_function(format!("parse If-None-Match, {count}"), |bencher| {
             bencher.iter(|| Preconditions::from_headers(black_box(&headers)));

@@ -13,7 +13,9 @@ use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{
+    Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 
 /// A register in a folder.
 ///
@@ -42,7 +44,9 @@ impl FolderRegister {
 
     /// Returns a record's path. It's a hash, since not every key is a valid file name.
     fn path(&self, key: &str) -> PathBuf {
-        self.folder.join("records").join(ContentHash::of(key.as_bytes()).hex())
+        self.folder
+            .join("records")
+            .join(ContentHash::of(key.as_bytes()).hex())
     }
 
     /// Reads a file: the length of the key, the key, the record.
@@ -63,14 +67,23 @@ impl FolderRegister {
     fn write(&self, key: &str, record: &Record) -> io::Result<()> {
         let staged = self.folder.join("staged");
         let mut file = File::create(&staged)?;
-        file.write_all(&u32::try_from(key.len()).map_err(io::Error::other)?.to_le_bytes())?;
+        file.write_all(
+            &u32::try_from(key.len())
+                .map_err(io::Error::other)?
+                .to_le_bytes(),
+        )?;
         file.write_all(key.as_bytes())?;
         file.write_all(&record.encode())?;
         file.sync_all()?;
         fs::rename(staged, self.path(key))
     }
 
-    fn swap(&self, key: &str, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
+    fn swap(
+        &self,
+        key: &str,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
         let _lock = self.lock().map_err(unavailable)?;
         let found = Self::read(&self.path(key))?.map(|(_, record)| record);
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
@@ -89,9 +102,12 @@ impl FolderRegister {
     fn page(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let mut page = Vec::new();
         for entry in fs::read_dir(self.folder.join("records")).map_err(unavailable)? {
-            let Some((key, record)) = Self::read(&entry.map_err(unavailable)?.path())? else { continue };
+            let Some((key, record)) = Self::read(&entry.map_err(unavailable)?.path())? else {
+                continue;
+            };
             if key.starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after) {
-                let key = Key::new(key).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
+                let key = Key::new(key)
+                    .map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
                 page.push((key, record));
             }
         }
@@ -127,24 +143,39 @@ fn unavailable(error: io::Error) -> RegisterError {
 }
 
 #[tokio::main]
-#[allow(dead_code, clippy::print_stdout, reason = "a demonstration, which a test includes as a module")]
+#[allow(
+    dead_code,
+    clippy::print_stdout,
+    reason = "a demonstration, which a test includes as a module"
+)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::temp_dir().join(format!("ifmatch-custom-register-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("ifmatch-custom-register-{}", std::process::id()));
     let driver = Driver::new(FolderRegister::open(&folder)?).assume_absent();
     let key = Key::new("greeting")?;
     for body in ["hello", "good morning"] {
         let write = Write::new(
             &http::Method::PUT,
             &Preconditions::NONE,
-            Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() },
+            Content::Hashed {
+                hash: ContentHash::of(body.as_bytes()),
+                payload: body.into(),
+            },
             ifmatch_runtime::nonce()?,
         );
-        if let Outcome::Written(receipt) = driver.apply(&key, &Command::Write(write)).await?.outcome {
+        if let Outcome::Written(receipt) = driver.apply(&key, &Command::Write(write)).await?.outcome
+        {
             let tag = receipt.tag.map(|tag| tag.to_string()).unwrap_or_default();
-            println!("{body:?} is revision {} with the tag {tag}", receipt.generation);
+            println!(
+                "{body:?} is revision {} with the tag {tag}",
+                receipt.generation
+            );
         }
     }
-    println!("the records are files in {}", folder.join("records").display());
+    println!(
+        "the records are files in {}",
+        folder.join("records").display()
+    );
     fs::remove_dir_all(folder)?;
     Ok(())
 }

@@ -20,21 +20,43 @@ use support::{Answer, Client};
 type Document = Map<String, Value>;
 type Documents = Arc<Mutex<BTreeMap<String, Document>>>;
 
-async fn read(State(documents): State<Documents>, Path(name): Path<String>) -> Result<Json<Document>, StatusCode> {
+async fn read(
+    State(documents): State<Documents>,
+    Path(name): Path<String>,
+) -> Result<Json<Document>, StatusCode> {
     let documents = documents.lock().unwrap_or_else(PoisonError::into_inner);
-    documents.get(&name).cloned().map(Json).ok_or(StatusCode::NOT_FOUND)
+    documents
+        .get(&name)
+        .cloned()
+        .map(Json)
+        .ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn write(State(documents): State<Documents>, Path(name): Path<String>, Json(new): Json<Document>) -> StatusCode {
-    let before = documents.lock().unwrap_or_else(PoisonError::into_inner).insert(name, new);
-    if before.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED }
+async fn write(
+    State(documents): State<Documents>,
+    Path(name): Path<String>,
+    Json(new): Json<Document>,
+) -> StatusCode {
+    let before = documents
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(name, new);
+    if before.is_some() {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::CREATED
+    }
 }
 
 /// The service. It rejects writes without a condition.
 fn app() -> Router {
-    let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(Documents::default());
-    let layer =
-        ConditionalLayer::builder().authoritative().require_preconditions(RequirePreconditions::for_writes()).build();
+    let routes = Router::new()
+        .route("/documents/{name}", get(read).put(write))
+        .with_state(Documents::default());
+    let layer = ConditionalLayer::builder()
+        .authoritative()
+        .require_preconditions(RequirePreconditions::for_writes())
+        .build();
     routes.guarded_by(layer)
 }
 
@@ -53,7 +75,12 @@ impl Editor {
         let client = Client::new(address);
         let answer = client.get(PATH, &[]).await;
         println!("{name:>5} reads   {} {}", answer.etag(), answer.text());
-        Ok(Self { name, client, tag: answer.etag().to_owned(), document: serde_json::from_slice(&answer.body)? })
+        Ok(Self {
+            name,
+            client,
+            tag: answer.etag().to_owned(),
+            document: serde_json::from_slice(&answer.body)?,
+        })
     }
 
     /// Saves a change. If another editor was faster, applies the change to the new version and tries again.
@@ -61,7 +88,10 @@ impl Editor {
         loop {
             self.document.insert(field.to_owned(), value.into());
             let answer = self.put().await?;
-            println!("{:>5} saves   {field}={value}: {}", self.name, answer.status);
+            println!(
+                "{:>5} saves   {field}={value}: {}",
+                self.name, answer.status
+            );
             if answer.status != StatusCode::PRECONDITION_FAILED {
                 // The tag of what was saved, for the next save.
                 answer.etag().clone_into(&mut self.tag);
@@ -75,8 +105,14 @@ impl Editor {
     }
 
     async fn put(&self) -> Result<Answer, Box<dyn Error>> {
-        let fields = [("content-type", "application/json"), ("if-match", &self.tag)];
-        Ok(self.client.put(PATH, &fields, serde_json::to_vec(&self.document)?).await)
+        let fields = [
+            ("content-type", "application/json"),
+            ("if-match", &self.tag),
+        ];
+        Ok(self
+            .client
+            .put(PATH, &fields, serde_json::to_vec(&self.document)?)
+            .await)
     }
 }
 
@@ -90,7 +126,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let json = ("content-type", "application/json");
     let blind = client.put(PATH, &[json], "{}").await;
     println!("      without a condition: {}", blind.status);
-    client.put(PATH, &[json, ("if-none-match", "*")], r#"{"title":"Plan"}"#).await.expect(201);
+    client
+        .put(PATH, &[json, ("if-none-match", "*")], r#"{"title":"Plan"}"#)
+        .await
+        .expect(201);
 
     let mut anna = Editor::open("Anna", address).await?;
     let mut bert = Editor::open("Bert", address).await?;
@@ -102,5 +141,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("      in the end: {document}");
     server.abort();
     let expected = serde_json::json!({"title": "Plan", "when": "Tuesday", "where": "Zurich"});
-    if document == expected { Ok(()) } else { Err("an update was lost".into()) }
+    if document == expected {
+        Ok(())
+    } else {
+        Err("an update was lost".into())
+    }
 }

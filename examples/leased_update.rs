@@ -42,7 +42,11 @@ async fn show(State(tables): State<Tables>) -> String {
 }
 
 /// Sells `count` items. Only the holder of the lease gets here, one request at a time.
-async fn sell(State(tables): State<Tables>, Extension(permit): Extension<Permit>, count: String) -> StatusCode {
+async fn sell(
+    State(tables): State<Tables>,
+    Extension(permit): Extension<Permit>,
+    count: String,
+) -> StatusCode {
     let (Some(token), Ok(count)) = (permit.lease_token(), count.parse::<u32>()) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -65,8 +69,16 @@ async fn hang(Extension(begun): Extension<Arc<Notify>>) -> StatusCode {
 }
 
 fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
-    let routes = Router::new().route(LEDGER, get(show).post(sell).put(hang)).layer(Extension(begun)).with_state(tables);
-    routes.guarded_by(ConditionalLayer::builder().clock(clock).ephemeral_leases().build())
+    let routes = Router::new()
+        .route(LEDGER, get(show).post(sell).put(hang))
+        .layer(Extension(begun))
+        .with_state(tables);
+    routes.guarded_by(
+        ConditionalLayer::builder()
+            .clock(clock)
+            .ephemeral_leases()
+            .build(),
+    )
 }
 
 /// A client that sells items.
@@ -78,22 +90,40 @@ struct Seller {
 
 impl Seller {
     async fn acquire(&mut self) -> Answer {
-        let fields = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15")];
-        let answer = self.client.put(&format!("{LEDGER}?comp=lease"), &fields, "").await;
-        self.lease = (answer.status == StatusCode::CREATED).then(|| answer.header("x-ms-lease-id").to_owned());
+        let fields = [
+            ("x-ms-lease-action", "acquire"),
+            ("x-ms-lease-duration", "15"),
+        ];
+        let answer = self
+            .client
+            .put(&format!("{LEDGER}?comp=lease"), &fields, "")
+            .await;
+        self.lease = (answer.status == StatusCode::CREATED)
+            .then(|| answer.header("x-ms-lease-id").to_owned());
         self.tell("acquires", &answer);
         answer
     }
 
     async fn sell(&self, count: &str) -> Answer {
-        let fields: Vec<_> = self.lease.iter().map(|id| ("x-ms-lease-id", id.as_str())).collect();
-        let answer = self.client.request(http::Method::POST, LEDGER, &fields, count.to_owned()).await;
+        let fields: Vec<_> = self
+            .lease
+            .iter()
+            .map(|id| ("x-ms-lease-id", id.as_str()))
+            .collect();
+        let answer = self
+            .client
+            .request(http::Method::POST, LEDGER, &fields, count.to_owned())
+            .await;
         self.tell(&format!("sells {count}"), &answer);
         answer
     }
 
     fn tell(&self, what: &str, answer: &Answer) {
-        let code = answer.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        let code = answer
+            .headers
+            .get("x-ms-error-code")
+            .and_then(|code| code.to_str().ok())
+            .unwrap_or_default();
         println!("{:>5} {what}: {} {code}", self.name, answer.status.as_u16());
     }
 }
@@ -107,7 +137,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let begun = Arc::new(Notify::new());
     let app = app(clock.clone(), tables, Arc::clone(&begun));
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
-    let seller = |name| Seller { name, client: client.clone(), lease: None };
+    let seller = |name| Seller {
+        name,
+        client: client.clone(),
+        lease: None,
+    };
     let (mut anna, mut bert) = (seller("Anna"), seller("Bert"));
 
     anna.acquire().await.expect(201);
@@ -125,12 +159,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         clock.advance(Duration::from_secs(5));
         println!("      5 seconds later");
     }
-    println!(" Anna's hanging request: {}", hanging.await?.status.as_u16());
+    println!(
+        " Anna's hanging request: {}",
+        hanging.await?.status.as_u16()
+    );
     bert.sell("3").await.expect(204);
     anna.sell("2").await.expect(412);
 
     let ledger = client.get(LEDGER, &[]).await.text().to_owned();
     println!("      in the end: {ledger}");
     server.abort();
-    if ledger == "sold 7, in stock 3" { Ok(()) } else { Err("the tables disagree".into()) }
+    if ledger == "sold 7, in stock 3" {
+        Ok(())
+    } else {
+        Err("the tables disagree".into())
+    }
 }

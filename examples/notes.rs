@@ -15,7 +15,9 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use ifmatch::axum::RouterExt;
-use ifmatch::{ConditionalLayer, EntityTag, ExpectedVersion, PreconditionFailed, RequirePreconditions};
+use ifmatch::{
+    ConditionalLayer, EntityTag, ExpectedVersion, PreconditionFailed, RequirePreconditions,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::{Row, SqlitePool, query};
 use tower_http::compression::CompressionLayer;
@@ -34,25 +36,48 @@ struct Page {
     after: i64,
 }
 
-async fn list(State(db): State<SqlitePool>, Query(page): Query<Page>) -> Result<Json<Vec<(i64, String)>>, AppError> {
-    let rows = query("SELECT id, title FROM notes WHERE id > ? ORDER BY id LIMIT 100").bind(page.after);
+async fn list(
+    State(db): State<SqlitePool>,
+    Query(page): Query<Page>,
+) -> Result<Json<Vec<(i64, String)>>, AppError> {
+    let rows =
+        query("SELECT id, title FROM notes WHERE id > ? ORDER BY id LIMIT 100").bind(page.after);
     let rows = rows.fetch_all(&db).await?;
-    Ok(Json(rows.iter().map(|row| (row.get("id"), row.get("title"))).collect()))
+    Ok(Json(
+        rows.iter()
+            .map(|row| (row.get("id"), row.get("title")))
+            .collect(),
+    ))
 }
 
 async fn create(
     State(db): State<SqlitePool>,
     Json(note): Json<Note>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], EntityTag), AppError> {
-    let insert = query("INSERT INTO notes (title, text, version) VALUES (?, ?, 1)").bind(note.title).bind(note.text);
+    let insert = query("INSERT INTO notes (title, text, version) VALUES (?, ?, 1)")
+        .bind(note.title)
+        .bind(note.text);
     let id = insert.execute(&db).await?.last_insert_rowid();
-    Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/notes/{id}"))], EntityTag::from(1)))
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, format!("/v1/notes/{id}"))],
+        EntityTag::from(1),
+    ))
 }
 
-async fn read(State(db): State<SqlitePool>, Path(id): Path<i64>) -> Result<(EntityTag, Json<Note>), AppError> {
-    let row = query("SELECT title, text, version FROM notes WHERE id = ?").bind(id).fetch_optional(&db).await?;
+async fn read(
+    State(db): State<SqlitePool>,
+    Path(id): Path<i64>,
+) -> Result<(EntityTag, Json<Note>), AppError> {
+    let row = query("SELECT title, text, version FROM notes WHERE id = ?")
+        .bind(id)
+        .fetch_optional(&db)
+        .await?;
     let row = row.ok_or(AppError::NotFound)?;
-    let note = Note { title: row.get("title"), text: row.get("text") };
+    let note = Note {
+        title: row.get("title"),
+        text: row.get("text"),
+    };
     Ok((EntityTag::from(row.get::<i64, _>("version")), Json(note)))
 }
 
@@ -64,8 +89,15 @@ async fn save(
 ) -> Result<EntityTag, AppError> {
     let update = "UPDATE notes SET title = ?, text = ?, version = version + 1
         WHERE id = ? AND version = coalesce(?, version) RETURNING version";
-    let update = query(update).bind(note.title).bind(note.text).bind(id).bind(expected.of_row::<i64>()?);
-    let row = update.fetch_optional(&db).await?.ok_or(PreconditionFailed)?;
+    let update = query(update)
+        .bind(note.title)
+        .bind(note.text)
+        .bind(id)
+        .bind(expected.of_row::<i64>()?);
+    let row = update
+        .fetch_optional(&db)
+        .await?
+        .ok_or(PreconditionFailed)?;
     Ok(EntityTag::from(row.get::<i64, _>("version")))
 }
 
@@ -74,17 +106,35 @@ async fn delete(
     Path(id): Path<i64>,
     expected: ExpectedVersion,
 ) -> Result<StatusCode, AppError> {
-    let delete = query("DELETE FROM notes WHERE id = ? AND version = coalesce(?, version)").bind(id);
-    let deleted = delete.bind(expected.of_row::<i64>()?).execute(&db).await?.rows_affected();
-    if deleted == 0 { Err(PreconditionFailed.into()) } else { Ok(StatusCode::NO_CONTENT) }
+    let delete =
+        query("DELETE FROM notes WHERE id = ? AND version = coalesce(?, version)").bind(id);
+    let deleted = delete
+        .bind(expected.of_row::<i64>()?)
+        .execute(&db)
+        .await?
+        .rows_affected();
+    if deleted == 0 {
+        Err(PreconditionFailed.into())
+    } else {
+        Ok(StatusCode::NO_CONTENT)
+    }
 }
 
 /// Drafts have names that their authors choose, so PUT creates or replaces. A random version never recurs, not even for a name that was
 /// deleted and is used again.
-async fn read_draft(State(db): State<SqlitePool>, Path(name): Path<String>) -> Result<(EntityTag, String), AppError> {
-    let row = query("SELECT text, version FROM drafts WHERE name = ?").bind(name).fetch_optional(&db).await?;
+async fn read_draft(
+    State(db): State<SqlitePool>,
+    Path(name): Path<String>,
+) -> Result<(EntityTag, String), AppError> {
+    let row = query("SELECT text, version FROM drafts WHERE name = ?")
+        .bind(name)
+        .fetch_optional(&db)
+        .await?;
     let row = row.ok_or(AppError::NotFound)?;
-    Ok((EntityTag::from(row.get::<i64, _>("version")), row.get("text")))
+    Ok((
+        EntityTag::from(row.get::<i64, _>("version")),
+        row.get("text"),
+    ))
 }
 
 async fn save_draft(
@@ -105,7 +155,10 @@ async fn save_draft(
              ON CONFLICT (name) DO UPDATE SET text = excluded.text, version = excluded.version RETURNING version"
         }
     };
-    let save = query(statement).bind(name).bind(text).bind(expected.version::<i64>()?);
+    let save = query(statement)
+        .bind(name)
+        .bind(text)
+        .bind(expected.version::<i64>()?);
     let row = save.fetch_optional(&db).await?.ok_or(PreconditionFailed)?;
     Ok(EntityTag::from(row.get::<i64, _>("version")))
 }
@@ -132,11 +185,15 @@ impl From<sqlx::Error> for AppError {
 impl IntoResponse for AppError {
     fn into_response(self) -> Response {
         match self {
-            Self::NotFound => {
-                (StatusCode::NOT_FOUND, problem("not-found", Some("there is no such note"))).into_response()
-            }
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                problem("not-found", Some("there is no such note")),
+            )
+                .into_response(),
             Self::Stale => PreconditionFailed.into_response(),
-            Self::Database => (StatusCode::SERVICE_UNAVAILABLE, problem("database", None)).into_response(),
+            Self::Database => {
+                (StatusCode::SERVICE_UNAVAILABLE, problem("database", None)).into_response()
+            }
         }
     }
 }
@@ -147,7 +204,11 @@ fn problem(code: &str, message: Option<&str>) -> Json<serde_json::Value> {
 }
 
 async fn authenticate(request: Request, next: Next) -> Response {
-    if request.headers().get(AUTHORIZATION).is_some_and(|token| token == "Bearer secret") {
+    if request
+        .headers()
+        .get(AUTHORIZATION)
+        .is_some_and(|token| token == "Bearer secret")
+    {
         return next.run(request).await;
     }
     (StatusCode::UNAUTHORIZED, problem("unauthorized", None)).into_response()
@@ -160,7 +221,10 @@ fn layer() -> ConditionalLayer {
         .require_preconditions(RequirePreconditions::for_writes())
         .error_body(|error| {
             let Json(body) = problem(error.name(), error.message());
-            (axum::http::HeaderValue::from_static("application/json"), body.to_string().into())
+            (
+                axum::http::HeaderValue::from_static("application/json"),
+                body.to_string().into(),
+            )
         })
         .build()
 }
@@ -183,7 +247,8 @@ fn app(db: SqlitePool) -> Router {
 
 /// The editor, and the client of the npm package, in one file.
 fn page() -> Router {
-    let script = |text: &'static str| get(async move || ([(CONTENT_TYPE, "text/javascript")], text));
+    let script =
+        |text: &'static str| get(async move || ([(CONTENT_TYPE, "text/javascript")], text));
     Router::new()
         .route("/", get(async || Html(include_str!("notes/page.html"))))
         .route("/client.js", script(include_str!("notes/client.js")))
@@ -206,15 +271,20 @@ async fn sign_notes(db: SqlitePool) {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let database = args.next().unwrap_or_else(|| "sqlite:notes.db?mode=rwc".to_owned());
+    let database = args
+        .next()
+        .unwrap_or_else(|| "sqlite:notes.db?mode=rwc".to_owned());
     let db = SqlitePool::connect(&database).await?;
     let table = "CREATE TABLE IF NOT EXISTS notes
         (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(table).execute(&db).await?;
-    let drafts =
-        "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
+    let drafts = "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(drafts).execute(&db).await?;
     tokio::spawn(sign_notes(db.clone()));
-    axum::serve(tokio::net::TcpListener::bind(address).await?, app(db).merge(page())).await?;
+    axum::serve(
+        tokio::net::TcpListener::bind(address).await?,
+        app(db).merge(page()),
+    )
+    .await?;
     Ok(())
 }

@@ -28,8 +28,12 @@ async fn write(State(note): State<Note>, text: String) {
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let routes = Router::new().route("/note", get(read).put(write)).guarded_by(ConditionalLayer::new());
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let routes = Router::new()
+        .route("/note", get(read).put(write))
+        .guarded_by(ConditionalLayer::new());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     axum::serve(listener, routes.with_state(Note::default())).await
 }

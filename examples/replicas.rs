@@ -29,8 +29,16 @@ type Failure = Box<dyn Error + Send + Sync>;
 const CLIENTS: i64 = 8;
 const INCREMENTS: i64 = 20;
 
-async fn read(State(database): State<Arc<Database>>, Path(name): Path<String>) -> Result<String, StatusCode> {
-    let row = database.query_opt("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await;
+async fn read(
+    State(database): State<Arc<Database>>,
+    Path(name): Path<String>,
+) -> Result<String, StatusCode> {
+    let row = database
+        .query_opt(
+            "SELECT body FROM ifmatch_example.documents WHERE name = $1",
+            &[&name],
+        )
+        .await;
     match row.map_err(unavailable)? {
         Some(row) => Ok(row.get(0)),
         None => Err(StatusCode::NOT_FOUND),
@@ -45,9 +53,15 @@ async fn write(
     permit: Permit,
     body: String,
 ) -> Result<StatusCode, StatusCode> {
-    let token = i64::try_from(permit.fencing_token()).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    let statement = "UPDATE ifmatch_example.documents SET body = $2, token = $3 WHERE name = $1 AND token < $3";
-    match database.execute(statement, &[&name, &body, &token]).await.map_err(unavailable)? {
+    let token =
+        i64::try_from(permit.fencing_token()).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let statement =
+        "UPDATE ifmatch_example.documents SET body = $2, token = $3 WHERE name = $1 AND token < $3";
+    match database
+        .execute(statement, &[&name, &body, &token])
+        .await
+        .map_err(unavailable)?
+    {
         1 => Ok(StatusCode::NO_CONTENT),
         _ => Err(StatusCode::CONFLICT),
     }
@@ -59,8 +73,15 @@ async fn read_by_hand(
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, StatusCode> {
     let statement = "SELECT body, token FROM ifmatch_example.documents WHERE name = $1";
-    let row = database.query_opt(statement, &[&name]).await.map_err(unavailable)?.ok_or(StatusCode::NOT_FOUND)?;
-    Ok(([(ETAG, format!("\"{}\"", row.get::<_, i64>(1)))], row.get::<_, String>(0)))
+    let row = database
+        .query_opt(statement, &[&name])
+        .await
+        .map_err(unavailable)?
+        .ok_or(StatusCode::NOT_FOUND)?;
+    Ok((
+        [(ETAG, format!("\"{}\"", row.get::<_, i64>(1)))],
+        row.get::<_, String>(0),
+    ))
 }
 
 async fn write_by_hand(
@@ -69,11 +90,24 @@ async fn write_by_hand(
     headers: HeaderMap,
     body: String,
 ) -> Result<impl IntoResponse, StatusCode> {
-    let tag = headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()).ok_or(StatusCode::PRECONDITION_REQUIRED)?;
-    let version: i64 = tag.trim_matches('"').parse().map_err(|_| StatusCode::PRECONDITION_FAILED)?;
+    let tag = headers
+        .get(IF_MATCH)
+        .and_then(|tag| tag.to_str().ok())
+        .ok_or(StatusCode::PRECONDITION_REQUIRED)?;
+    let version: i64 = tag
+        .trim_matches('"')
+        .parse()
+        .map_err(|_| StatusCode::PRECONDITION_FAILED)?;
     let statement = "UPDATE ifmatch_example.documents SET body = $2, token = token + 1 WHERE name = $1 AND token = $3";
-    match database.execute(statement, &[&name, &body, &version]).await.map_err(unavailable)? {
-        1 => Ok((StatusCode::NO_CONTENT, [(ETAG, format!("\"{}\"", version + 1))])),
+    match database
+        .execute(statement, &[&name, &body, &version])
+        .await
+        .map_err(unavailable)?
+    {
+        1 => Ok((
+            StatusCode::NO_CONTENT,
+            [(ETAG, format!("\"{}\"", version + 1))],
+        )),
         _ => Err(StatusCode::PRECONDITION_FAILED),
     }
 }
@@ -84,15 +118,25 @@ fn unavailable(_: tokio_postgres::Error) -> StatusCode {
 
 /// Starts a replica with its own connection to the database.
 async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
-    let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
+    let routes = Router::new()
+        .route("/documents/{name}", get(read).put(write))
+        .with_state(connect(url).await?);
     // Every change goes through a layer, so the register knows the current version.
-    let layer = ConditionalLayer::builder().register(register).authoritative().build();
+    let layer = ConditionalLayer::builder()
+        .register(register)
+        .authoritative()
+        .build();
     serve(routes.guarded_by(layer)).await
 }
 
 async fn replica_by_hand(url: &str) -> Result<SocketAddr, Failure> {
     let documents = get(read_by_hand).put(write_by_hand);
-    serve(Router::new().route("/documents/{name}", documents).with_state(connect(url).await?)).await
+    serve(
+        Router::new()
+            .route("/documents/{name}", documents)
+            .with_state(connect(url).await?),
+    )
+    .await
 }
 
 async fn serve(app: Router) -> Result<SocketAddr, Failure> {
@@ -114,7 +158,13 @@ async fn increment(client: Client, path: String) {
     let mut number = current.text().parse::<i64>().unwrap_or_default();
     for _ in 0..INCREMENTS {
         loop {
-            let written = client.put(&path, &[("if-match", current.etag())], (number + 1).to_string()).await;
+            let written = client
+                .put(
+                    &path,
+                    &[("if-match", current.etag())],
+                    (number + 1).to_string(),
+                )
+                .await;
             if written.status.is_success() {
                 number += 1;
                 current = written;
@@ -128,23 +178,45 @@ async fn increment(client: Client, path: String) {
 
 /// Lets the clients of two replicas increment one number, and prints how many of the increments it shows.
 async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Result<(), Failure> {
-    database.execute("INSERT INTO ifmatch_example.documents VALUES ($1, '0', 0)", &[&name]).await?;
+    database
+        .execute(
+            "INSERT INTO ifmatch_example.documents VALUES ($1, '0', 0)",
+            &[&name],
+        )
+        .await?;
     let (path, start) = (format!("/documents/{name}"), SystemClock.now());
-    let clients = replicas.iter().flat_map(|address| (0..CLIENTS).map(|_| Client::new(*address)));
-    let running: Vec<_> = clients.map(|client| tokio::spawn(increment(client, path.clone()))).collect();
+    let clients = replicas
+        .iter()
+        .flat_map(|address| (0..CLIENTS).map(|_| Client::new(*address)));
+    let running: Vec<_> = clients
+        .map(|client| tokio::spawn(increment(client, path.clone())))
+        .collect();
     for client in running {
         client.await?;
     }
-    let row = database.query_one("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await?;
-    let (acknowledged, found) = (2 * CLIENTS * INCREMENTS, row.get::<_, String>(0).parse::<i64>()?);
+    let row = database
+        .query_one(
+            "SELECT body FROM ifmatch_example.documents WHERE name = $1",
+            &[&name],
+        )
+        .await?;
+    let (acknowledged, found) = (
+        2 * CLIENTS * INCREMENTS,
+        row.get::<_, String>(0).parse::<i64>()?,
+    );
     let millis = start.until(SystemClock.now()).as_millis();
-    println!("{name}: {acknowledged} updates acknowledged in {millis} ms, {} lost", acknowledged - found);
+    println!(
+        "{name}: {acknowledged} updates acknowledged in {millis} ms, {} lost",
+        acknowledged - found
+    );
     Ok(())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let url = std::env::args().nth(1).ok_or("give the URL of a PostgreSQL database")?;
+    let url = std::env::args()
+        .nth(1)
+        .ok_or("give the URL of a PostgreSQL database")?;
     let database = connect(&url).await?;
     let tables = "DROP SCHEMA IF EXISTS ifmatch_example CASCADE; CREATE SCHEMA ifmatch_example;
         CREATE TABLE ifmatch_example.documents (name text PRIMARY KEY, body text NOT NULL, token bigint NOT NULL)";
@@ -152,14 +224,29 @@ async fn main() -> Result<(), Failure> {
 
     ifmatch_postgres::migrate(&url).await?;
     let shared = async || PostgresRegister::connect(&url).await;
-    let replicas = [replica(&url, shared().await?).await?, replica(&url, shared().await?).await?];
+    let replicas = [
+        replica(&url, shared().await?).await?,
+        replica(&url, shared().await?).await?,
+    ];
     run("one-shared-register", &database, replicas).await?;
 
-    run("by-hand", &database, [replica_by_hand(&url).await?, replica_by_hand(&url).await?]).await?;
+    run(
+        "by-hand",
+        &database,
+        [replica_by_hand(&url).await?, replica_by_hand(&url).await?],
+    )
+    .await?;
 
     let own = || MemoryRegister::with_capacity(1_000);
-    run("a-register-each", &database, [replica(&url, own()).await?, replica(&url, own()).await?]).await?;
+    run(
+        "a-register-each",
+        &database,
+        [replica(&url, own()).await?, replica(&url, own()).await?],
+    )
+    .await?;
 
-    database.batch_execute("DROP SCHEMA ifmatch_example CASCADE").await?;
+    database
+        .batch_execute("DROP SCHEMA ifmatch_example CASCADE")
+        .await?;
     Ok(())
 }

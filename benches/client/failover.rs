@@ -38,24 +38,31 @@ struct Holder {
 
 /// Measures a number of failovers of each kind, and prints the table.
 pub(crate) fn run(site: &Site, trials: u32) {
-    println!("\n| seconds until the next holder | ifmatch lock | etcdctl lock | ratio |\n|---|---|---|---|");
+    println!(
+        "\n| seconds until the next holder | ifmatch lock | etcdctl lock | ratio |\n|---|---|---|---|"
+    );
     for end in [End::Killed, End::Released] {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for first in (0..trials).step_by(AT_ONCE as usize) {
             let numbers = first..trials.min(first + AT_ONCE);
             eprintln!("{}: {numbers:?} of {trials}", end.name());
             std::thread::scope(|scope| {
-                let start = |kind, number| scope.spawn(move || trial(site, kind, end, number, trials));
-                let both: Vec<_> =
-                    numbers.map(|number| (start(Kind::Ifmatch, number), start(Kind::Etcd, number))).collect();
+                let start =
+                    |kind, number| scope.spawn(move || trial(site, kind, end, number, trials));
+                let both: Vec<_> = numbers
+                    .map(|number| (start(Kind::Ifmatch, number), start(Kind::Etcd, number)))
+                    .collect();
                 for (one, other) in both {
                     ours.push(one.join().unwrap());
                     theirs.push(other.join().unwrap());
                 }
             });
         }
-        let cells =
-            [spread(ours.iter().copied(), 3), spread(theirs.iter().copied(), 3), spread(ratio(&ours, &theirs), 2)];
+        let cells = [
+            spread(ours.iter().copied(), 3),
+            spread(theirs.iter().copied(), 3),
+            spread(ratio(&ours, &theirs), 2),
+        ];
         println!("{}", row(end.name(), &cells));
     }
 }
@@ -68,7 +75,9 @@ fn trial(site: &Site, kind: Kind, end: End, number: u32, trials: u32) -> f64 {
     holder.holds();
     let mut next = Holder::start(site, kind, &key);
     // Long enough for the next one to see the lock held.
-    std::thread::sleep(Duration::from_secs(TTL.into()) + Duration::from_secs(TTL.into()) * number / trials);
+    std::thread::sleep(
+        Duration::from_secs(TTL.into()) + Duration::from_secs(TTL.into()) * number / trials,
+    );
     let ended = Instant::now();
     holder.end(end);
     next.holds();
@@ -92,19 +101,30 @@ impl Holder {
         let mut command = match kind {
             Kind::Ifmatch => {
                 let mut command = Command::new(&site.binary);
-                command.args(["lock", &format!("http://{gateway}/locks/{key}"), "--ttl", &format!("{TTL}s")]);
+                command.args([
+                    "lock",
+                    &format!("http://{gateway}/locks/{key}"),
+                    "--ttl",
+                    &format!("{TTL}s"),
+                ]);
                 // Ends with its input, even if the program that has started it was killed.
                 command.args(["--", "sh", "-c", "echo held; read _"]);
                 command
             }
             Kind::Etcd => {
                 let mut command = Command::new("etcdctl");
-                command.env("ETCDCTL_API", "3").args([&format!("--endpoints={etcd}"), "lock", key]);
+                command
+                    .env("ETCDCTL_API", "3")
+                    .args([&format!("--endpoints={etcd}"), "lock", key]);
                 command.arg(format!("--ttl={TTL}"));
                 command
             }
         };
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
     }
@@ -112,14 +132,21 @@ impl Holder {
     /// Waits until it holds the lock.
     fn holds(&mut self) {
         let mut line = String::new();
-        assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "it ended without the lock");
+        assert_ne!(
+            self.output.read_line(&mut line).unwrap(),
+            0,
+            "it ended without the lock"
+        );
     }
 
     fn end(&mut self, end: End) {
         match end {
             End::Killed => self.child.kill().unwrap(),
             End::Released => {
-                let sent = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+                let sent = Command::new("kill")
+                    .arg(self.child.id().to_string())
+                    .status()
+                    .unwrap();
                 assert!(sent.success());
             }
         }

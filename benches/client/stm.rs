@@ -25,8 +25,13 @@ struct Read {
 impl Number {
     /// Connects.
     pub(crate) async fn open(address: SocketAddr, key: &str) -> Self {
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap().tcp_nodelay(true);
-        Self { channel: endpoint.connect().await.unwrap(), key: key.into() }
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .unwrap()
+            .tcp_nodelay(true);
+        Self {
+            channel: endpoint.connect().await.unwrap(),
+            key: key.into(),
+        }
     }
 
     /// Returns the number, zero if it isn't there.
@@ -47,41 +52,79 @@ impl Number {
     }
 
     async fn read(&self) -> Read {
-        let answer: RangeResponse = self.call("/etcdserverpb.KV/Range", RangeRequest { key: self.key.clone() }).await;
+        let answer: RangeResponse = self
+            .call(
+                "/etcdserverpb.KV/Range",
+                RangeRequest {
+                    key: self.key.clone(),
+                },
+            )
+            .await;
         Read::of(answer)
     }
 
     /// Writes the next number, or returns the one that another client has written.
     async fn swap(&self, read: Read) -> Option<Read> {
         let key = || self.key.clone();
-        let put = PutRequest { key: key(), value: (read.value + 1).to_string().into_bytes() };
+        let put = PutRequest {
+            key: key(),
+            value: (read.value + 1).to_string().into_bytes(),
+        };
         let request = TxnRequest {
-            compare: vec![Compare { target: MOD, key: key(), revision: Some(Revision::Mod(read.revision)) }],
-            success: vec![RequestOp { op: Some(Op::Put(put)) }],
-            failure: vec![RequestOp { op: Some(Op::Range(RangeRequest { key: key() })) }],
+            compare: vec![Compare {
+                target: MOD,
+                key: key(),
+                revision: Some(Revision::Mod(read.revision)),
+            }],
+            success: vec![RequestOp {
+                op: Some(Op::Put(put)),
+            }],
+            failure: vec![RequestOp {
+                op: Some(Op::Range(RangeRequest { key: key() })),
+            }],
         };
         let answer: TxnResponse = self.call("/etcdserverpb.KV/Txn", request).await;
         if answer.succeeded {
             return None;
         }
-        let Some(Answer::Range(found)) = answer.responses.into_iter().next()?.answer else { panic!("no value") };
+        let Some(Answer::Range(found)) = answer.responses.into_iter().next()?.answer else {
+            panic!("no value")
+        };
         Some(Read::of(found))
     }
 
-    async fn call<Q: Message + 'static, A: Message + Default + 'static>(&self, method: &'static str, request: Q) -> A {
+    async fn call<Q: Message + 'static, A: Message + Default + 'static>(
+        &self,
+        method: &'static str,
+        request: Q,
+    ) -> A {
         let mut grpc = Grpc::new(self.channel.clone());
         grpc.ready().await.unwrap();
         let codec = ProstCodec::<Q, A>::default();
-        let answer = grpc.unary(tonic::Request::new(request), PathAndQuery::from_static(method), codec).await;
+        let answer = grpc
+            .unary(
+                tonic::Request::new(request),
+                PathAndQuery::from_static(method),
+                codec,
+            )
+            .await;
         answer.unwrap().into_inner()
     }
 }
 
 impl Read {
     fn of(answer: RangeResponse) -> Self {
-        let Some(found) = answer.kvs.into_iter().next() else { return Self { revision: 0, value: 0 } };
+        let Some(found) = answer.kvs.into_iter().next() else {
+            return Self {
+                revision: 0,
+                value: 0,
+            };
+        };
         let value = String::from_utf8(found.value).unwrap().parse().unwrap();
-        Self { revision: found.mod_revision, value }
+        Self {
+            revision: found.mod_revision,
+            value,
+        }
     }
 }
 

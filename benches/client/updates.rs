@@ -67,9 +67,21 @@ pub(crate) async fn run(site: &Site, rounds: usize, time: Duration) {
     for keys in KEYS {
         let mut results = Kind::ALL.map(|_| Vec::new());
         for round in 0..rounds {
-            eprintln!("{WRITERS} writers, {keys} keys: round {} of {rounds}", round + 1);
+            eprintln!(
+                "{WRITERS} writers, {keys} keys: round {} of {rounds}",
+                round + 1
+            );
             for at in (0..Kind::ALL.len()).map(|at| (at + round) % Kind::ALL.len()) {
-                results[at].push(measure(site, Kind::ALL[at], &format!("bench-{keys}-{round}"), keys, time).await);
+                results[at].push(
+                    measure(
+                        site,
+                        Kind::ALL[at],
+                        &format!("bench-{keys}-{round}"),
+                        keys,
+                        time,
+                    )
+                    .await,
+                );
             }
         }
         print(keys, &results);
@@ -77,11 +89,21 @@ pub(crate) async fn run(site: &Site, rounds: usize, time: Duration) {
 }
 
 async fn measure(site: &Site, kind: Kind, name: &str, keys: usize, time: Duration) -> Round {
-    let server = if let Kind::Stm = kind { &site.etcd } else { &site.gateway };
+    let server = if let Kind::Stm = kind {
+        &site.etcd
+    } else {
+        &site.gateway
+    };
     let (server_before, client_before) = (server.cpu(), own_cpu());
     let (tally, client) = match kind {
-        Kind::Library => (library(server, name, keys, time).await, own_cpu() - client_before),
-        Kind::Stm => (stm(server, name, keys, time).await, own_cpu() - client_before),
+        Kind::Library => (
+            library(server, name, keys, time).await,
+            own_cpu() - client_before,
+        ),
+        Kind::Stm => (
+            stm(server, name, keys, time).await,
+            own_cpu() - client_before,
+        ),
         Kind::Sdk => sdk(site, name, keys, time),
     };
     let all = f64::from(tally.all);
@@ -173,16 +195,30 @@ fn sdk(site: &Site, name: &str, keys: usize, time: Duration) -> (Tally, f64) {
     let endpoint = format!("http://{}/{DEVELOPMENT_ACCOUNT}", site.gateway.address());
     let (container, seconds) = (format!("sdk-{name}"), time.as_secs_f64().to_string());
     let output = Command::new(&site.python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/client/counter.py"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/benches/client/counter.py"
+        ))
         .args([&endpoint, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, &container])
         .args([WRITERS.to_string(), keys.to_string(), seconds])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let counts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let count = |name: &str| u32::try_from(counts[name].as_u64().unwrap()).unwrap();
-    let tally = Tally { in_time: count("in_time"), all: count("all"), attempts: count("attempts") };
-    (tally.verified(counts["sum"].as_u64().unwrap()), counts["cpu"].as_f64().unwrap())
+    let tally = Tally {
+        in_time: count("in_time"),
+        all: count("all"),
+        attempts: count("attempts"),
+    };
+    (
+        tally.verified(counts["sum"].as_u64().unwrap()),
+        counts["cpu"].as_f64().unwrap(),
+    )
 }
 
 impl Tally {
@@ -209,16 +245,38 @@ fn total(tallies: Vec<Tally>) -> Tally {
 
 /// Returns the CPU time of this process in seconds.
 fn own_cpu() -> f64 {
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap().as_secs_f64()
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime))
+        .unwrap()
+        .as_secs_f64()
 }
 
 fn print(keys: usize, results: &[Vec<Round>]) {
-    let title = if keys == 1 { "one key".to_owned() } else { format!("{keys} keys") };
-    let columns = ["updates/s", "attempts for each", "client's CPU, ms", "server's CPU, ms", "ratio of updates/s"];
-    println!("\n{}", row(&format!("{WRITERS} writers on {title}"), &columns.map(str::to_owned)));
+    let title = if keys == 1 {
+        "one key".to_owned()
+    } else {
+        format!("{keys} keys")
+    };
+    let columns = [
+        "updates/s",
+        "attempts for each",
+        "client's CPU, ms",
+        "server's CPU, ms",
+        "ratio of updates/s",
+    ];
+    println!(
+        "\n{}",
+        row(
+            &format!("{WRITERS} writers on {title}"),
+            &columns.map(str::to_owned)
+        )
+    );
     println!("|---{}|", "|---".repeat(columns.len()));
-    let values = |rounds: &[Round], value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
-    let rates: Vec<_> = results.iter().map(|rounds| values(rounds, |round| round.rate)).collect();
+    let values =
+        |rounds: &[Round], value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
+    let rates: Vec<_> = results
+        .iter()
+        .map(|rounds| values(rounds, |round| round.rate))
+        .collect();
     for (at, (kind, rounds)) in Kind::ALL.into_iter().zip(results).enumerate() {
         let cells = [
             spread(rates[at].iter().copied(), 0),

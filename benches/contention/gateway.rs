@@ -86,7 +86,12 @@ impl Gateway {
     }
 
     /// Starts gateways on a folder that is a bucket, given by this flag, and PostgreSQL.
-    async fn start_beside_others(binary: &str, name: &'static str, flag: &'static str, count: usize) -> Self {
+    async fn start_beside_others(
+        binary: &str,
+        name: &'static str,
+        flag: &'static str,
+        count: usize,
+    ) -> Self {
         let engine = Engine::Postgres.start().await.unwrap().remove(0);
         let bodies = tempfile::tempdir().unwrap();
         let store = format!("file://{}", bodies.path().display());
@@ -95,15 +100,36 @@ impl Gateway {
             let (store, register) = (store.clone(), engine.url());
             let serve = move |port: u16, _: &std::path::Path| {
                 let listen = format!("127.0.0.1:{port}");
-                let args =
-                    ["serve", "--listen", &listen, "--listen-tables", "off", flag, &store, "--register", &register];
-                args.into_iter().chain(QUIET).map(str::to_owned).collect::<Vec<_>>().into()
+                let args = [
+                    "serve",
+                    "--listen",
+                    &listen,
+                    "--listen-tables",
+                    "off",
+                    flag,
+                    &store,
+                    "--register",
+                    &register,
+                ];
+                args.into_iter()
+                    .chain(QUIET)
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+                    .into()
             };
-            servers.push(Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await);
+            servers
+                .push(Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await);
         }
         let tables = servers[0].address();
         let (is_prepared, _engine, _bodies) = (AtomicBool::new(false), Some(engine), Some(bodies));
-        Self { name, servers, tables, is_prepared, _engine, _bodies }
+        Self {
+            name,
+            servers,
+            tables,
+            is_prepared,
+            _engine,
+            _bodies,
+        }
     }
 
     /// Starts Azurite, another server that clients of Azure append to. It doesn't wait for its disk.
@@ -113,18 +139,38 @@ impl Gateway {
             let script = format!("{}{script}", env!("CARGO_MANIFEST_DIR"));
             let data = folder.display().to_string();
             let port = port.to_string();
-            let args =
-                [&*script, "--blobPort", &port, "--location", &data, "--skipApiVersionCheck", "--disableTelemetry"];
-            args.into_iter().map(str::to_owned).chain(["--silent".to_owned()]).collect()
+            let args = [
+                &*script,
+                "--blobPort",
+                &port,
+                "--location",
+                &data,
+                "--skipApiVersionCheck",
+                "--disableTelemetry",
+            ];
+            args.into_iter()
+                .map(str::to_owned)
+                .chain(["--silent".to_owned()])
+                .collect()
         };
         let server = Server::start(Program::new("node", "nodejs", ("http://", ""), serve)).await;
-        let (tables, servers, is_prepared) = (server.address(), vec![server], AtomicBool::new(false));
-        Self { name: "Azurite", servers, tables, is_prepared, _engine: None, _bodies: None }
+        let (tables, servers, is_prepared) =
+            (server.address(), vec![server], AtomicBool::new(false));
+        Self {
+            name: "Azurite",
+            servers,
+            tables,
+            is_prepared,
+            _engine: None,
+            _bodies: None,
+        }
     }
 
     async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
         let register = engine.as_ref().map(Server::url);
-        let tables = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+        let tables = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap();
         let serve = move |port: u16, folder: &std::path::Path| {
             let listen = format!("127.0.0.1:{port}");
             let tables = tables.to_string();
@@ -136,24 +182,51 @@ impl Gateway {
                 Some(register) => args.extend(["--store", "memory://", "--register", register]),
                 None => args.extend(["--data", &data]),
             }
-            args.into_iter().map(str::to_owned).collect::<Vec<_>>().into()
+            args.into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .into()
         };
         let server = Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await;
         let (servers, is_prepared) = (vec![server], AtomicBool::new(false));
-        Self { name, servers, tables, is_prepared, _engine: engine, _bodies: None }
+        Self {
+            name,
+            servers,
+            tables,
+            is_prepared,
+            _engine: engine,
+            _bodies: None,
+        }
     }
 
     /// Creates the keys, and runs clients on them.
-    pub(crate) async fn run(&self, work: Work, keys: &[String], clients: usize, time: Duration) -> Vec<Tally> {
-        if matches!(work, Work::Append | Work::Merge) && !self.is_prepared.swap(true, Ordering::Relaxed) {
+    pub(crate) async fn run(
+        &self,
+        work: Work,
+        keys: &[String],
+        clients: usize,
+        time: Duration,
+    ) -> Vec<Tally> {
+        if matches!(work, Work::Append | Work::Merge)
+            && !self.is_prepared.swap(true, Ordering::Relaxed)
+        {
             self.prepare().await;
         }
         let mut ready = Vec::new();
         for number in 0..clients {
             let path = format!("/hot/{}", keys[number % keys.len()]);
             let server = &self.servers[number % self.servers.len()];
-            let address = if matches!(work, Work::Merge) { self.tables } else { server.address() };
-            let mut client = Client { connection: Connection::open(address).await, path, number, signed: None };
+            let address = if matches!(work, Work::Merge) {
+                self.tables
+            } else {
+                server.address()
+            };
+            let mut client = Client {
+                connection: Connection::open(address).await,
+                path,
+                number,
+                signed: None,
+            };
             if number < keys.len() {
                 client.create(work).await;
             }
@@ -167,11 +240,31 @@ impl Gateway {
 impl Gateway {
     /// Creates a container, unless other works have, and a table where there are tables.
     async fn prepare(&self) {
-        let container = azure(Form::Blob, Method::PUT, "/hot?restype=container", &[], Bytes::new());
-        Connection::open(self.servers[0].address()).await.exchange(&container).await.expect(&[201, 409]);
+        let container = azure(
+            Form::Blob,
+            Method::PUT,
+            "/hot?restype=container",
+            &[],
+            Bytes::new(),
+        );
+        Connection::open(self.servers[0].address())
+            .await
+            .exchange(&container)
+            .await
+            .expect(&[201, 409]);
         if self.tables != self.servers[0].address() {
-            let table = azure(Form::Table, Method::POST, "/Tables", &[JSON], r#"{"TableName":"hot"}"#.into());
-            Connection::open(self.tables).await.exchange(&table).await.expect(&[201]);
+            let table = azure(
+                Form::Table,
+                Method::POST,
+                "/Tables",
+                &[JSON],
+                r#"{"TableName":"hot"}"#.into(),
+            );
+            Connection::open(self.tables)
+                .await
+                .exchange(&table)
+                .await
+                .expect(&[201]);
         }
     }
 }
@@ -181,12 +274,24 @@ fn signed_work(work: Work, path: &str) -> Option<Request<Bytes>> {
     match work {
         Work::Append => {
             let block = Bytes::from_static(CONTENT);
-            Some(azure(Form::Blob, Method::PUT, &format!("{path}?comp=appendblock"), &[], block))
+            Some(azure(
+                Form::Blob,
+                Method::PUT,
+                &format!("{path}?comp=appendblock"),
+                &[],
+                block,
+            ))
         }
         Work::Merge => {
             let (_, key) = path.rsplit_once('/')?;
             let entity = format!("/hot(PartitionKey='hot',RowKey='{key}')");
-            Some(azure(Form::Table, Method::PATCH, &entity, &[JSON], r#"{"value":1}"#.into()))
+            Some(azure(
+                Form::Table,
+                Method::PATCH,
+                &entity,
+                &[JSON],
+                r#"{"value":1}"#.into(),
+            ))
         }
         Work::Put | Work::Update | Work::Lease => None,
     }
@@ -194,8 +299,21 @@ fn signed_work(work: Work, path: &str) -> Option<Request<Bytes>> {
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-fn azure(form: Form, method: Method, path: &str, fields: &[(&str, &str)], body: Bytes) -> Request<Bytes> {
-    signed(&Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY), form, method, path, fields, body)
+fn azure(
+    form: Form,
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: Bytes,
+) -> Request<Bytes> {
+    signed(
+        &Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY),
+        form,
+        method,
+        path,
+        fields,
+        body,
+    )
 }
 
 struct Client {
@@ -210,10 +328,17 @@ impl Client {
     /// Creates what the work is on.
     async fn create(&mut self, work: Work) {
         match work {
-            Work::Put | Work::Update | Work::Lease => drop(self.ask(Method::PUT, "", &[]).await.expect(&[201])),
+            Work::Put | Work::Update | Work::Lease => {
+                drop(self.ask(Method::PUT, "", &[]).await.expect(&[201]))
+            }
             Work::Append => {
-                let blob =
-                    azure(Form::Blob, Method::PUT, &self.path, &[("x-ms-blob-type", "AppendBlob")], Bytes::new());
+                let blob = azure(
+                    Form::Blob,
+                    Method::PUT,
+                    &self.path,
+                    &[("x-ms-blob-type", "AppendBlob")],
+                    Bytes::new(),
+                );
                 self.connection.exchange(&blob).await.expect(&[201]);
             }
             Work::Merge => {
@@ -244,23 +369,43 @@ impl Client {
 
     async fn update(&mut self) -> bool {
         let tag = self.ask(Method::GET, "", &[]).await.expect(&[200]).unwrap();
-        self.ask(Method::PUT, "", &[("if-match", &tag)]).await.status < 300
+        self.ask(Method::PUT, "", &[("if-match", &tag)])
+            .await
+            .status
+            < 300
     }
 
     async fn lease(&mut self, done: u64) -> bool {
-        let id = format!("00000000-0000-4000-8000-{:06x}{:06x}", self.number, done & 0xff_ffff);
+        let id = format!(
+            "00000000-0000-4000-8000-{:06x}{:06x}",
+            self.number,
+            done & 0xff_ffff
+        );
         let acquire = [("lease-duration", "15"), ("lease-id", &*id)];
         if self.ask(Method::POST, "?lease", &acquire).await.status != 201 {
             return false;
         }
-        while self.ask(Method::DELETE, "?lease", &[("lease-id", &id)]).await.status >= 300 {}
+        while self
+            .ask(Method::DELETE, "?lease", &[("lease-id", &id)])
+            .await
+            .status
+            >= 300
+        {}
         true
     }
 
     async fn ask(&mut self, method: Method, query: &str, fields: &[(&str, &str)]) -> Reply {
-        let body = if method == Method::PUT { Bytes::from_static(CONTENT) } else { Bytes::new() };
-        let request = Request::builder().method(method).uri(format!("{}{query}", self.path));
-        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let body = if method == Method::PUT {
+            Bytes::from_static(CONTENT)
+        } else {
+            Bytes::new()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{query}", self.path));
+        let request = fields.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         self.connection.exchange(&request.body(body).unwrap()).await
     }
 }

@@ -8,8 +8,15 @@
 //! of a store that others use, and once and twice on a bucket of its own; beside them PostgreSQL, Redis and etcd themselves. All sync each change before they answer. A client repeats a refused change at once.
 //! Appends and merges run on the folder, beside Azurite, `XADD` of Redis, and an `UPDATE` of PostgreSQL
 //! that lengthens a text.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "prints its table, and its progress"
+)]
 
 #[path = "../leases/connection.rs"]
 mod connection;
@@ -66,8 +73,14 @@ struct Tally {
 async fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let quick = args.iter().any(|arg| arg == "--quick");
-    let [binary, ..] = args.as_slice() else { panic!("see the first lines of benches/contention/main.rs") };
-    let (rounds, time) = if quick { (1, Duration::from_millis(500)) } else { (5, Duration::from_secs(2)) };
+    let [binary, ..] = args.as_slice() else {
+        panic!("see the first lines of benches/contention/main.rs")
+    };
+    let (rounds, time) = if quick {
+        (1, Duration::from_millis(500))
+    } else {
+        (5, Duration::from_secs(2))
+    };
     let mut gateways = Gateway::start_each(binary).await;
     let peers = Peer::start_each().await;
     let rows = rows(gateways.len(), peers.len());
@@ -76,7 +89,9 @@ async fn main() {
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (at, (row, results)) in rows.iter().zip(&mut results).enumerate() {
-            let keys: Vec<String> = (0..row.keys).map(|key| format!("{round}-{at}-{key}")).collect();
+            let keys: Vec<String> = (0..row.keys)
+                .map(|key| format!("{round}-{at}-{key}"))
+                .collect();
             let tallies = match row.server {
                 Server::Gateway(at, work) => gateways[at].run(work, &keys, row.clients, time).await,
                 Server::Peer(at) => peers[at].run(&keys, row.clients, time).await,
@@ -90,7 +105,13 @@ async fn main() {
 fn rows(gateways: usize, peers: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for at in 0..gateways {
-        let mut push = |work, clients, keys| rows.push(Row { server: Server::Gateway(at, work), clients, keys });
+        let mut push = |work, clients, keys| {
+            rows.push(Row {
+                server: Server::Gateway(at, work),
+                clients,
+                keys,
+            })
+        };
         push(Work::Put, 1, 1);
         push(Work::Put, 64, 64);
         push(Work::Put, 64, 1);
@@ -107,19 +128,35 @@ fn rows(gateways: usize, peers: usize) -> Vec<Row> {
     }
     for work in [Work::Append, Work::Merge] {
         for (clients, keys) in [(1, 1), (64, 64), (64, 1)] {
-            rows.push(Row { server: Server::Gateway(0, work), clients, keys });
+            rows.push(Row {
+                server: Server::Gateway(0, work),
+                clients,
+                keys,
+            });
         }
     }
     // Azurite comes after the gateways.
-    rows.extend([64, 1].map(|keys| Row { server: Server::Gateway(gateways, Work::Append), clients: 64, keys }));
+    rows.extend([64, 1].map(|keys| Row {
+        server: Server::Gateway(gateways, Work::Append),
+        clients: 64,
+        keys,
+    }));
     for at in 0..peers {
-        rows.extend([64, 1].map(|keys| Row { server: Server::Peer(at), clients: 64, keys }));
+        rows.extend([64, 1].map(|keys| Row {
+            server: Server::Peer(at),
+            clients: 64,
+            keys,
+        }));
     }
     rows
 }
 
 /// Runs clients, each with what `prepare` returned for it, and returns their tallies.
-async fn together<C, F>(clients: Vec<C>, time: Duration, run: impl Fn(C, Instant) -> F) -> Vec<Tally>
+async fn together<C, F>(
+    clients: Vec<C>,
+    time: Duration,
+    run: impl Fn(C, Instant) -> F,
+) -> Vec<Tally>
 where
     F: Future<Output = Tally> + Send + 'static,
 {
@@ -143,11 +180,20 @@ impl Tally {
 
 impl Results {
     fn push(&mut self, tallies: &[Tally], time: Duration) {
-        let mut accepted: Vec<f64> = tallies.iter().map(|tally| f64::from(tally.accepted)).collect();
+        let mut accepted: Vec<f64> = tallies
+            .iter()
+            .map(|tally| f64::from(tally.accepted))
+            .collect();
         accepted.sort_by(f64::total_cmp);
         let sum: f64 = accepted.iter().sum();
         self.rates.push(sum / time.as_secs_f64());
-        self.refused.push(tallies.iter().map(|tally| f64::from(tally.refused)).sum::<f64>() / sum);
+        self.refused.push(
+            tallies
+                .iter()
+                .map(|tally| f64::from(tally.refused))
+                .sum::<f64>()
+                / sum,
+        );
         // The median client may have no success either.
         self.slowest.push(accepted[0] / median(&accepted).max(1.0));
     }
@@ -166,10 +212,26 @@ fn print(rows: &[Row], results: &[Results], gateways: &[Gateway], peers: &[Peer]
         "refused for one accepted",
         "slowest / median client",
     ];
-    println!("\n{}\n|---{}|", row("", &columns.map(str::to_owned)), "|---".repeat(columns.len()));
-    for (line, Results { rates, refused, slowest }) in rows.iter().zip(results) {
+    println!(
+        "\n{}\n|---{}|",
+        row("", &columns.map(str::to_owned)),
+        "|---".repeat(columns.len())
+    );
+    for (
+        line,
+        Results {
+            rates,
+            refused,
+            slowest,
+        },
+    ) in rows.iter().zip(results)
+    {
         let is_base = |other: &&(&Row, &Results)| other.0.keys == 64 && name(other.0) == name(line);
-        let base = rows.iter().zip(results).find(|other| is_base(&other)).filter(|_| line.keys == 1);
+        let base = rows
+            .iter()
+            .zip(results)
+            .find(|other| is_base(&other))
+            .filter(|_| line.keys == 1);
         let share = base.map_or_else(Vec::new, |(_, base)| ratio(rates, &base.rates));
         let cells = [
             line.clients.to_string(),

@@ -24,8 +24,14 @@ pub(crate) enum Peer {
 impl Peer {
     pub(crate) async fn start_each() -> Vec<Self> {
         let postgres = postgres::start(&["max_connections=200"]).await;
-        postgres::sql(&postgres, "CREATE TABLE counters (name text PRIMARY KEY, value bigint) WITH (fillfactor = 10)");
-        postgres::sql(&postgres, "CREATE TABLE logs (name text PRIMARY KEY, log text)");
+        postgres::sql(
+            &postgres,
+            "CREATE TABLE counters (name text PRIMARY KEY, value bigint) WITH (fillfactor = 10)",
+        );
+        postgres::sql(
+            &postgres,
+            "CREATE TABLE logs (name text PRIMARY KEY, log text)",
+        );
         let (postgres, redis) = (Arc::new(postgres), Arc::new(redis::durable().await));
         vec![
             Self::Postgres(Arc::clone(&postgres)),
@@ -63,7 +69,16 @@ impl Peer {
             }
             Self::PostgresAppend(server) => {
                 let update = format!("logs SET log = log || '{BLOCK}'");
-                pgbench(server, "logs (name, log) VALUES", "''", &update, keys, clients, time).await
+                pgbench(
+                    server,
+                    "logs (name, log) VALUES",
+                    "''",
+                    &update,
+                    keys,
+                    clients,
+                    time,
+                )
+                .await
             }
             Self::Redis(server) | Self::RedisAppend(server) => {
                 let appends = matches!(self, Self::RedisAppend(_));
@@ -78,7 +93,10 @@ impl Peer {
                     true => (resp(&["XADD", &format!("log-{key}"), "*", "b", BLOCK]), 2),
                     false => (resp(&["INCR", key]), 1),
                 };
-                together(ready, time, |(stream, key), end| commands(stream, command(&key), end)).await
+                together(ready, time, |(stream, key), end| {
+                    commands(stream, command(&key), end)
+                })
+                .await
             }
             Self::Etcd(server) => {
                 let mut ready = Vec::new();
@@ -98,7 +116,10 @@ const BLOCK: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 
 /// Encodes a command of Redis.
 fn resp(words: &[&str]) -> String {
-    let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    let words: String = words
+        .iter()
+        .map(|word| format!("${}\r\n{word}\r\n", word.len()))
+        .collect();
     format!("*{}\r\n{words}", words.matches('$').count())
 }
 
@@ -109,9 +130,17 @@ async fn commands(mut stream: TcpStream, (command, lines): (String, usize), end:
         stream.write_all(command.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while answer.iter().filter(|byte| **byte == b'\n').count() < lines {
-            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "Redis closed the connection");
+            assert_ne!(
+                stream.read_buf(&mut answer).await.unwrap(),
+                0,
+                "Redis closed the connection"
+            );
         }
-        assert!(matches!(answer[0], b':' | b'$'), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            matches!(answer[0], b':' | b'$'),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
         tally.count(true);
     }
     tally
@@ -137,8 +166,14 @@ async fn pgbench(
     clients: usize,
     time: Duration,
 ) -> Vec<Tally> {
-    let values: Vec<String> = keys.iter().map(|key| format!("('{key}', {first})")).collect();
-    postgres::sql(server, &format!("INSERT INTO {table} {}", values.join(", ")));
+    let values: Vec<String> = keys
+        .iter()
+        .map(|key| format!("('{key}', {first})"))
+        .collect();
+    postgres::sql(
+        server,
+        &format!("INSERT INTO {table} {}", values.join(", ")),
+    );
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("update.sql");
     // The keys of a run differ in their last part.
@@ -148,14 +183,39 @@ async fn pgbench(
     // pgbench takes whole seconds.
     let seconds = time.as_secs().max(1);
     let mut command = Command::from(postgres::program("pgbench"));
-    command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--time", &seconds.to_string()]);
-    command.args(["--client", &clients.to_string(), "--file"]).arg(&script).arg(server.url());
+    command.args([
+        "--no-vacuum",
+        "--protocol=prepared",
+        "--jobs=2",
+        "--time",
+        &seconds.to_string(),
+    ]);
+    command
+        .args(["--client", &clients.to_string(), "--file"])
+        .arg(&script)
+        .arg(server.url());
     let output = command.output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let rate =
-        text.lines().find_map(|line| line.strip_prefix("tps = ")?.split_whitespace().next()?.parse::<f64>().ok());
-    let rate = rate.unwrap_or_else(|| panic!("pgbench: {text}{}", String::from_utf8_lossy(&output.stderr)));
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of changes")]
+    let rate = text.lines().find_map(|line| {
+        line.strip_prefix("tps = ")?
+            .split_whitespace()
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
+    let rate = rate
+        .unwrap_or_else(|| panic!("pgbench: {text}{}", String::from_utf8_lossy(&output.stderr)));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of changes"
+    )]
     let each = (rate * time.as_secs_f64() / clients as f64) as u32;
-    vec![Tally { accepted: each, refused: 0 }; clients]
+    vec![
+        Tally {
+            accepted: each,
+            refused: 0
+        };
+        clients
+    ]
 }

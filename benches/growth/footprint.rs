@@ -7,7 +7,10 @@ use std::path::Path;
 /// Returns the resident memory of this process in bytes, as Linux reports it.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
     kibibytes * 1024
 }

@@ -1,8 +1,15 @@
 //! Growth: cost per request and memory per resource, with few and with many resources.
 //!
 //! All sizes are measured in turns, so that other load affects all of them. `--quick` skips the largest.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "prints its table, and its progress"
+)]
 
 mod footprint;
 mod subject;
@@ -24,14 +31,19 @@ const WRITES: usize = 20_000;
 
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let sizes = if quick { &SIZES[..2] } else { &SIZES };
     println!(
         "| register | resources | 304, ns | If-Match PUT, ns | record, bytes | with its response in memory, bytes |"
     );
     println!("|---|---|---|---|---|---|");
-    let in_memory: Vec<Grown> =
-        sizes.iter().map(|size| Grown::new(&runtime, *size, MemoryRegister::unbounded())).collect();
+    let in_memory: Vec<Grown> = sizes
+        .iter()
+        .map(|size| Grown::new(&runtime, *size, MemoryRegister::unbounded()))
+        .collect();
     report(&runtime, "memory", in_memory);
     let folder = tempfile::tempdir().unwrap();
     let on_disk = sizes.iter().map(|size| {
@@ -63,12 +75,21 @@ impl Grown {
         runtime.block_on(subject.read_all());
         let each = |bytes: u64| bytes / size as u64;
         let record = each(written.saturating_sub(start));
-        Self { subject, size, record, remembered: each(resident().saturating_sub(start)), file: None }
+        Self {
+            subject,
+            size,
+            record,
+            remembered: each(resident().saturating_sub(start)),
+            file: None,
+        }
     }
 
     fn beside(self, file: &Path) -> Self {
         let bytes = on_disk(file) / self.size as u64;
-        Self { file: Some(bytes), ..self }
+        Self {
+            file: Some(bytes),
+            ..self
+        }
     }
 }
 
@@ -84,7 +105,9 @@ fn report(runtime: &Runtime, name: &str, mut all: Vec<Grown>) {
     }
     for (at, grown) in all.iter().enumerate() {
         let (read, write) = (median(&mut reads[at]), median(&mut writes[at]));
-        let file = grown.file.map_or(String::new(), |bytes| format!(" ({bytes} on disk)"));
+        let file = grown
+            .file
+            .map_or(String::new(), |bytes| format!(" ({bytes} on disk)"));
         println!(
             "| {name} | {} | {} | {} | {}{file} | {} |",
             grown.size,

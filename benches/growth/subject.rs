@@ -37,19 +37,35 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(size: usize, register: impl Register) -> Self {
-        let layer = ConditionalLayer::builder().register(register).authoritative().cache_capacity(MEMORY).build();
-        Self { service: layer.layer(Resources), size, next: 0 }
+        let layer = ConditionalLayer::builder()
+            .register(register)
+            .authoritative()
+            .cache_capacity(MEMORY)
+            .build();
+        Self {
+            service: layer.layer(Resources),
+            size,
+            next: 0,
+        }
     }
 
     /// Creates each resource through the layer.
     pub(crate) async fn create_all(&mut self) {
-        self.run(self.size, &Method::PUT, None, StatusCode::NO_CONTENT).await;
+        self.run(self.size, &Method::PUT, None, StatusCode::NO_CONTENT)
+            .await;
     }
 
     /// Reads each resource, so its response is cached.
     pub(crate) async fn read_all(&mut self) {
-        self.run(self.size, &Method::GET, None, StatusCode::OK).await;
-        self.run(self.size, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await;
+        self.run(self.size, &Method::GET, None, StatusCode::OK)
+            .await;
+        self.run(
+            self.size,
+            &Method::GET,
+            Some((IF_NONE_MATCH, TAG)),
+            StatusCode::NOT_MODIFIED,
+        )
+        .await;
     }
 
     /// Measures a 304 from memory.
@@ -58,12 +74,24 @@ impl Subject {
         let (start, warm) = (self.next, self.size.min(count));
         self.run(warm, &Method::GET, None, StatusCode::OK).await;
         self.next = start;
-        self.run(count, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await
+        self.run(
+            count,
+            &Method::GET,
+            Some((IF_NONE_MATCH, TAG)),
+            StatusCode::NOT_MODIFIED,
+        )
+        .await
     }
 
     /// Measures a write with the current version as its condition.
     pub(crate) async fn update(&mut self, count: usize) -> Duration {
-        self.run(count, &Method::PUT, Some((IF_MATCH, TAG)), StatusCode::NO_CONTENT).await
+        self.run(
+            count,
+            &Method::PUT,
+            Some((IF_MATCH, TAG)),
+            StatusCode::NO_CONTENT,
+        )
+        .await
     }
 
     /// Runs a number of requests, each for another resource, and returns the time per request.
@@ -77,10 +105,13 @@ impl Subject {
         let width = if *method == Method::PUT { IN_FLIGHT } else { 1 };
         let mut taken = Duration::ZERO;
         for start in (0..count).step_by(BATCH) {
-            let batch: Vec<Request<Body>> =
-                (start..count.min(start + BATCH)).map(|_| self.request(method, condition.as_ref())).collect();
+            let batch: Vec<Request<Body>> = (start..count.min(start + BATCH))
+                .map(|_| self.request(method, condition.as_ref()))
+                .collect();
             let service = &self.service;
-            let answers = stream::iter(batch).map(|request| service.clone().call(request)).buffer_unordered(width);
+            let answers = stream::iter(batch)
+                .map(|request| service.clone().call(request))
+                .buffer_unordered(width);
             let begin = Instant::now();
             let check = |answer: Result<Response<_>, Infallible>| {
                 assert_eq!(answer.unwrap().status(), expected);
@@ -92,14 +123,18 @@ impl Subject {
         taken / u32::try_from(count).unwrap()
     }
 
-    fn request(&mut self, method: &Method, condition: Option<&(HeaderName, &'static str)>) -> Request<Body> {
+    fn request(
+        &mut self,
+        method: &Method,
+        condition: Option<&(HeaderName, &'static str)>,
+    ) -> Request<Body> {
         self.next = (self.next + STRIDE) % self.size;
         let mut request = Request::new(Body::default());
         *request.method_mut() = method.clone();
         *request.uri_mut() = format!("/customers/{}/profile", self.next).parse().unwrap();
-        request
-            .headers_mut()
-            .extend(condition.map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())));
+        request.headers_mut().extend(
+            condition.map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())),
+        );
         request
     }
 }
@@ -124,7 +159,9 @@ impl Service<Request<RequestBody<Body>>> for Resources {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         // A value with its own allocation, as from a database.
-        response.headers_mut().insert(ETAG, HeaderValue::from_str(TAG).unwrap());
+        response
+            .headers_mut()
+            .insert(ETAG, HeaderValue::from_str(TAG).unwrap());
         ready(Ok(response))
     }
 }

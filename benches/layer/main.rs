@@ -1,6 +1,9 @@
 //! Sends requests to one service in memory: bare, behind a layer of tower-http, or behind the layer. It prints nothing:
 //! `cargo xtask bench layer` counts its instructions.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -72,7 +75,10 @@ async fn read_version() -> (EntityTag, String) {
     (EntityTag::from(note.1), note.0.clone())
 }
 
-async fn write_version(expected: ExpectedVersion, text: String) -> Result<EntityTag, PreconditionFailed> {
+async fn write_version(
+    expected: ExpectedVersion,
+    text: String,
+) -> Result<EntityTag, PreconditionFailed> {
     let mut note = note();
     expected.check(Some(note.1))?;
     *note = (text, note.1 + 1);
@@ -90,8 +96,14 @@ impl Service {
                 plain().layer(SetResponseHeaderLayer::overriding(CACHE_CONTROL, value))
             }
             Self::Hashing => plain().guarded_by(ConditionalLayer::new()),
-            Self::Versions => versions().guarded_by(ConditionalLayer::builder().handlers_check_versions().build()),
-            Self::Authoritative => versions().guarded_by(ConditionalLayer::builder().authoritative().build()),
+            Self::Versions => versions().guarded_by(
+                ConditionalLayer::builder()
+                    .handlers_check_versions()
+                    .build(),
+            ),
+            Self::Authoritative => {
+                versions().guarded_by(ConditionalLayer::builder().authoritative().build())
+            }
         }
     }
 
@@ -103,7 +115,10 @@ impl Service {
 
 fn main() {
     let options = Options::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         note().0 = "milk".to_owned();
         let router = options.service.router();
@@ -111,16 +126,30 @@ fn main() {
             for _ in 0..options.count {
                 // As `axum::serve` does for each connection.
                 let connection = router.clone().with_state(());
-                assert_eq!(send(&connection, Method::GET, None).await.status(), StatusCode::OK);
+                assert_eq!(
+                    send(&connection, Method::GET, None).await.status(),
+                    StatusCode::OK
+                );
             }
             return;
         }
         let router = router.with_state(());
-        let mut tag = send(&router, Method::GET, None).await.headers().get(ETAG).cloned();
+        let mut tag = send(&router, Method::GET, None)
+            .await
+            .headers()
+            .get(ETAG)
+            .cloned();
         for _ in 0..options.count {
             let condition = tag.clone();
             let response = match options.kind {
-                Kind::NotModified => send(&router, Method::GET, condition.map(|tag| (IF_NONE_MATCH, tag))).await,
+                Kind::NotModified => {
+                    send(
+                        &router,
+                        Method::GET,
+                        condition.map(|tag| (IF_NONE_MATCH, tag)),
+                    )
+                    .await
+                }
                 Kind::Put => send(&router, Method::PUT, condition.map(|tag| (IF_MATCH, tag))).await,
                 Kind::Get | Kind::Connection => send(&router, Method::GET, None).await,
             };
@@ -129,13 +158,20 @@ fn main() {
                 _ => StatusCode::OK,
             };
             assert_eq!(response.status(), expected);
-            assert_eq!(response.headers().contains_key(ETAG), options.service.is_guarded());
+            assert_eq!(
+                response.headers().contains_key(ETAG),
+                options.service.is_guarded()
+            );
             tag = response.headers().get(ETAG).cloned();
         }
     });
 }
 
-async fn send(router: &Router, method: Method, condition: Option<(HeaderName, HeaderValue)>) -> Response {
+async fn send(
+    router: &Router,
+    method: Method,
+    condition: Option<(HeaderName, HeaderValue)>,
+) -> Response {
     let mut request = Request::new(Body::from(if method == Method::PUT { "bread" } else { "" }));
     *request.method_mut() = method;
     *request.uri_mut() = Uri::from_static("/notes/today");

@@ -31,7 +31,11 @@ pub(crate) struct Reply {
 impl Reply {
     /// Returns the tag of a response with one of these statuses.
     pub(crate) fn expect(self, statuses: &[u16]) -> Option<String> {
-        assert!(statuses.contains(&self.status), "{} is not one of {statuses:?}", self.status);
+        assert!(
+            statuses.contains(&self.status),
+            "{} is not one of {statuses:?}",
+            self.status
+        );
         self.tag
     }
 }
@@ -41,7 +45,12 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, address, sent: Vec::new(), received: Vec::new() }
+        Self {
+            stream,
+            address,
+            sent: Vec::new(),
+            received: Vec::new(),
+        }
     }
 
     /// Sends a request other than HEAD, and reads the response.
@@ -88,14 +97,31 @@ impl Connection {
 fn parse(received: &[u8]) -> Option<(usize, Reply)> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
-    let httparse::Status::Complete(head) = response.parse(received).unwrap() else { return None };
+    let httparse::Status::Complete(head) = response.parse(received).unwrap() else {
+        return None;
+    };
     let field = |name: &str| {
-        let field = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
+        let field = response
+            .headers
+            .iter()
+            .find(|field| field.name.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(field.value).ok()
     };
-    assert_eq!(field("transfer-encoding"), None, "this client reads no coded content");
+    assert_eq!(
+        field("transfer-encoding"),
+        None,
+        "this client reads no coded content"
+    );
     let content_length = field("content-length").map_or(0, |length| length.parse().unwrap());
     let closes = response.version == Some(0) || field("connection") == Some("close");
     let tag = field("etag").map(str::to_owned);
-    Some((head, Reply { status: response.code.unwrap(), tag, content_length, closes }))
+    Some((
+        head,
+        Reply {
+            status: response.code.unwrap(),
+            tag,
+            content_length,
+            closes,
+        },
+    ))
 }

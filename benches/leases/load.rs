@@ -51,7 +51,11 @@ impl Server {
         for client in 0..clients {
             azure.put(&blob(client), &[], CONTENT).await.expect(201);
         }
-        Self { name: name.to_owned(), address, azure }
+        Self {
+            name: name.to_owned(),
+            address,
+            azure,
+        }
     }
 
     /// Returns the operations per second of a number of clients.
@@ -60,7 +64,12 @@ impl Server {
         let begin = Instant::now();
         for client in 0..clients {
             let connection = Connection::open(self.address).await;
-            let client = Client { connection, azure: self.azure.clone(), blob: blob(client), end: begin + time };
+            let client = Client {
+                connection,
+                azure: self.azure.clone(),
+                blob: blob(client),
+                end: begin + time,
+            };
             running.spawn(async move {
                 match scene {
                     Scene::LeasedWrite => client.leased_writes().await,
@@ -90,7 +99,10 @@ impl Client {
         let with = [("x-ms-lease-id", LEASE)];
         let mut done = 0;
         while Instant::now() < self.end {
-            let wanted = [("x-ms-lease-duration", "60"), ("x-ms-proposed-lease-id", LEASE)];
+            let wanted = [
+                ("x-ms-lease-duration", "60"),
+                ("x-ms-proposed-lease-id", LEASE),
+            ];
             let acquire = self.azure.signed_lease(&self.blob, "acquire", &wanted);
             self.connection.exchange(&acquire).await.expect(&[201]);
             let write = self.azure.signed_put(&self.blob, &with, CONTENT);
@@ -104,11 +116,23 @@ impl Client {
 
     async fn conditional_puts(mut self) -> u32 {
         let first = self.azure.signed_put(&self.blob, &[], CONTENT);
-        let mut tag = self.connection.exchange(&first).await.expect(&[201]).unwrap();
+        let mut tag = self
+            .connection
+            .exchange(&first)
+            .await
+            .expect(&[201])
+            .unwrap();
         let mut done = 0;
         while Instant::now() < self.end {
-            let write = self.azure.signed_put(&self.blob, &[("if-match", &tag)], CONTENT);
-            tag = self.connection.exchange(&write).await.expect(&[201]).unwrap();
+            let write = self
+                .azure
+                .signed_put(&self.blob, &[("if-match", &tag)], CONTENT);
+            tag = self
+                .connection
+                .exchange(&write)
+                .await
+                .expect(&[201])
+                .unwrap();
             done += 1;
         }
         done

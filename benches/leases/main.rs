@@ -6,8 +6,15 @@
 //!
 //! The first server is compared with the others, with the same number of clients, and with each one's best number. Its writes
 //! with many clients, which share disk syncs, are compared with one client's.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "prints its tables, and its progress"
+)]
 
 mod connection;
 mod load;
@@ -27,14 +34,32 @@ type Rates = Vec<f64>;
 async fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let quick = args.iter().any(|arg| arg == "--quick");
-    let (rounds, time) = if quick { (1, Duration::from_millis(500)) } else { (5, Duration::from_secs(3)) };
-    let only = args.iter().skip_while(|arg| *arg != "--clients").nth(1).map(|number| vec![number.parse().unwrap()]);
+    let (rounds, time) = if quick {
+        (1, Duration::from_millis(500))
+    } else {
+        (5, Duration::from_secs(3))
+    };
+    let only = args
+        .iter()
+        .skip_while(|arg| *arg != "--clients")
+        .nth(1)
+        .map(|number| vec![number.parse().unwrap()]);
     let clients = only.unwrap_or(CLIENTS.to_vec());
     let mut servers = Vec::new();
     for (name, address) in args.iter().filter_map(|arg| arg.split_once('=')) {
-        servers.push(Server::prepare(name, address.parse().unwrap(), *clients.iter().max().unwrap()).await);
+        servers.push(
+            Server::prepare(
+                name,
+                address.parse().unwrap(),
+                *clients.iter().max().unwrap(),
+            )
+            .await,
+        );
     }
-    assert!(!servers.is_empty(), "see the first lines of benches/leases/main.rs");
+    assert!(
+        !servers.is_empty(),
+        "see the first lines of benches/leases/main.rs"
+    );
     for scene in Scene::ALL {
         let rates = measure(&servers, scene, &clients, rounds, time).await;
         compare(&servers, scene, &clients, &rates);
@@ -67,24 +92,46 @@ async fn measure(
 /// Prints a table: a row for each number of clients, and one for each server's best.
 fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rates>]) {
     let names = servers.iter().map(|server| server.name.clone());
-    let ratios = servers[1..].iter().map(|other| format!("{} / {}", servers[0].name, other.name));
-    print_heading(&format!("{}, a second", scene.name()), &names.chain(ratios).collect::<Vec<_>>());
+    let ratios = servers[1..]
+        .iter()
+        .map(|other| format!("{} / {}", servers[0].name, other.name));
+    print_heading(
+        &format!("{}, a second", scene.name()),
+        &names.chain(ratios).collect::<Vec<_>>(),
+    );
     for (at, clients) in clients.iter().enumerate() {
-        print_rates(&format!("{clients} clients"), &rates.iter().map(|rates| &rates[at]).collect::<Vec<_>>());
+        print_rates(
+            &format!("{clients} clients"),
+            &rates.iter().map(|rates| &rates[at]).collect::<Vec<_>>(),
+        );
     }
-    let best =
-        |rates: &'_ [Rates]| rates.iter().max_by(|one, other| median(one).total_cmp(&median(other))).unwrap().clone();
+    let best = |rates: &'_ [Rates]| {
+        rates
+            .iter()
+            .max_by(|one, other| median(one).total_cmp(&median(other)))
+            .unwrap()
+            .clone()
+    };
     let best: Vec<Rates> = rates.iter().map(|rates| best(rates)).collect();
     print_rates("each at its best", &best.iter().collect::<Vec<_>>());
 }
 
 /// Prints the gain of group commits.
 fn share(clients: &[usize], rates: &[Rates]) {
-    print_heading("clients", &["durable swaps a second".into(), "of one client's".into()]);
+    print_heading(
+        "clients",
+        &["durable swaps a second".into(), "of one client's".into()],
+    );
     for (clients, these) in clients.iter().zip(rates) {
         println!(
             "{}",
-            row(&clients.to_string(), &[spread(these.iter().copied(), 0), spread(ratio(these, &rates[0]), 1)])
+            row(
+                &clients.to_string(),
+                &[
+                    spread(these.iter().copied(), 0),
+                    spread(ratio(these, &rates[0]), 1)
+                ]
+            )
         );
     }
 }
@@ -97,6 +144,8 @@ fn print_heading(name: &str, columns: &[String]) {
 /// Returns the rates of each server, and the ratio of the first one's to the others'.
 fn print_rates(name: &str, rates: &[&Rates]) {
     let cells = rates.iter().map(|rates| spread(rates.iter().copied(), 0));
-    let ratios = rates[1..].iter().map(|other| spread(ratio(rates[0], other), 1));
+    let ratios = rates[1..]
+        .iter()
+        .map(|other| spread(ratio(rates[0], other), 1));
     println!("{}", row(name, &cells.chain(ratios).collect::<Vec<_>>()));
 }

@@ -1,5 +1,9 @@
 //! `cargo xtask bench registers`: the shared registers beside the tools of their engines.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool reports to its terminal"
+)]
 
 mod bench;
 

@@ -5,7 +5,10 @@
 //! ```
 //!
 //! Prints what wrk prints: the number of requests, and their rate.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
 #![expect(clippy::print_stdout, reason = "prints its result")]
 
 #[path = "../leases/connection.rs"]
@@ -36,7 +39,10 @@ async fn main() {
     let s3 = (dialect == "s3").then(|| S3::new(address, access_key, secret_key));
     let mut ready = JoinSet::new();
     for client in 0..CLIENTS {
-        let client = Client { s3: s3.clone(), path: format!("/bench/{client}") };
+        let client = Client {
+            s3: s3.clone(),
+            path: format!("/bench/{client}"),
+        };
         ready.spawn(async move {
             let mut connection = Connection::open(address).await;
             let tag = client.put(&mut connection, None).await;
@@ -56,7 +62,10 @@ async fn main() {
     }
     let done: u32 = running.join_all().await.into_iter().sum();
     let took = begin.elapsed().as_secs_f64();
-    println!("  {done} requests in {took:.2}s\nRequests/sec: {:.2}", f64::from(done) / took);
+    println!(
+        "  {done} requests in {took:.2}s\nRequests/sec: {:.2}",
+        f64::from(done) / took
+    );
 }
 
 struct Client {
@@ -89,15 +98,28 @@ impl Client {
     async fn put(&self, connection: &mut Connection, tag: Option<&str>) -> String {
         let condition = tag.map(|tag| ("if-match", tag));
         let put = self.request(Method::PUT, condition.as_slice(), CONTENT);
-        connection.exchange(&put).await.expect(&[200, 201, 204]).unwrap()
+        connection
+            .exchange(&put)
+            .await
+            .expect(&[200, 201, 204])
+            .unwrap()
     }
 
-    fn request(&self, method: Method, headers: &[(&str, &str)], content: &'static [u8]) -> Request<Bytes> {
+    fn request(
+        &self,
+        method: Method,
+        headers: &[(&str, &str)],
+        content: &'static [u8],
+    ) -> Request<Bytes> {
         if let Some(s3) = &self.s3 {
-            return s3.signer().signed(method, &self.path, headers, content, now());
+            return s3
+                .signer()
+                .signed(method, &self.path, headers, content, now());
         }
         let request = Request::builder().method(method).uri(&self.path);
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         request.body(Bytes::from_static(content)).unwrap()
     }
 }

@@ -1,5 +1,8 @@
 //! Shared by several benchmarks: a trivial service, bare and behind the layer, and requests for it.
-#![allow(dead_code, reason = "each program that includes this file uses a part of it")]
+#![allow(
+    dead_code,
+    reason = "each program that includes this file uses a part of it"
+)]
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -34,7 +37,10 @@ impl Bare {
 
     /// Returns the service behind the layer.
     pub(crate) fn layered(self) -> Layered {
-        ConditionalLayer::builder().authoritative().build().layer(self)
+        ConditionalLayer::builder()
+            .authoritative()
+            .build()
+            .layer(self)
     }
 }
 
@@ -49,15 +55,21 @@ impl<B> Service<http::Request<B>> for Bare {
 
     fn call(&mut self, _: http::Request<B>) -> Self::Future {
         let mut response = Response::new(Full::new(self.0.clone()));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         ready(Ok(response))
     }
 }
 
 /// Returns a request of a client with the version `tag`.
 pub(crate) fn get(tag: Option<&HeaderValue>) -> Request {
-    let mut request = http::Request::get("/notes/today").body(Body::default()).unwrap();
-    request.headers_mut().extend(tag.map(|tag| (IF_NONE_MATCH, tag.clone())));
+    let mut request = http::Request::get("/notes/today")
+        .body(Body::default())
+        .unwrap();
+    request
+        .headers_mut()
+        .extend(tag.map(|tag| (IF_NONE_MATCH, tag.clone())));
     request
 }
 
@@ -74,7 +86,10 @@ where
 pub(crate) fn warm(service: &mut Layered) -> HeaderValue {
     let tag = answer(service, get(None)).headers()[ETAG].clone();
     for _ in 0..100 {
-        assert_eq!(answer(service, get(Some(&tag))).status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(
+            answer(service, get(Some(&tag))).status(),
+            StatusCode::NOT_MODIFIED
+        );
     }
     tag
 }

@@ -35,6 +35,15 @@ pub(crate) fn service(
 }
 
 fn parse(fields: &[String], status: &str) -> HeaderMap {
-    let lines = fields.iter().filter_map(|field| field.strip_prefix(status)?.split_once(": "));
-    lines.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())).collect()
+    let lines = fields
+        .iter()
+        .filter_map(|field| field.strip_prefix(status)?.split_once(": "));
+    lines
+        .map(|(name, value)| {
+            (
+                name.parse::<HeaderName>().unwrap(),
+                value.parse::<HeaderValue>().unwrap(),
+            )
+        })
+        .collect()
 }

@@ -26,7 +26,10 @@ static LONG: LazyLock<Document> = LazyLock::new(|| Document::of(65_536));
 impl Document {
     fn of(len: usize) -> Self {
         let content = Bytes::from(vec![b'x'; len]);
-        Self { tag: ContentHash::of(&content).content_tag(), content }
+        Self {
+            tag: ContentHash::of(&content).content_tag(),
+            content,
+        }
     }
 
     fn at(path: &str) -> &'static Self {
@@ -40,30 +43,42 @@ pub(crate) fn content(path: &str) -> Bytes {
 }
 
 /// Answers with the bytes only.
-pub(crate) fn untagged()
--> impl Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
-+ Clone
+pub(crate) fn untagged() -> impl Service<
+    Request<RequestBody<Incoming>>,
+    Response = Response<Full<Bytes>>,
+    Error = Infallible,
+    Future: Send,
+> + Clone
 + Send
 + 'static {
-    service_fn(|request: Request<RequestBody<Incoming>>| ready(Ok(respond(Document::at(request.uri().path())))))
+    service_fn(|request: Request<RequestBody<Incoming>>| {
+        ready(Ok(respond(Document::at(request.uri().path()))))
+    })
 }
 
 /// Answers with the bytes and their stored tag.
-pub(crate) fn tagged()
--> impl Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
-+ Clone
+pub(crate) fn tagged() -> impl Service<
+    Request<RequestBody<Incoming>>,
+    Response = Response<Full<Bytes>>,
+    Error = Infallible,
+    Future: Send,
+> + Clone
 + Send
 + 'static {
     service_fn(|request: Request<RequestBody<Incoming>>| {
         let document = Document::at(request.uri().path());
         let mut response = respond(document);
-        response.headers_mut().insert(ETAG, document.tag.to_header());
+        response
+            .headers_mut()
+            .insert(ETAG, document.tag.to_header());
         ready(Ok(response))
     })
 }
 
 fn respond(document: &Document) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(document.content.clone()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
 }

@@ -7,7 +7,10 @@
 //! ```
 //!
 //! All answer `/1k` with 1 KiB and `/64k` with 64 KiB from memory.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at an unexpected result"
+)]
 #![expect(clippy::print_stdout, reason = "says that it is ready")]
 
 mod bare;
@@ -30,7 +33,9 @@ use tower::{Layer, Service};
 async fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
-        [kind, address, fields @ ..] if kind == "bare" => serve(address, bare::service(fields)).await,
+        [kind, address, fields @ ..] if kind == "bare" => {
+            serve(address, bare::service(fields)).await
+        }
         [kind, address] if kind == "hashed" => serve(address, layered(inner::untagged())).await,
         [kind, address] if kind == "tagged" => serve(address, layered(inner::tagged())).await,
         _ => panic!("see the first lines of benches/server/main.rs"),
@@ -49,17 +54,27 @@ fn layered<S>(
 + Send
 + 'static
 where
-    S: Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
-        + Clone
+    S: Service<
+            Request<RequestBody<Incoming>>,
+            Response = Response<Full<Bytes>>,
+            Error = Infallible,
+            Future: Send,
+        > + Clone
         + Send
         + 'static,
 {
-    ConditionalLayer::builder().authoritative().build().layer(inner)
+    ConditionalLayer::builder()
+        .authoritative()
+        .build()
+        .layer(inner)
 }
 
 async fn serve<S, B>(address: &str, service: S)
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
     let listener = TcpListener::bind(address).await.unwrap();
@@ -69,7 +84,10 @@ where
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
+        let connection = http.serve_connection(
+            TokioIo::new(stream),
+            TowerToHyperService::new(service.clone()),
+        );
         // Clients may disconnect.
         tokio::spawn(async { drop(connection.await) });
     }

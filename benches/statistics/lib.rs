@@ -10,13 +10,19 @@ pub fn spread(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
     match sorted(values).as_slice() {
         [] => "–".to_owned(),
         [only] => format!("{only:.digits$}"),
-        all @ [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", all[all.len() / 2]),
+        all @ [least, .., most] => format!(
+            "{:.digits$} ({least:.digits$}–{most:.digits$})",
+            all[all.len() / 2]
+        ),
     }
 }
 
 /// Returns ratios, round by round.
 pub fn ratio(one: &[f64], other: &[f64]) -> Vec<f64> {
-    one.iter().zip(other).map(|(one, other)| one / other).collect()
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| one / other)
+        .collect()
 }
 
 /// Returns a row of a table.

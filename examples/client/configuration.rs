@@ -16,13 +16,31 @@ struct Config {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let document = Client::http(&url)?.json::<Config>("config.json");
     document.update(|config| config.limit = 10).await?;
     let mut config = document.watch().await?;
-    println!("limit {}", config.borrow_and_update().as_ref().ok_or("no configuration")?.value.limit);
+    println!(
+        "limit {}",
+        config
+            .borrow_and_update()
+            .as_ref()
+            .ok_or("no configuration")?
+            .value
+            .limit
+    );
     document.update(|config| config.limit = 20).await?;
     config.changed().await?;
-    println!("limit {}", config.borrow_and_update().as_ref().ok_or("no configuration")?.value.limit);
+    println!(
+        "limit {}",
+        config
+            .borrow_and_update()
+            .as_ref()
+            .ok_or("no configuration")?
+            .value
+            .limit
+    );
     Ok(())
 }

@@ -10,7 +10,9 @@ use ifmatch_client::{Client, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let hits = Client::http(&url)?.counter("hits").shards(4);
     let clients: Vec<_> = (0..8)
         .map(|_| {

@@ -12,8 +12,12 @@ use ifmatch_client::Client;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
-    let lock = Client::http(&url)?.lock("locks/backup").ttl(Duration::from_secs(15));
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let lock = Client::http(&url)?
+        .lock("locks/backup")
+        .ttl(Duration::from_secs(15));
     let held = lock.acquire().await?;
     println!("a second holder: {}", lock.try_acquire().await?.is_some());
     let waiting = tokio::spawn({

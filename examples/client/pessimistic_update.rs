@@ -10,14 +10,20 @@ use ifmatch_client::Client;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let client = Client::http(&url)?;
     let report = client.json::<Vec<String>>("report.json");
     let lines = client
         .lock("locks/report")
         .with(|held| async move {
-            report.update_fenced(&held, |lines| lines.push("first".to_owned())).await?;
-            report.update_fenced(&held, |lines| lines.push("second".to_owned())).await
+            report
+                .update_fenced(&held, |lines| lines.push("first".to_owned()))
+                .await?;
+            report
+                .update_fenced(&held, |lines| lines.push("second".to_owned()))
+                .await
         })
         .await??;
     println!("{} lines, written under a lock", lines.len());

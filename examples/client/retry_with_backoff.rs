@@ -10,7 +10,9 @@ use ifmatch_client::{Client, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let client = Client::http(&url)?;
     let visitor = |client: Client| async move {
         let visits = client.json::<u64>("visits.json");
@@ -19,10 +21,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Ok::<_, Error>(())
     };
-    let visitors: Vec<_> = (0..8).map(|_| tokio::spawn(visitor(client.clone()))).collect();
+    let visitors: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(visitor(client.clone())))
+        .collect();
     for visitor in visitors {
         visitor.await??;
     }
-    println!("{} visits", client.json::<u64>("visits.json").get().await?.ok_or("no visits")?.value);
+    println!(
+        "{} visits",
+        client
+            .json::<u64>("visits.json")
+            .get()
+            .await?
+            .ok_or("no visits")?
+            .value
+    );
     Ok(())
 }

@@ -10,9 +10,14 @@ use ifmatch_client::{Client, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let client = Client::http(&url)?;
-    let (from, to) = (client.json::<i64>("accounts/anna"), client.json::<i64>("accounts/bert"));
+    let (from, to) = (
+        client.json::<i64>("accounts/anna"),
+        client.json::<i64>("accounts/bert"),
+    );
     let lock = client.lock("locks/accounts");
     let moved = lock.with(|held| async move {
         let left = from.update_fenced(&held, |sum| *sum -= 30).await?;

@@ -12,7 +12,9 @@ use ifmatch_client::Client;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let url = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
     let queue = Client::http(&url)?.queue("jobs");
     for image in ["1.jpg", "2.jpg", "broken.jpg"] {
         queue.push(&image).await?;

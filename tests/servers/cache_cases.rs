@@ -41,14 +41,19 @@ fn every_case_holds_with_chunks() {
 
 /// Runs all cases with this framing at the origin.
 fn run_all(framing: Framing) {
-    let cases = case::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/ifmatch-cache/tests/data/cases"));
+    let cases = case::all(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/ifmatch-cache/tests/data/cases"),
+    );
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(why) = run_exactly(case, framing) {
-                        failures.lock().unwrap().push(format!("{}: {why}", case.name));
+                        failures
+                            .lock()
+                            .unwrap()
+                            .push(format!("{}: {why}", case.name));
                     }
                 }
             });
@@ -73,7 +78,13 @@ fn run_exactly(case: &Case, framing: Framing) -> Result<(), String> {
 fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
     let origin = Origin::start(framing);
     let mut command = Gateway::command();
-    command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &origin.url()]);
+    command.args([
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        &origin.url(),
+    ]);
     clock.rules(&mut command);
     let gateway = Gateway::launch(command);
     clock.start();
@@ -100,7 +111,11 @@ fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
 }
 
 fn ask(gateway: &Gateway, asking: &Asking) -> Answer {
-    let Asking { method, path, fields } = asking;
+    let Asking {
+        method,
+        path,
+        fields,
+    } = asking;
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     if fields.iter().all(|(name, _)| name != "host") {
         head.push_str("host: origin.example\r\n");
@@ -110,7 +125,11 @@ fn ask(gateway: &Gateway, asking: &Asking) -> Answer {
     }
     let mut connection = Connection::open(gateway.address());
     connection.send(head + "\r\n");
-    if method == "HEAD" { connection.answer_to_head() } else { connection.answer() }
+    if method == "HEAD" {
+        connection.answer_to_head()
+    } else {
+        connection.answer()
+    }
 }
 
 /// Maximum duration of a case. Longer ones can't be judged by whole seconds.
@@ -128,8 +147,12 @@ pub(crate) struct Clock {
 impl Clock {
     /// Creates a clock an hour before [`START`], for a process to start by.
     pub(crate) fn new() -> Self {
-        let mut clock =
-            Self { began: Timestamp::default(), offset: 0.0, advanced: 0, folder: tempfile::tempdir().unwrap() };
+        let mut clock = Self {
+            began: Timestamp::default(),
+            offset: 0.0,
+            advanced: 0,
+            folder: tempfile::tempdir().unwrap(),
+        };
         clock.begin(START.unsigned_abs() - 3600);
         clock
     }
@@ -141,7 +164,8 @@ impl Clock {
 
     fn begin(&mut self, at: u64) {
         self.began = SystemClock.now();
-        self.offset = Duration::from_secs(at).as_secs_f64() - Timestamp::default().until(self.began).as_secs_f64();
+        self.offset = Duration::from_secs(at).as_secs_f64()
+            - Timestamp::default().until(self.began).as_secs_f64();
         self.set();
     }
 
@@ -150,7 +174,10 @@ impl Clock {
         command
             .env("LD_PRELOAD", faketime())
             .env("FAKETIME_TIMESTAMP_FILE", self.file())
-            .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+            .envs([
+                ("FAKETIME_NO_CACHE", "1"),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ]);
     }
 
     pub(crate) fn advance(&mut self, seconds: u64) {
@@ -171,7 +198,10 @@ impl Clock {
     }
 
     /// Writes the offset atomically.
-    #[expect(clippy::cast_precision_loss, reason = "far fewer seconds than fifteen digits")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "far fewer seconds than fifteen digits"
+    )]
     fn set(&self) {
         let new = self.folder.path().join("new");
         fs::write(&new, format!("{:+.6}", self.offset + self.advanced as f64)).unwrap();
@@ -231,7 +261,12 @@ impl Origin {
 
     /// Waits until the script has run, since a proxy may ask the origin after it has responded.
     pub(crate) fn settle(&self) {
-        let waits = || matches!(self.state.lock().unwrap().telling, Some(Telling::Answers { .. }));
+        let waits = || {
+            matches!(
+                self.state.lock().unwrap().telling,
+                Some(Telling::Answers { .. })
+            )
+        };
         for _ in 0..50 {
             if !waits() {
                 break;
@@ -267,7 +302,11 @@ fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
         };
         let (response, ends) = match telling {
             Some(Telling::Fails) => return,
-            Some(Telling::Answers { status, fields, body }) => written(framing, &method, status, &fields, &body),
+            Some(Telling::Answers {
+                status,
+                fields,
+                body,
+            }) => written(framing, &method, status, &fields, &body),
             None => written(framing, &method, 599, &[], "unexpected request"),
         };
         // The test notices if the proxy is gone.
@@ -290,16 +329,27 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, HeaderMap)> {
     let method = lines.next()?.split(' ').next()?.to_owned();
     let field = |line: &str| {
         let (name, value) = line.split_once(':').unwrap();
-        (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.trim().as_bytes()).unwrap())
+        (
+            name.parse::<HeaderName>().unwrap(),
+            HeaderValue::from_bytes(value.trim().as_bytes()).unwrap(),
+        )
     };
     let headers: HeaderMap = lines.map(field).collect();
-    let length = headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse().unwrap());
+    let length = headers
+        .get("content-length")
+        .map_or(0, |length| length.to_str().unwrap().parse().unwrap());
     reader.read_exact(&mut vec![0; length]).ok()?;
     Some((method, headers))
 }
 
 /// Formats a response. Returns `true` if the connection ends after it.
-fn written(framing: Framing, method: &str, status: u16, fields: &[(String, String)], body: &str) -> (String, bool) {
+fn written(
+    framing: Framing,
+    method: &str,
+    status: u16,
+    fields: &[(String, String)],
+    body: &str,
+) -> (String, bool) {
     let mut text = format!("HTTP/1.1 {status} Status\r\n");
     for (name, value) in fields {
         write!(text, "{name}: {value}\r\n").unwrap();
@@ -307,7 +357,11 @@ fn written(framing: Framing, method: &str, status: u16, fields: &[(String, Strin
     let named = |wanted: &str| fields.iter().any(|(name, _)| name == wanted);
     let bodiless = method == "HEAD" || [204, 304].contains(&status);
     // A chunked part of the wrong length would be truncated, so the client gets no response.
-    let framing = if named("content-range") { Framing::Length } else { framing };
+    let framing = if named("content-range") {
+        Framing::Length
+    } else {
+        framing
+    };
     match framing {
         _ if bodiless => text.push_str("\r\n"),
         _ if named("content-length") => write!(text, "\r\n{body}").unwrap(),
@@ -315,7 +369,13 @@ fn written(framing: Framing, method: &str, status: u16, fields: &[(String, Strin
         Framing::Chunks => {
             text.push_str("transfer-encoding: chunked\r\n\r\n");
             for chunk in body.as_bytes().chunks(3) {
-                write!(text, "{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(chunk)).unwrap();
+                write!(
+                    text,
+                    "{:x}\r\n{}\r\n",
+                    chunk.len(),
+                    String::from_utf8_lossy(chunk)
+                )
+                .unwrap();
             }
             text.push_str("0\r\n\r\n");
         }

@@ -20,11 +20,14 @@ const PATIENCE: Duration = Duration::from_hours(1);
 
 fn connection_string(address: SocketAddr) -> String {
     let endpoint = format!("http://{address}/{DEVELOPMENT_ACCOUNT}");
-    format!("AccountName={DEVELOPMENT_ACCOUNT};AccountKey={DEVELOPMENT_KEY};BlobEndpoint={endpoint}")
+    format!(
+        "AccountName={DEVELOPMENT_ACCOUNT};AccountKey={DEVELOPMENT_KEY};BlobEndpoint={endpoint}"
+    )
 }
 
 fn client(address: SocketAddr) -> Client {
-    let container = Azure::from_connection_string(&connection_string(address), "container").unwrap();
+    let container =
+        Azure::from_connection_string(&connection_string(address), "container").unwrap();
     Client::new(container).with_patience(PATIENCE)
 }
 
@@ -65,36 +68,77 @@ async fn updates(address: SocketAddr) {
     for done in join_all((0..8).map(task)).await {
         done.unwrap();
     }
-    assert_eq!(client(address).json::<u64>("some folder/hits").get().await.unwrap().unwrap().value, 160);
+    assert_eq!(
+        client(address)
+            .json::<u64>("some folder/hits")
+            .get()
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        160
+    );
 }
 
 /// Of 16 creators, and then of 16 writers of one version, one succeeds. Its content is the one that is read.
 async fn conditions(client: &Client) {
     let creator = |number: u64| async move { client.json::<u64>("note").create(number).await };
-    let created: Vec<_> = join_all((0..16).map(creator)).await.into_iter().filter_map(Result::ok).collect();
+    let created: Vec<_> = join_all((0..16).map(creator))
+        .await
+        .into_iter()
+        .filter_map(Result::ok)
+        .collect();
     assert_eq!(created.len(), 1);
     let version = &created[0].version;
-    let writer = |number: u64| async move { client.json::<u64>("note").replace(version, number).await };
-    let written: Vec<_> = join_all((100..116).map(writer)).await.into_iter().filter_map(Result::ok).collect();
+    let writer =
+        |number: u64| async move { client.json::<u64>("note").replace(version, number).await };
+    let written: Vec<_> = join_all((100..116).map(writer))
+        .await
+        .into_iter()
+        .filter_map(Result::ok)
+        .collect();
     assert_eq!(written.len(), 1);
     let read = client.json::<u64>("note").get().await.unwrap().unwrap();
-    assert_eq!((read.value, &read.version), (written[0].value, &written[0].version));
-    let late = client.json::<u64>("note").replace(version, 9).await.unwrap_err();
+    assert_eq!(
+        (read.value, &read.version),
+        (written[0].value, &written[0].version)
+    );
+    let late = client
+        .json::<u64>("note")
+        .replace(version, 9)
+        .await
+        .unwrap_err();
     assert!(matches!(late.kind(), ErrorKind::Conflict { .. }), "{late}");
     let late = client.backend().delete("note", version).await.unwrap_err();
     assert!(matches!(late.kind(), ErrorKind::Conflict { .. }), "{late}");
-    client.backend().delete("note", &read.version).await.unwrap();
+    client
+        .backend()
+        .delete("note", &read.version)
+        .await
+        .unwrap();
     assert!(client.json::<u64>("note").get().await.unwrap().is_none());
 }
 
 async fn locks(client: &Client) {
     let first = client.lock("locks/a").acquire().await.unwrap();
-    assert!(client.lock("locks/a").try_acquire().await.unwrap().is_none());
+    assert!(
+        client
+            .lock("locks/a")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
     let bill = client.json::<u64>("bill");
     bill.update_fenced(&first, |sum| *sum += 1).await.unwrap();
     let fence = first.fence();
     first.release().await.unwrap();
-    let second = client.lock("locks/a").try_acquire().await.unwrap().expect("a free lock");
+    let second = client
+        .lock("locks/a")
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("a free lock");
     assert!(second.fence() > fence);
     second.release().await.unwrap();
 }
@@ -104,17 +148,32 @@ async fn jobs(client: &Client) {
     let queue = client.queue("jobs & <more>");
     assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
     queue.push(&"résumé").await.unwrap();
-    let job = queue.take(Duration::from_mins(1)).await.unwrap().expect("a job");
+    let job = queue
+        .take(Duration::from_mins(1))
+        .await
+        .unwrap()
+        .expect("a job");
     assert_eq!(job.payload::<String>().unwrap(), "résumé");
     job.done().await.unwrap();
-    assert!(client.backend().list("jobs & <more>/").await.unwrap().is_empty());
+    assert!(
+        client
+            .backend()
+            .list("jobs & <more>/")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn lost_answers(address: SocketAddr) {
     let proxy = Proxy::start(address).await;
     let count = client(proxy.address()).json::<u64>("count");
     for number in 0..40 {
-        let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
+        let cut = if number % 2 == 0 {
+            Network::CutAfterCommit
+        } else {
+            Network::CutBeforeSending
+        };
         // The closure runs after the read, so the response of the write is lost.
         let update = count.update(|count| {
             proxy.set(cut);
@@ -129,9 +188,10 @@ async fn lost_answers(address: SocketAddr) {
 async fn refusals(address: SocketAddr) {
     let connection = connection_string(address);
     let other_key = connection.replace(DEVELOPMENT_KEY, "c2VjcmV0");
-    for (connection, container, code) in
-        [(&other_key, "container", "403"), (&connection, "no-such-container", "ContainerNotFound")]
-    {
+    for (connection, container, code) in [
+        (&other_key, "container", "403"),
+        (&connection, "no-such-container", "ContainerNotFound"),
+    ] {
         let client = Client::new(Azure::from_connection_string(connection, container).unwrap());
         let error = client.json::<u64>("a").create(1).await.unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Refused, "{error}");
@@ -152,9 +212,12 @@ async fn a_listing_has_all_pages() {
             }
             _ => "",
         };
-        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(page.as_bytes()))))
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(
+            page.as_bytes(),
+        ))))
     });
     let server = Server::start(service).await;
-    let client = Client::new(Azure::new(&format!("http://{}/container", server.address())).unwrap());
+    let client =
+        Client::new(Azure::new(&format!("http://{}/container", server.address())).unwrap());
     assert_eq!(client.backend().list("a/").await.unwrap(), ["a/1", "a/2"]);
 }

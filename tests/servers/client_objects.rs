@@ -24,7 +24,10 @@ fn client(address: SocketAddr) -> Client {
         .with_secret_access_key("secret")
         .with_region("us-east-1")
         .with_disable_bulk_delete(true)
-        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
+        .with_retry(RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        });
     Client::new(Objects::new(store.build().unwrap())).with_patience(Duration::from_hours(1))
 }
 
@@ -47,8 +50,16 @@ async fn of_16_writers_on_one_condition_one_succeeds_and_its_content_is_read() {
         }));
         let written: Vec<_> = written.await.into_iter().filter_map(Result::ok).collect();
         assert_eq!(written.len(), 1, "writers");
-        let read = clients[0].json::<u64>(key.clone()).get().await.unwrap().unwrap();
-        assert_eq!((read.value, &read.version), (written[0].value, &written[0].version));
+        let read = clients[0]
+            .json::<u64>(key.clone())
+            .get()
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (read.value, &read.version),
+            (written[0].value, &written[0].version)
+        );
     }
 }
 
@@ -60,7 +71,10 @@ async fn a_stored_version_does_not_come_back_with_its_value() {
     let first = note.create(1).await.unwrap().version;
     note.update(|value| *value = 2).await.unwrap();
     note.update(|value| *value = 1).await.unwrap();
-    assert!(matches!(note.replace(&first, 9).await.unwrap_err().kind(), ErrorKind::Conflict { .. }));
+    assert!(matches!(
+        note.replace(&first, 9).await.unwrap_err().kind(),
+        ErrorKind::Conflict { .. }
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +83,11 @@ async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
     let proxy = Proxy::start(server.address()).await;
     let count = client(proxy.address()).json::<u64>("count");
     for number in 0..100 {
-        let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
+        let cut = if number % 2 == 0 {
+            Network::CutAfterCommit
+        } else {
+            Network::CutBeforeSending
+        };
         // The closure runs after the read, so the response of the write is lost.
         let update = count.update(|count| {
             proxy.set(cut);
@@ -94,7 +112,16 @@ async fn of_8_clients_with_20_updates_each_none_is_lost() {
     for done in join_all((0..8).map(task)).await {
         done.unwrap();
     }
-    assert_eq!(client(server.address()).json::<u64>("hits").get().await.unwrap().unwrap().value, 160);
+    assert_eq!(
+        client(server.address())
+            .json::<u64>("hits")
+            .get()
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        160
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,10 +131,16 @@ async fn a_lock_whose_acquisition_is_not_answered_is_held_once() {
     let (through, direct) = (client(proxy.address()), client(server.address()));
     for round in 0..20 {
         let key = format!("lock/{round}");
-        proxy.set(if round % 2 == 0 { Network::CutAfterCommit } else { Network::CutAfterSending });
+        proxy.set(if round % 2 == 0 {
+            Network::CutAfterCommit
+        } else {
+            Network::CutAfterSending
+        });
         let locks = [through.lock(key.clone()), direct.lock(key)];
         let (one, other) = tokio::join!(locks[0].try_acquire(), locks[1].try_acquire());
-        let held = [one, other].into_iter().filter_map(|held| held.ok().flatten());
+        let held = [one, other]
+            .into_iter()
+            .filter_map(|held| held.ok().flatten());
         assert!(held.count() <= 1, "two holders");
     }
 }

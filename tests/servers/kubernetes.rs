@@ -15,7 +15,9 @@ fn arguments(file: &str) -> Vec<Vec<&str>> {
     let mut lines = file.lines().map(str::trim).peekable();
     let mut all = Vec::new();
     while let Some(line) = lines.next() {
-        let Some(list) = line.strip_prefix("args:") else { continue };
+        let Some(list) = line.strip_prefix("args:") else {
+            continue;
+        };
         let mut arguments: Vec<_> = list.trim().trim_matches(['[', ']']).split(", ").collect();
         arguments.retain(|argument| !argument.is_empty());
         while let Some(argument) = lines.next_if(|line| line.starts_with("- ")) {
@@ -31,7 +33,10 @@ fn volumes(folder: &Path, certificate: &Files) {
     for volume in ["data", "secrets", "tls"] {
         std::fs::create_dir(folder.join(volume)).unwrap();
     }
-    for (token, text) in [("write.token", "write-token-of-the-test"), ("read.token", "read-token-of-the-test")] {
+    for (token, text) in [
+        ("write.token", "write-token-of-the-test"),
+        ("read.token", "read-token-of-the-test"),
+    ] {
         std::fs::write(folder.join("secrets").join(token), text).unwrap();
     }
     for (from, to) in [("cert.pem", "tls.crt"), ("key.pem", "tls.key")] {
@@ -44,7 +49,10 @@ fn command(arguments: &[&str], folder: &Path) -> std::process::Command {
     let mut command = Gateway::command();
     for argument in arguments {
         let mut argument = (*argument).to_owned();
-        for (there, here) in [("=/", format!("={}/", folder.display())), ("s3://my-bucket", "s3://bucket".to_owned())] {
+        for (there, here) in [
+            ("=/", format!("={}/", folder.display())),
+            ("s3://my-bucket", "s3://bucket".to_owned()),
+        ] {
             argument = argument.replace(there, &here);
         }
         if let Some((flag, _)) = argument.split_once("=0.0.0.0:") {
@@ -58,8 +66,16 @@ fn command(arguments: &[&str], folder: &Path) -> std::process::Command {
 /// Locks a blob by a gateway, as the holder of the write token.
 fn lock(scheme: &str, gateway: &Gateway, folder: &Path, certificate: &Files) {
     let mut command = Gateway::command();
-    command.args(["lock", &format!("{scheme}://localhost:{}/docs/leader", gateway.address().port())]);
-    command.arg("--token-file").arg(folder.join("secrets/write.token"));
+    command.args([
+        "lock",
+        &format!(
+            "{scheme}://localhost:{}/docs/leader",
+            gateway.address().port()
+        ),
+    ]);
+    command
+        .arg("--token-file")
+        .arg(folder.join("secrets/write.token"));
     command.arg("--ca").arg(certificate.path("cert.pem"));
     let finished = run_command(command.args(["--", "true"]));
     assert_eq!(finished.status.code(), Some(0), "{}", finished.stderr);
@@ -70,10 +86,14 @@ async fn several_gateways_start_as_in_the_file_for_kubernetes() {
     let (bucket, register) = (s3::start().await, postgres::start(&[]).await);
     let (folder, certificate) = (tempfile::tempdir().unwrap(), Files::new());
     volumes(folder.path(), &certificate);
-    let [migrate, serve] = &arguments(SEVERAL)[..] else { panic!("two containers") };
+    let [migrate, serve] = &arguments(SEVERAL)[..] else {
+        panic!("two containers")
+    };
     let prepared = |arguments: &[&str]| {
         let mut command = command(arguments, folder.path());
-        command.env("IFMATCH_REGISTER", register.url()).env("IFMATCH_ACCOUNTS", "team:c2VjcmV0LXNlY3JldA==");
+        command
+            .env("IFMATCH_REGISTER", register.url())
+            .env("IFMATCH_ACCOUNTS", "team:c2VjcmV0LXNlY3JldA==");
         command.envs(bucket.settings());
         command
     };
@@ -92,6 +112,15 @@ async fn several_gateways_start_as_in_the_file_for_kubernetes() {
 async fn one_gateway_starts_as_in_the_file_for_kubernetes() {
     let (folder, certificate) = (tempfile::tempdir().unwrap(), Files::new());
     volumes(folder.path(), &certificate);
-    let [serve] = &arguments(ONE)[..] else { panic!("one container") };
-    block_in_place(|| lock("http", &Gateway::launch(command(serve, folder.path())), folder.path(), &certificate));
+    let [serve] = &arguments(ONE)[..] else {
+        panic!("one container")
+    };
+    block_in_place(|| {
+        lock(
+            "http",
+            &Gateway::launch(command(serve, folder.path())),
+            folder.path(),
+            &certificate,
+        )
+    });
 }

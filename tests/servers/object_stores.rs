@@ -22,7 +22,10 @@ type Settings = Vec<(String, String)>;
 fn ifmatch(settings: &Settings) -> Command {
     let mut command = Gateway::command();
     for (name, _) in std::env::vars_os() {
-        if ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|cloud| name.to_string_lossy().starts_with(cloud)) {
+        if ["AWS_", "AZURE_", "GOOGLE_"]
+            .iter()
+            .any(|cloud| name.to_string_lossy().starts_with(cloud))
+        {
             command.env_remove(name);
         }
     }
@@ -34,7 +37,9 @@ fn ifmatch(settings: &Settings) -> Command {
 async fn run_on(settings: &Settings, args: &[&str]) -> Output {
     let mut command = ifmatch(settings);
     command.args(args);
-    tokio::task::spawn_blocking(move || command.output().expect("ifmatch starts")).await.unwrap()
+    tokio::task::spawn_blocking(move || command.output().expect("ifmatch starts"))
+        .await
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -57,34 +62,58 @@ async fn excludes(settings: Settings, url: &'static str) {
     let first = tokio::task::spawn_blocking({
         let settings = settings.clone();
         move || {
-            let first = Guarded::of(ifmatch(&settings), &["lock", url], "echo $IFMATCH_FENCE; exec sleep 600");
+            let first = Guarded::of(
+                ifmatch(&settings),
+                &["lock", url],
+                "echo $IFMATCH_FENCE; exec sleep 600",
+            );
             let fence: u64 = first.line().parse().expect("a number");
             (first, fence)
         }
     });
     let (mut first, fence) = first.await.unwrap();
-    let others = run_on(&settings, &["lock", url, "--wait", "0s", "--", "echo", "ran"]).await;
-    assert_eq!((others.status.code(), &*others.stdout), (Some(75), &b""[..]), "{others:?}");
+    let others = run_on(
+        &settings,
+        &["lock", url, "--wait", "0s", "--", "echo", "ran"],
+    )
+    .await;
+    assert_eq!(
+        (others.status.code(), &*others.stdout),
+        (Some(75), &b""[..]),
+        "{others:?}"
+    );
     first.signal("TERM");
     let code = tokio::task::spawn_blocking(move || first.code());
     assert_eq!(code.await.unwrap(), Some(143));
     let script = ["--", "sh", "-c", "echo $IFMATCH_FENCE; exit 7"];
-    for command in [&["lock", url, "--wait", "0s"][..], &["elect", url, "--name", "host"]] {
+    for command in [
+        &["lock", url, "--wait", "0s"][..],
+        &["elect", url, "--name", "host"],
+    ] {
         let next = run_on(&settings, &[command, &script].concat()).await;
         assert_eq!(next.status.code(), Some(7), "{next:?}");
-        assert!(text(&next.stdout).trim().parse::<u64>().unwrap() > fence, "{next:?}");
+        assert!(
+            text(&next.stdout).trim().parse::<u64>().unwrap() > fence,
+            "{next:?}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_stores_honour_conditions() {
     let (s3, azurite) = (s3::start().await, azurite::start().await);
-    for (settings, url) in [(s3.settings(), "s3://bucket/some/folder"), (azurite.settings(), "az://container")] {
+    for (settings, url) in [
+        (s3.settings(), "s3://bucket/some/folder"),
+        (azurite.settings(), "az://container"),
+    ] {
         let end = run_on(&settings, &["check", "--json", url]).await;
         assert_eq!(end.status.code(), Some(0), "{end:?}");
         let report: Value = serde_json::from_slice(&end.stdout).unwrap();
         let checks = report["checks"].as_array().unwrap();
-        assert!(checks.len() == 8 && checks.iter().all(|check| check["result"] == "yes"), "{report:#}");
+        assert!(
+            checks.len() == 8 && checks.iter().all(|check| check["result"] == "yes"),
+            "{report:#}"
+        );
     }
     // Nothing remains.
     assert_eq!(s3.objects(), 0);
@@ -97,7 +126,12 @@ async fn store_without_conditions() -> Server {
         let stored = Arc::clone(&stored);
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let body = request.into_body().collect().await.expect("a body").to_bytes();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("a body")
+                .to_bytes();
             let mut stored = stored.lock().expect("no panic");
             let (objects, number) = &mut *stored;
             *number += 1;
@@ -140,7 +174,10 @@ async fn a_store_that_ignores_conditions_is_found() {
         "one of 16 concurrent creates succeeds",
         "one of 16 concurrent replacements succeeds",
     ] {
-        let line = table.lines().find(|line| line.contains(found)).unwrap_or_else(|| panic!("{table}"));
+        let line = table
+            .lines()
+            .find(|line| line.contains(found))
+            .unwrap_or_else(|| panic!("{table}"));
         assert!(line.starts_with("NO "), "{line}");
     }
 }
@@ -165,8 +202,11 @@ fn urls_that_name_no_shared_object_are_errors() {
         (&["elect", "file:///a"], "not the URL of a lock"),
         (&["lock", "--header", "a: b", "s3://bucket/a"], "--header"),
     ] {
-        let end =
-            ifmatch(&unsigned("http://127.0.0.1:1")).args(args).args(["--", "true"]).output().expect("ifmatch starts");
+        let end = ifmatch(&unsigned("http://127.0.0.1:1"))
+            .args(args)
+            .args(["--", "true"])
+            .output()
+            .expect("ifmatch starts");
         assert_eq!(end.status.code(), Some(2), "{end:?}");
         assert!(text(&end.stderr).contains(reason), "{end:?}");
     }
@@ -180,16 +220,32 @@ fn unsigned(endpoint: &str) -> Settings {
         ("AWS_SKIP_SIGNATURE", "true"),
         ("AWS_REGION", "us-east-1"),
     ];
-    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    settings
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
 }
 
 /// One writer wins in front of a server for S3 that ignores conditions.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_sixteen_writers_wins() {
-    let (careless, folder) = (s3::start_without_conditions().await, tempfile::tempdir().unwrap());
+    let (careless, folder) = (
+        s3::start_without_conditions().await,
+        tempfile::tempdir().unwrap(),
+    );
     let mut command = Gateway::command();
-    command.args(["serve", "--store", "s3://bucket/some", "--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"]);
-    command.arg("--data").arg(folder.path()).envs(careless.settings());
+    command.args([
+        "serve",
+        "--store",
+        "s3://bucket/some",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen-s3",
+        "127.0.0.1:0",
+    ]);
+    command
+        .arg("--data")
+        .arg(folder.path())
+        .envs(careless.settings());
     let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
     let s3 = S3::development(tokio::task::block_in_place(|| gateway.s3()));
     s3.put("/docs", &[], "").await.expect(200);
@@ -221,13 +277,25 @@ async fn a_restart_ends_the_permits_of_killed_writes_soon() {
     .await;
     let endpoint = format!("http://{}", front.address());
     let mut command = Gateway::command();
-    command.args(["serve", "--store", "s3://bucket/some", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
+    command
+        .args([
+            "serve",
+            "--store",
+            "s3://bucket/some",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+        ])
+        .arg(folder.path());
     command.envs(store.settings()).env("AWS_ENDPOINT", endpoint);
     let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
     let client = Client::new(gateway.address());
     client.put("/c/other", &[], "whole").await.expect(201);
     let held = tokio::spawn(async move {
-        let put = Request::put("/c/held").header("host", "test").body(full("held")).unwrap();
+        let put = Request::put("/c/held")
+            .header("host", "test")
+            .body(full("held"))
+            .unwrap();
         client.try_send(put).await.map(drop)
     });
     within("the write reaches the store", at_store.notified()).await;
@@ -239,5 +307,8 @@ async fn a_restart_ends_the_permits_of_killed_writes_soon() {
     });
     assert!(held.await.unwrap().is_err(), "its gateway was killed");
     let client = Client::new(gateway.address());
-    assert_eq!(client.get("/c/other", &[]).await.expect(200).text(), "whole");
+    assert_eq!(
+        client.get("/c/other", &[]).await.expect(200).text(),
+        "whole"
+    );
 }

@@ -14,7 +14,13 @@ fn a_database_that_is_not_there_is_reported_without_the_password() {
     ] {
         let finished = run(args.iter().copied());
         assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr);
-        assert!(finished.stderr.contains("refused the connection. Check that it is running."), "{}", finished.stderr);
+        assert!(
+            finished
+                .stderr
+                .contains("refused the connection. Check that it is running."),
+            "{}",
+            finished.stderr
+        );
         assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
     }
 }
@@ -23,9 +29,18 @@ fn a_database_that_is_not_there_is_reported_without_the_password() {
 #[test]
 fn an_engine_that_is_not_there_is_named_with_what_to_check() {
     for (register, advice) in [
-        ("postgres://user:secret@127.0.0.1:1/app", "PostgreSQL at 127.0.0.1:1 refused the connection"),
-        ("redis://127.0.0.1:1", "Redis refused the connection. Check its address, and that i"),
-        ("etcd://127.0.0.1:1", "Can't reach any etcd member. Check the addresses"),
+        (
+            "postgres://user:secret@127.0.0.1:1/app",
+            "PostgreSQL at 127.0.0.1:1 refused the connection",
+        ),
+        (
+            "redis://127.0.0.1:1",
+            "Redis refused the connection. Check its address, and that i",
+        ),
+        (
+            "etcd://127.0.0.1:1",
+            "Can't reach any etcd member. Check the addresses",
+        ),
     ] {
         for args in [
             &["serve", "--store", "memory://", "--register", register][..],

@@ -35,7 +35,12 @@ async fn recorder(path: &'static str) -> (Server, Received) {
             let (head, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             into.lock().unwrap().push((head.headers, body));
-            Ok::<_, Infallible>(Response::builder().header("etag", "\"1\"").body(Full::<Bytes>::default()).unwrap())
+            Ok::<_, Infallible>(
+                Response::builder()
+                    .header("etag", "\"1\"")
+                    .body(Full::<Bytes>::default())
+                    .unwrap(),
+            )
         }
     }));
     (server.await, received)
@@ -43,7 +48,10 @@ async fn recorder(path: &'static str) -> (Server, Received) {
 
 fn launch(args: &[&str], collector: &str) -> Gateway {
     let mut command = Gateway::command();
-    command.args(args).args(["--listen", "127.0.0.1:0"]).env(COLLECTOR, collector);
+    command
+        .args(args)
+        .args(["--listen", "127.0.0.1:0"])
+        .env(COLLECTOR, collector);
     Gateway::launch(command)
 }
 
@@ -52,11 +60,25 @@ fn spans(received: &Received) -> Vec<(String, Span)> {
     let mut spans = Vec::new();
     for (headers, body) in received.lock().unwrap().iter() {
         assert_eq!(headers["content-type"], "application/x-protobuf");
-        for resource in ExportTraceServiceRequest::decode(body.clone()).unwrap().resource_spans {
+        for resource in ExportTraceServiceRequest::decode(body.clone())
+            .unwrap()
+            .resource_spans
+        {
             let attributes = resource.resource.unwrap().attributes;
-            let name = attributes.iter().find(|pair| pair.key == "service.name").unwrap().value.clone().unwrap();
-            let Some(any_value::Value::StringValue(name)) = name.value else { panic!("{name:?}") };
-            let its = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            let name = attributes
+                .iter()
+                .find(|pair| pair.key == "service.name")
+                .unwrap()
+                .value
+                .clone()
+                .unwrap();
+            let Some(any_value::Value::StringValue(name)) = name.value else {
+                panic!("{name:?}")
+            };
+            let its = resource
+                .scope_spans
+                .into_iter()
+                .flat_map(|scope| scope.spans);
             spans.extend(its.map(|span| (name.clone(), span)));
         }
     }
@@ -74,29 +96,42 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    id.iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_span_joins_the_trace_of_the_client_and_is_the_parent_of_the_upstream() {
     let (collector, exported) = recorder("/v1/traces").await;
     let (upstream, forwarded) = recorder("/page").await;
-    let [collector_url, upstream_url] = [&collector, &upstream].map(|server| format!("http://{}", server.address()));
+    let [collector_url, upstream_url] =
+        [&collector, &upstream].map(|server| format!("http://{}", server.address()));
     let mut gateway = launch(&["proxy", "--upstream", &upstream_url], &collector_url);
     let client = Client::new(gateway.address());
     for flags in ["01", "00"] {
         let parent = format!("00-{TRACE}-{PARENT}-{flags}");
-        let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1"), ("if-match", "\"1\"")];
-        let answer = client.request(Method::PUT, "/page?sig=secret", &headers, "content").await;
+        let headers = [
+            ("traceparent", parent.as_str()),
+            ("tracestate", "a=1"),
+            ("if-match", "\"1\""),
+        ];
+        let answer = client
+            .request(Method::PUT, "/page?sig=secret", &headers, "content")
+            .await;
         assert_eq!(answer.status, StatusCode::OK);
     }
     // The last spans are sent before the end.
     assert!(gateway.stop().status.success());
 
     let spans = spans(&exported);
-    let [(service, span)] = spans.as_slice() else { panic!("the second request is not sampled: {spans:?}") };
+    let [(service, span)] = spans.as_slice() else {
+        panic!("the second request is not sampled: {spans:?}")
+    };
     assert_eq!((service.as_str(), span.name.as_str()), ("ifmatch", "PUT"));
-    assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.to_owned(), PARENT.to_owned()));
+    assert_eq!(
+        (hex(&span.trace_id), hex(&span.parent_span_id)),
+        (TRACE.to_owned(), PARENT.to_owned())
+    );
     for (key, expected) in [
         ("http.request.method", "PUT"),
         ("url.path", "/page"),
@@ -107,16 +142,33 @@ async fn a_span_joins_the_trace_of_the_client_and_is_the_parent_of_the_upstream(
         ("ifmatch.condition", "if-match"),
         ("ifmatch.decision", "met"),
     ] {
-        assert_eq!(attribute(span, key).as_deref(), Some(expected), "{key} of {span:?}");
+        assert_eq!(
+            attribute(span, key).as_deref(),
+            Some(expected),
+            "{key} of {span:?}"
+        );
     }
     assert!(!format!("{span:?}").contains("secret"), "{span:?}");
 
     let forwarded = forwarded.lock().unwrap();
-    let [(sampled, _), (unsampled, _)] = forwarded.as_slice() else { panic!("{forwarded:?}") };
-    assert_eq!(sampled["traceparent"], format!("00-{TRACE}-{}-01", hex(&span.span_id)));
+    let [(sampled, _), (unsampled, _)] = forwarded.as_slice() else {
+        panic!("{forwarded:?}")
+    };
+    assert_eq!(
+        sampled["traceparent"],
+        format!("00-{TRACE}-{}-01", hex(&span.span_id))
+    );
     let unsampled = unsampled["traceparent"].to_str().unwrap();
-    assert!(unsampled.starts_with(&format!("00-{TRACE}-")) && unsampled.ends_with("-00"), "{unsampled}");
-    assert!(forwarded.iter().all(|(headers, _)| headers["tracestate"] == "a=1"), "{forwarded:?}");
+    assert!(
+        unsampled.starts_with(&format!("00-{TRACE}-")) && unsampled.ends_with("-00"),
+        "{unsampled}"
+    );
+    assert!(
+        forwarded
+            .iter()
+            .all(|(headers, _)| headers["tracestate"] == "a=1"),
+        "{forwarded:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,9 +177,17 @@ async fn the_last_spans_are_sent_upon_either_signal() {
         let (collector, exported) = recorder("/v1/traces").await;
         let url = format!("http://{}", collector.address());
         let mut gateway = launch(&["serve", "--store", "memory://"], &url);
-        let answer = Client::new(gateway.address()).request(Method::GET, "/docs/a", &[], "").await;
+        let answer = Client::new(gateway.address())
+            .request(Method::GET, "/docs/a", &[], "")
+            .await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
-        assert!(Command::new("kill").args([signal, &gateway.pid().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &gateway.pid().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         assert!(gateway.finished().status.success(), "{signal}");
         assert_eq!(spans(&exported).len(), 1, "{signal}");
     }
@@ -138,26 +198,52 @@ async fn a_rejected_write_has_its_decision_and_a_trace_of_its_own() {
     let (collector, exported) = recorder("/v1/traces").await;
     let folder = tempfile::tempdir().unwrap();
     let mut command = Gateway::command();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(folder.path());
     command.env(COLLECTOR, format!("http://{}", collector.address()));
-    command.env("OTEL_SERVICE_NAME", "store").env("OTEL_BSP_SCHEDULE_DELAY", "10");
+    command
+        .env("OTEL_SERVICE_NAME", "store")
+        .env("OTEL_BSP_SCHEDULE_DELAY", "10");
     let mut gateway = Gateway::launch(command);
     let client = Client::new(gateway.address());
-    let headers = [("if-match", "\"0\""), ("traceparent", "00-zz-1-01"), ("tracestate", "a=1")];
-    let answer = client.request(Method::PUT, "/docs/a", &headers, "content").await;
+    let headers = [
+        ("if-match", "\"0\""),
+        ("traceparent", "00-zz-1-01"),
+        ("tracestate", "a=1"),
+    ];
+    let answer = client
+        .request(Method::PUT, "/docs/a", &headers, "content")
+        .await;
     assert_eq!(answer.status, StatusCode::PRECONDITION_FAILED);
-    assert_eq!(client.request(Method::GET, "/-/health", &[], "").await.status, StatusCode::OK);
+    assert_eq!(
+        client
+            .request(Method::GET, "/-/health", &[], "")
+            .await
+            .status,
+        StatusCode::OK
+    );
     // Sent without being asked for.
-    eventually("a span is sent", || (!spans(&exported).is_empty()).then_some(()));
+    eventually("a span is sent", || {
+        (!spans(&exported).is_empty()).then_some(())
+    });
     assert!(gateway.stop().status.success());
 
     let spans = spans(&exported);
-    let [(service, span)] = spans.as_slice() else { panic!("endpoints have no spans: {spans:?}") };
+    let [(service, span)] = spans.as_slice() else {
+        panic!("endpoints have no spans: {spans:?}")
+    };
     assert_eq!(service, "store");
     assert_eq!(span.parent_span_id, [0; 0]);
     assert_eq!(span.trace_id.len(), 16);
-    assert_eq!(attribute(span, "ifmatch.decision").as_deref(), Some("failed"));
-    assert_eq!(attribute(span, "ifmatch.request_id").as_deref(), Some(answer.header("x-request-id")));
+    assert_eq!(
+        attribute(span, "ifmatch.decision").as_deref(),
+        Some("failed")
+    );
+    assert_eq!(
+        attribute(span, "ifmatch.request_id").as_deref(),
+        Some(answer.header("x-request-id"))
+    );
 }
 
 /// Each request would wait if the queue of one span did.
@@ -166,13 +252,23 @@ async fn a_collector_that_hangs_delays_no_request() {
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut command = Gateway::command();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
-    command.env(COLLECTOR, format!("http://{}", collector.local_addr().unwrap()));
-    command.env("OTEL_BSP_MAX_QUEUE_SIZE", "1").env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1");
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(folder.path());
+    command.env(
+        COLLECTOR,
+        format!("http://{}", collector.local_addr().unwrap()),
+    );
+    command
+        .env("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+        .env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1");
     let mut gateway = Gateway::launch(command);
     let client = Client::new(gateway.address());
     for _ in 0..100 {
-        assert_eq!(client.request(Method::GET, "/docs/a", &[], "").await.status, StatusCode::NOT_FOUND);
+        assert_eq!(
+            client.request(Method::GET, "/docs/a", &[], "").await.status,
+            StatusCode::NOT_FOUND
+        );
     }
     let finished = gateway.stop();
     assert!(finished.status.success(), "{finished:?}");

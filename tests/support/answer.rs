@@ -27,16 +27,28 @@ impl Answer {
         let (head, body) = response.into_parts();
         let body = body.collect().await?;
         let trailers = body.trailers().cloned().unwrap_or_default();
-        Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+        Ok(Self {
+            status: head.status,
+            headers: head.headers,
+            body: body.to_bytes(),
+            trailers,
+        })
     }
 
     /// Returns the value of a header, which must occur once.
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         let mut values = self.headers.get_all(name).iter();
-        let Some(value) = values.next() else { panic!("no `{name}` in {self:#?}") };
-        assert!(values.next().is_none(), "`{name}` more than once in {self:#?}");
-        value.to_str().unwrap_or_else(|_| panic!("`{name}` is not text in {self:#?}"))
+        let Some(value) = values.next() else {
+            panic!("no `{name}` in {self:#?}")
+        };
+        assert!(
+            values.next().is_none(),
+            "`{name}` more than once in {self:#?}"
+        );
+        value
+            .to_str()
+            .unwrap_or_else(|_| panic!("`{name}` is not text in {self:#?}"))
     }
 
     /// Returns the entity tag, which must be present.
@@ -59,7 +71,10 @@ impl Answer {
 
     /// Returns the response if it has this status.
     #[track_caller]
-    #[allow(clippy::return_self_not_must_use, reason = "the check is most often all that is wanted")]
+    #[allow(
+        clippy::return_self_not_must_use,
+        reason = "the check is most often all that is wanted"
+    )]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{self:#?}");
         self

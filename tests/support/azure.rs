@@ -27,7 +27,10 @@ impl Azure {
 
     /// Creates a client of this account, with a key in base64.
     pub fn new(client: Client, account: &str, key: &str) -> Self {
-        Self { client, signer: Signer::new(account, key) }
+        Self {
+            client,
+            signer: Signer::new(account, key),
+        }
     }
 
     /// Sends a request about blobs. The path begins after the account: `/container/blob?comp=lease`.
@@ -38,7 +41,14 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        let request = signed(&self.signer, Form::Blob, method, path, headers, content.into());
+        let request = signed(
+            &self.signer,
+            Form::Blob,
+            method,
+            path,
+            headers,
+            content.into(),
+        );
         self.client.send(request.map(full)).await
     }
 
@@ -50,36 +60,77 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        let request = signed(&self.signer, Form::Table, method, path, headers, content.into());
+        let request = signed(
+            &self.signer,
+            Form::Table,
+            method,
+            path,
+            headers,
+            content.into(),
+        );
         self.client.send(request.map(full)).await
     }
 
     /// Creates a container.
     pub async fn create_container(&self, name: &str) -> Answer {
-        self.blob(Method::PUT, &format!("/{name}?restype=container"), &[], "").await
+        self.blob(Method::PUT, &format!("/{name}?restype=container"), &[], "")
+            .await
     }
 
     /// Writes a block blob.
-    pub async fn put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Answer {
-        self.client.send(self.signed_put(path, headers, content).map(full)).await
+    pub async fn put(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        content: impl Into<Bytes>,
+    ) -> Answer {
+        self.client
+            .send(self.signed_put(path, headers, content).map(full))
+            .await
     }
 
     /// The request of [`put`](Self::put), to be sent by other means.
-    pub fn signed_put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Request<Bytes> {
+    pub fn signed_put(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        content: impl Into<Bytes>,
+    ) -> Request<Bytes> {
         let headers = [&[("x-ms-blob-type", "BlockBlob")], headers].concat();
-        signed(&self.signer, Form::Blob, Method::PUT, path, &headers, content.into())
+        signed(
+            &self.signer,
+            Form::Blob,
+            Method::PUT,
+            path,
+            &headers,
+            content.into(),
+        )
     }
 
     /// Carries out a lease operation on a blob, or with `restype=container` in the path's query on a container.
     pub async fn lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Answer {
-        self.client.send(self.signed_lease(path, action, headers).map(full)).await
+        self.client
+            .send(self.signed_lease(path, action, headers).map(full))
+            .await
     }
 
     /// The request of [`lease`](Self::lease), to be sent by other means.
-    pub fn signed_lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Request<Bytes> {
+    pub fn signed_lease(
+        &self,
+        path: &str,
+        action: &str,
+        headers: &[(&str, &str)],
+    ) -> Request<Bytes> {
         let and = if path.contains('?') { '&' } else { '?' };
         let headers = [&[("x-ms-lease-action", action)], headers].concat();
-        signed(&self.signer, Form::Blob, Method::PUT, &format!("{path}{and}comp=lease"), &headers, Bytes::new())
+        signed(
+            &self.signer,
+            Form::Blob,
+            Method::PUT,
+            &format!("{path}{and}comp=lease"),
+            &headers,
+            Bytes::new(),
+        )
     }
 }
 
@@ -93,7 +144,11 @@ pub fn signed(
     content: Bytes,
 ) -> Request<Bytes> {
     let uri = format!("/{}{path}", signer.account());
-    let mut request = Request::builder().method(method).uri(&uri).body(content).expect("a path");
+    let mut request = Request::builder()
+        .method(method)
+        .uri(&uri)
+        .body(content)
+        .expect("a path");
     let length = HeaderValue::from(request.body().len());
     let headers = request.headers_mut();
     if length != "0" {
@@ -104,13 +159,20 @@ pub fn signed(
         headers.append(name, value.parse().expect("a field value"));
     }
     headers.entry("x-ms-date").or_insert_with(now);
-    headers.entry("x-ms-version").or_insert(HeaderValue::from_static("2025-11-05"));
+    headers
+        .entry("x-ms-version")
+        .or_insert(HeaderValue::from_static("2025-11-05"));
     signer.sign(form, &mut request);
     request
 }
 
 /// Returns the current time for `x-ms-date`.
-#[expect(clippy::disallowed_methods, reason = "signatures carry the time of day")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "signatures carry the time of day"
+)]
 fn now() -> HeaderValue {
-    httpdate::fmt_http_date(std::time::SystemTime::now()).parse().expect("a date is text")
+    httpdate::fmt_http_date(std::time::SystemTime::now())
+        .parse()
+        .expect("a date is text")
 }

@@ -30,7 +30,10 @@ pub struct Client {
 impl Client {
     /// A client of the server at this address.
     pub fn new(address: SocketAddr) -> Self {
-        Self { pool: Pool::builder(TokioExecutor::new()).build_http(), address }
+        Self {
+            pool: Pool::builder(TokioExecutor::new()).build_http(),
+            address,
+        }
     }
 
     /// Sends a request with a path as its URI, and reads the complete response.
@@ -38,7 +41,11 @@ impl Client {
     pub fn send(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send + 'static {
         let place = std::panic::Location::caller();
         let answer = self.try_send(request);
-        async move { answer.await.unwrap_or_else(|error| panic!("{error:?}, at {place}")) }
+        async move {
+            answer
+                .await
+                .unwrap_or_else(|error| panic!("{error:?}, at {place}"))
+        }
     }
 
     /// Like [`Client::send`], for a server that may disconnect.
@@ -48,7 +55,8 @@ impl Client {
     pub fn try_send(
         &self,
         request: Request<Body>,
-    ) -> impl Future<Output = Result<Answer, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static {
+    ) -> impl Future<Output = Result<Answer, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static
+    {
         let response = self.stream(request);
         async move {
             let response = timeout(TIMEOUT, response).await??;
@@ -63,10 +71,14 @@ impl Client {
     pub fn stream(
         &self,
         request: Request<Body>,
-    ) -> impl Future<Output = Result<Response<Incoming>, hyper_util::client::legacy::Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<Response<Incoming>, hyper_util::client::legacy::Error>>
+    + Send
+    + 'static {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        head.uri = format!("http://{}{path}", self.address).parse().expect("an address and a path");
+        head.uri = format!("http://{}{path}", self.address)
+            .parse()
+            .expect("an address and a path");
         self.pool.request(Request::from_parts(head, body))
     }
 
@@ -82,7 +94,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.send(request.body(full(content)).expect("valid names and values")).await
+        self.send(request.body(full(content)).expect("valid names and values"))
+            .await
     }
 
     /// GET.
@@ -92,21 +105,30 @@ impl Client {
 
     /// HEAD.
     pub async fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.request(Method::HEAD, path, headers, Bytes::new()).await
+        self.request(Method::HEAD, path, headers, Bytes::new())
+            .await
     }
 
     /// PUT.
-    pub async fn put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Answer {
+    pub async fn put(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        content: impl Into<Bytes>,
+    ) -> Answer {
         self.request(Method::PUT, path, headers, content).await
     }
 
     /// DELETE.
     pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.request(Method::DELETE, path, headers, Bytes::new()).await
+        self.request(Method::DELETE, path, headers, Bytes::new())
+            .await
     }
 }
 
 /// Returns a body with this content.
 pub fn full(content: impl Into<Bytes>) -> Body {
-    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+    Full::new(content.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }

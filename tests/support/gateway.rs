@@ -33,7 +33,11 @@ pub struct Memory {
 
 /// Runs `ifmatch` with these arguments until it exits. A server that starts nevertheless takes a free port.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Finished {
-    run_command(Gateway::command().env("IFMATCH_LISTEN", "127.0.0.1:0").args(args))
+    run_command(
+        Gateway::command()
+            .env("IFMATCH_LISTEN", "127.0.0.1:0")
+            .args(args),
+    )
 }
 
 /// Runs a prepared command until it exits.
@@ -58,7 +62,10 @@ impl Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let data = folder.path().to_str().expect("a path of text").to_owned();
         let gateway = Self::start(["serve", "--data", &data].iter().chain(flags));
-        Self { _folder: Some(folder), ..gateway }
+        Self {
+            _folder: Some(folder),
+            ..gateway
+        }
     }
 
     /// Returns the command without arguments and without inherited settings, for tests that set the environment or the
@@ -66,7 +73,10 @@ impl Gateway {
     pub fn command() -> Command {
         let mut command = Command::new(path());
         for (name, _) in std::env::vars_os() {
-            if ["IFMATCH_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            if ["IFMATCH_", "OTEL_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 command.env_remove(name);
             }
         }
@@ -81,7 +91,12 @@ impl Gateway {
     pub fn launch(mut command: Command) -> Self {
         let mut process = Process::start(&mut command);
         let url = process.line_after("listening on ");
-        Self { command, process, url, _folder: None }
+        Self {
+            command,
+            process,
+            url,
+            _folder: None,
+        }
     }
 
     /// Returns its address.
@@ -128,7 +143,10 @@ impl Gateway {
     pub fn memory(&self) -> Memory {
         let file = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
-        Memory { resident: bytes_of(&status, "VmRSS:"), peak: bytes_of(&status, "VmHWM:") }
+        Memory {
+            resident: bytes_of(&status, "VmRSS:"),
+            peak: bytes_of(&status, "VmHWM:"),
+        }
     }
 
     /// Sends SIGTERM without waiting: see [`Gateway::finished`].
@@ -167,8 +185,15 @@ impl Gateway {
 
 /// A line of `/proc/<pid>/status` that counts kibibytes.
 fn bytes_of(status: &str, field: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("Linux reports the field");
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .expect("Linux reports the field");
+    let kibibytes: u64 = line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number");
     kibibytes * 1024
 }
 
@@ -177,7 +202,11 @@ pub(crate) fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         // cargo sets the second one for the tests of the gateway's package.
-        let named = ["IFMATCH_BIN", "CARGO_BIN_EXE_ifmatch"].into_iter().find_map(std::env::var_os);
-        named.map(PathBuf::from).expect("the path of a built `ifmatch` in IFMATCH_BIN, as `cargo xtask ci` sets it")
+        let named = ["IFMATCH_BIN", "CARGO_BIN_EXE_ifmatch"]
+            .into_iter()
+            .find_map(std::env::var_os);
+        named
+            .map(PathBuf::from)
+            .expect("the path of a built `ifmatch` in IFMATCH_BIN, as `cargo xtask ci` sets it")
     })
 }

@@ -22,11 +22,20 @@ impl Guarded {
 
     /// Starts a prepared command with these arguments, and a script.
     pub fn of(mut command: Command, arguments: &[&str], script: &str) -> Self {
-        command.args(arguments).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(arguments)
+            .args(["--", "sh", "-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("ifmatch starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (line, lines) = channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|read| line.send(read)));
+        std::thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|read| line.send(read))
+        });
         Self { child, lines }
     }
 
@@ -35,7 +44,9 @@ impl Guarded {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => line.trim().to_owned(),
             Err(RecvTimeoutError::Disconnected) => String::new(),
-            Err(RecvTimeoutError::Timeout) => panic!("the next line of the command: not within {TIMEOUT:?}"),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("the next line of the command: not within {TIMEOUT:?}")
+            }
         }
     }
 
@@ -71,6 +82,9 @@ impl Drop for Guarded {
 
 /// Sends a signal to a process by its number.
 pub fn kill(signal: &str, pid: &str) {
-    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().expect("sh runs");
+    let status = Command::new("sh")
+        .args(["-c", &format!("kill -{signal} {pid}")])
+        .status()
+        .expect("sh runs");
     assert!(status.success(), "kill -{signal} {pid}");
 }

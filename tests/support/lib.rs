@@ -1,7 +1,12 @@
 //! Test support: starts the real binary and real servers, and talks to them over real sockets.
 //!
 //! All functions panic on failure.
-#![allow(clippy::missing_panics_doc, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(clippy::print_stderr, reason = "the output of a failed test")]
 
 mod answer;
@@ -39,8 +44,18 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 /// Returns the path of an example, which cargo builds with the tests: beside the folder of this program.
 pub fn example(name: &str) -> std::path::PathBuf {
     let here = std::env::current_exe().expect("a process knows its file");
-    let folder = here.ancestors().nth(2).expect("target/debug").join("examples");
-    let program = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(program.exists(), "{} is missing: run `cargo xtask ci --only servers`", program.display());
+    let folder = here
+        .ancestors()
+        .nth(2)
+        .expect("target/debug")
+        .join("examples");
+    let program = folder
+        .join(name)
+        .with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(
+        program.exists(),
+        "{} is missing: run `cargo xtask ci --only servers`",
+        program.display()
+    );
     program
 }

@@ -35,7 +35,10 @@ impl Origin {
     }
 
     /// Does the same at this address.
-    pub fn converse_at(address: SocketAddr, answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+    pub fn converse_at(
+        address: SocketAddr,
+        answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
@@ -74,7 +77,9 @@ impl Origin {
 impl Asked {
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
@@ -86,8 +91,13 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
             return None;
         }
     }
-    let mut asked = Asked { head: head.to_ascii_lowercase(), content: Vec::new() };
-    let length = asked.field("content-length").map_or(0, |length| length.parse().expect("a length"));
+    let mut asked = Asked {
+        head: head.to_ascii_lowercase(),
+        content: Vec::new(),
+    };
+    let length = asked
+        .field("content-length")
+        .map_or(0, |length| length.parse().expect("a length"));
     asked.content.resize(length, 0);
     reader.read_exact(&mut asked.content).ok()?;
     if asked.field("transfer-encoding").is_some() {
@@ -116,5 +126,8 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
 
 /// Returns a complete response with these fields.
 pub fn ok(fields: &str, content: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n{content}", content.len())
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n{content}",
+        content.len()
+    )
 }

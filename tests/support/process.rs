@@ -40,9 +40,16 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let (heard, lines) = channel();
-        let stdout = Captured::read(child.stdout.take().expect("piped"), move |line| drop(heard.send(line.to_owned())));
+        let stdout = Captured::read(child.stdout.take().expect("piped"), move |line| {
+            drop(heard.send(line.to_owned()))
+        });
         let stderr = Captured::read(child.stderr.take().expect("piped"), |_| ());
-        Self { child, lines, stdout, stderr }
+        Self {
+            child,
+            lines,
+            stdout,
+            stderr,
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -55,12 +62,16 @@ impl Process {
             match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     // With JSON logs, the banner is JSON, too.
-                    let text = line.trim_start_matches("{\"level\":\"INFO\",\"message\":\"").trim_end_matches("\"}");
+                    let text = line
+                        .trim_start_matches("{\"level\":\"INFO\",\"message\":\"")
+                        .trim_end_matches("\"}");
                     if let Some(rest) = text.strip_prefix(prefix) {
                         return rest.trim().to_owned();
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("no line `{prefix}…` in time; stderr:\n{}", self.stderr()),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("no line `{prefix}…` in time; stderr:\n{}", self.stderr())
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     let end = self.finished();
                     panic!("ended without a line `{prefix}…`: {end:#?}")
@@ -87,7 +98,10 @@ impl Process {
     fn signal(&self, name: &str) {
         // The `kill` of the shell is portable and needs neither unsafe code nor a dependency.
         let command = format!("kill -{name} {}", self.id());
-        let status = Command::new("sh").args(["-c", &command]).status().expect("sh runs");
+        let status = Command::new("sh")
+            .args(["-c", &command])
+            .status()
+            .expect("sh runs");
         assert!(status.success(), "{command}: {status}");
     }
 
@@ -103,11 +117,19 @@ impl Process {
         let rounds = TIMEOUT.as_millis() / POLL.as_millis();
         for _ in 0..rounds {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                return Finished { status, stdout: self.stdout.whole(), stderr: self.stderr.whole() };
+                return Finished {
+                    status,
+                    stdout: self.stdout.whole(),
+                    stderr: self.stderr.whole(),
+                };
             }
             std::thread::sleep(POLL);
         }
-        panic!("process {} does not end; stderr:\n{}", self.id(), self.stderr())
+        panic!(
+            "process {} does not end; stderr:\n{}",
+            self.id(),
+            self.stderr()
+        )
     }
 }
 
@@ -129,7 +151,10 @@ struct Captured {
 }
 
 impl Captured {
-    fn read(stream: impl Read + Send + 'static, mut on_line: impl FnMut(&str) + Send + 'static) -> Self {
+    fn read(
+        stream: impl Read + Send + 'static,
+        mut on_line: impl FnMut(&str) + Send + 'static,
+    ) -> Self {
         let text = Arc::new(Mutex::new(String::new()));
         let shared = Arc::clone(&text);
         let reader = std::thread::spawn(move || {
@@ -141,7 +166,10 @@ impl Captured {
                 on_line(&line);
             }
         });
-        Self { text, reader: Some(reader) }
+        Self {
+            text,
+            reader: Some(reader),
+        }
     }
 
     fn text(&self) -> MutexGuard<'_, String> {

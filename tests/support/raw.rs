@@ -39,20 +39,36 @@ impl Connection {
     /// Connects as another client, from this address of the machine.
     pub fn open_from(source: IpAddr, address: SocketAddr) -> Self {
         let connect = async {
-            let socket = if source.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            let socket = if source.is_ipv4() {
+                TcpSocket::new_v4()
+            } else {
+                TcpSocket::new_v6()
+            }?;
             socket.bind((source, 0).into())?;
             socket.connect(address).await?.into_std()
         };
-        let connected = Builder::new_current_thread().enable_io().build().and_then(|runtime| runtime.block_on(connect));
+        let connected = Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .and_then(|runtime| runtime.block_on(connect));
         let stream = connected.unwrap_or_else(|error| panic!("{address} from {source}: {error}"));
-        stream.set_nonblocking(false).expect("a socket that can wait");
+        stream
+            .set_nonblocking(false)
+            .expect("a socket that can wait");
         Self::over(stream)
     }
 
     fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a positive timeout");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a positive timeout");
-        Self { stream, buffer: Vec::new() }
+        stream
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("a positive timeout");
+        stream
+            .set_write_timeout(Some(TIMEOUT))
+            .expect("a positive timeout");
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
     }
 
     /// Sends these bytes.
@@ -106,42 +122,68 @@ impl Connection {
         let mut trailers = HeaderMap::new();
         let body = if empty {
             Vec::new()
-        } else if headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+        } else if headers
+            .get("transfer-encoding")
+            .is_some_and(|coding| coding == "chunked")
+        {
             let body = self.chunks();
             trailers = self.trailers();
             body
         } else if let Some(length) = headers.get("content-length") {
-            let length = length.to_str().ok().and_then(|length| length.parse().ok()).expect("a decimal Content-Length");
+            let length = length
+                .to_str()
+                .ok()
+                .and_then(|length| length.parse().ok())
+                .expect("a decimal Content-Length");
             self.take(length)
         } else {
             self.rest()
         };
-        Answer { status, headers, body: Bytes::from(body), trailers }
+        Answer {
+            status,
+            headers,
+            body: Bytes::from(body),
+            trailers,
+        }
     }
 
     fn head(&mut self) -> (StatusCode, HeaderMap) {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let mut response = httparse::Response::new(&mut fields);
-            if let httparse::Status::Complete(length) = response.parse(&self.buffer).expect("a well-formed response") {
-                let status = response.code.and_then(|code| StatusCode::from_u16(code).ok()).expect("a status code");
+            if let httparse::Status::Complete(length) = response
+                .parse(&self.buffer)
+                .expect("a well-formed response")
+            {
+                let status = response
+                    .code
+                    .and_then(|code| StatusCode::from_u16(code).ok())
+                    .expect("a status code");
                 let headers = header_map(response.headers);
                 self.buffer.drain(..length);
                 return (status, headers);
             }
-            assert!(self.fill(), "closed before the end of the head: {:?}", String::from_utf8_lossy(&self.buffer));
+            assert!(
+                self.fill(),
+                "closed before the end of the head: {:?}",
+                String::from_utf8_lossy(&self.buffer)
+            );
         }
     }
 
     fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
-            if let Ok(httparse::Status::Complete((start, size))) = httparse::parse_chunk_size(&self.buffer) {
+            if let Ok(httparse::Status::Complete((start, size))) =
+                httparse::parse_chunk_size(&self.buffer)
+            {
                 self.buffer.drain(..start);
                 if size == 0 {
                     return body;
                 }
-                body.extend(self.take(usize::try_from(size).expect("a chunk that fits into memory")));
+                body.extend(
+                    self.take(usize::try_from(size).expect("a chunk that fits into memory")),
+                );
                 assert_eq!(self.take(2), b"\r\n", "the end of a chunk");
             } else {
                 assert!(self.fill(), "closed in the middle of a chunked body");
@@ -152,7 +194,8 @@ impl Connection {
     fn trailers(&mut self) -> HeaderMap {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
-            let parsed = httparse::parse_headers(&self.buffer, &mut fields).expect("well-formed trailers");
+            let parsed =
+                httparse::parse_headers(&self.buffer, &mut fields).expect("well-formed trailers");
             if let httparse::Status::Complete((length, fields)) = parsed {
                 let trailers = header_map(fields);
                 self.buffer.drain(..length);
@@ -164,7 +207,11 @@ impl Connection {
 
     fn take(&mut self, length: usize) -> Vec<u8> {
         while self.buffer.len() < length {
-            assert!(self.fill(), "closed after {} of {length} bytes", self.buffer.len());
+            assert!(
+                self.fill(),
+                "closed after {} of {length} bytes",
+                self.buffer.len()
+            );
         }
         let rest = self.buffer.split_off(length);
         std::mem::replace(&mut self.buffer, rest)
@@ -180,7 +227,10 @@ impl Connection {
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                panic!("the server sent nothing for {TIMEOUT:?}, after {:?}", String::from_utf8_lossy(&self.buffer))
+                panic!(
+                    "the server sent nothing for {TIMEOUT:?}, after {:?}",
+                    String::from_utf8_lossy(&self.buffer)
+                )
             }
             Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.buffer)),
         }
@@ -190,7 +240,10 @@ impl Connection {
 fn header_map(fields: &[httparse::Header<'_>]) -> HeaderMap {
     let field = |field: &httparse::Header<'_>| {
         let name = HeaderName::from_bytes(field.name.as_bytes()).expect("a field name");
-        (name, HeaderValue::from_bytes(field.value).expect("a field value"))
+        (
+            name,
+            HeaderValue::from_bytes(field.value).expect("a field value"),
+        )
     };
     fields.iter().map(field).collect()
 }
@@ -214,12 +267,19 @@ pub fn cases(text: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut name = "";
     let mut sent = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         if let Some(bytes) = line.strip_prefix("> ") {
             sent.extend(unescape(bytes));
         } else if let Some(statuses) = line.strip_prefix("< ") {
             let statuses = statuses.split(' ').map(str::to_owned).collect();
-            cases.push(Case { name: name.to_owned(), sent: std::mem::take(&mut sent), statuses });
+            cases.push(Case {
+                name: name.to_owned(),
+                sent: std::mem::take(&mut sent),
+                statuses,
+            });
         } else {
             name = line;
         }
@@ -235,10 +295,18 @@ pub fn statuses(address: SocketAddr, sent: &[u8]) -> Vec<String> {
         connection.finish_sending();
     }
     let answers = connection.rest();
-    let starts = answers.windows(9).enumerate().filter(|(_, bytes)| *bytes == b"HTTP/1.1 " || *bytes == b"HTTP/1.0 ");
-    let statuses: Vec<_> =
-        starts.map(|(at, _)| String::from_utf8_lossy(&answers[at + 9..at + 12]).into_owned()).collect();
-    if statuses.is_empty() { vec!["-".to_owned()] } else { statuses }
+    let starts = answers
+        .windows(9)
+        .enumerate()
+        .filter(|(_, bytes)| *bytes == b"HTTP/1.1 " || *bytes == b"HTTP/1.0 ");
+    let statuses: Vec<_> = starts
+        .map(|(at, _)| String::from_utf8_lossy(&answers[at + 9..at + 12]).into_owned())
+        .collect();
+    if statuses.is_empty() {
+        vec!["-".to_owned()]
+    } else {
+        statuses
+    }
 }
 
 fn unescape(text: &str) -> Vec<u8> {

@@ -35,7 +35,9 @@ impl Server {
             // Dropped with the task, which closes all connections.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone()));
+                connections.spawn(
+                    http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone()),
+                );
                 while connections.try_join_next().is_some() {}
             }
         });

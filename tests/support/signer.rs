@@ -27,7 +27,10 @@ impl Signer {
     /// Creates a signer for an account with a key in base64.
     pub fn new(account: &str, key: &str) -> Self {
         let key = STANDARD.decode(key).expect("a key is base64");
-        Self { account: account.to_owned(), key }
+        Self {
+            account: account.to_owned(),
+            key,
+        }
     }
 
     /// Returns the account's name.
@@ -42,7 +45,10 @@ impl Signer {
             Form::Table => self.table_text(request),
         };
         let authorization = format!("SharedKey {}:{}", self.account, self.signature(&text));
-        request.headers_mut().insert("authorization", authorization.parse().expect("base64 is text"));
+        request.headers_mut().insert(
+            "authorization",
+            authorization.parse().expect("base64 is text"),
+        );
     }
 
     /// Returns the signature of a text, in base64.
@@ -72,21 +78,43 @@ impl Signer {
             length if name == "content-length" && length == "0" => String::new(),
             value => value,
         });
-        let names = headers.keys().map(http::HeaderName::as_str).filter(|name| name.starts_with("x-ms-"));
+        let names = headers
+            .keys()
+            .map(http::HeaderName::as_str)
+            .filter(|name| name.starts_with("x-ms-"));
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
-        let own: Vec<String> = names.into_iter().map(|name| format!("{name}:{}", field(headers, name))).collect();
+        let own: Vec<String> = names
+            .into_iter()
+            .map(|name| format!("{name}:{}", field(headers, name)))
+            .collect();
         let uri = request.uri();
-        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
         let mut query: Vec<String> = pairs.map(parameter).collect();
         query.sort();
-        let resource = [vec![format!("/{}{}", self.account, uri.path())], query].concat().join("\n");
-        format!("{}\n{}\n{}\n{resource}", request.method(), lines.join("\n"), own.join("\n"))
+        let resource = [vec![format!("/{}{}", self.account, uri.path())], query]
+            .concat()
+            .join("\n");
+        format!(
+            "{}\n{}\n{}\n{resource}",
+            request.method(),
+            lines.join("\n"),
+            own.join("\n")
+        )
     }
 
     fn table_text<B>(&self, request: &Request<B>) -> String {
         let headers = request.headers();
-        let comp = request.uri().query().unwrap_or_default().split('&').find(|pair| pair.starts_with("comp="));
+        let comp = request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .find(|pair| pair.starts_with("comp="));
         let comp = comp.map(|comp| format!("?{comp}")).unwrap_or_default();
         format!(
             "{}\n{}\n{}\n{}\n/{}{}{comp}",
@@ -103,11 +131,18 @@ impl Signer {
 /// Returns a query parameter with its name in lower case and its value decoded, in which a plus is a space.
 fn parameter(pair: &str) -> String {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    format!("{}:{}", name.to_ascii_lowercase(), percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy())
+    format!(
+        "{}:{}",
+        name.to_ascii_lowercase(),
+        percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy()
+    )
 }
 
 /// Returns the lines of a header, joined.
 fn field(headers: &HeaderMap, name: &str) -> String {
-    let lines = headers.get_all(name).iter().map(|value| value.to_str().expect("text"));
+    let lines = headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().expect("text"));
     lines.collect::<Vec<_>>().join(",")
 }

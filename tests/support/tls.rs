@@ -37,17 +37,25 @@ impl Files {
         let folder = tempfile::tempdir().expect("test data");
         let signed = rcgen::generate_simple_self_signed([host.to_owned()]).expect("test data");
         fs::write(folder.path().join("cert.pem"), signed.cert.pem()).expect("test data");
-        fs::write(folder.path().join("key.pem"), signed.signing_key.serialize_pem()).expect("test data");
+        fs::write(
+            folder.path().join("key.pem"),
+            signed.signing_key.serialize_pem(),
+        )
+        .expect("test data");
         let other = rcgen::KeyPair::generate().expect("test data");
         fs::write(folder.path().join("other.pem"), other.serialize_pem()).expect("test data");
         fs::write(folder.path().join("text.pem"), "no PEM at all").expect("test data");
-        Self { folder, certificate: signed.cert.der().clone() }
+        Self {
+            folder,
+            certificate: signed.cert.der().clone(),
+        }
     }
 
     /// Replaces the certificate by one that is valid until `end`, in seconds since 1970.
     pub fn expire(&mut self, end: u64) {
         let key = rcgen::KeyPair::generate().expect("test data");
-        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("test data");
+        let mut params =
+            rcgen::CertificateParams::new(["localhost".to_owned()]).expect("test data");
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(end);
         let signed = params.self_signed(&key).expect("test data");
         fs::write(self.path("cert.pem"), signed.pem()).expect("test data");
@@ -64,7 +72,17 @@ impl Files {
     pub fn flags(&self, cert: &str, key: &str) -> Vec<String> {
         let text = |path: &Path| path.to_str().expect("test data").to_owned();
         let (cert, key) = (text(&self.path(cert)), text(&self.path(key)));
-        ["serve", "--store", "memory://", "--tls-cert", &cert, "--tls-key", &key].map(str::to_owned).to_vec()
+        [
+            "serve",
+            "--store",
+            "memory://",
+            "--tls-cert",
+            &cert,
+            "--tls-key",
+            &key,
+        ]
+        .map(str::to_owned)
+        .to_vec()
     }
 
     /// Connects to a gateway with this certificate.
@@ -73,29 +91,47 @@ impl Files {
     }
 
     /// Connects to a gateway with one of several certificates.
-    pub async fn connect_to_any(files: &[&Self], gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
+    pub async fn connect_to_any(
+        files: &[&Self],
+        gateway: &Gateway,
+        alpn: &[&str],
+    ) -> TlsStream<TcpStream> {
         Self::request(files, gateway, "localhost", alpn).await
     }
 
     /// Connects to a gateway with one of several certificates, and requests a host's.
-    pub async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
+    pub async fn request(
+        files: &[&Self],
+        gateway: &Gateway,
+        host: &str,
+        alpn: &[&str],
+    ) -> TlsStream<TcpStream> {
         Self::connect_at(files, gateway.address(), host, alpn).await
     }
 
     /// Connects to a server with one of several certificates, and requests a host's.
-    pub async fn connect_at(files: &[&Self], address: SocketAddr, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
+    pub async fn connect_at(
+        files: &[&Self],
+        address: SocketAddr,
+        host: &str,
+        alpn: &[&str],
+    ) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         for files in files {
             roots.add(files.certificate.clone()).expect("test data");
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("test data")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("test data")
+                .with_root_certificates(roots)
+                .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(address).await.expect("test data");
         let name = ServerName::try_from(host.to_owned()).expect("test data");
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("test data")
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+            .expect("test data")
     }
 }

@@ -35,7 +35,10 @@ fn content_ends_according_to_its_framing() {
     let length = answer_to_get(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef");
     let close = answer_to_get(b"HTTP/1.1 200 OK\r\n\r\nabcdef");
     let none = answer_to_get(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\nabcdef");
-    assert_eq!([length.text(), close.text(), none.text()], ["abc", "abcdef", ""]);
+    assert_eq!(
+        [length.text(), close.text(), none.text()],
+        ["abc", "abcdef", ""]
+    );
 }
 
 #[test]
@@ -66,7 +69,8 @@ fn truncated_content_is_an_error() {
 
 #[test]
 fn an_interim_response_is_read_alone() {
-    let address = server_of(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let address =
+        server_of(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let mut connection = raw::Connection::open(address);
     connection.send(GET);
     assert_eq!(connection.answer().status, 100);
@@ -77,14 +81,27 @@ fn an_interim_response_is_read_alone() {
 /// Sends the request's content back, and its `X-Tag` after it.
 async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let tag = request.headers().get("x-tag").cloned();
-    let content = request.into_body().collect().await.map_or_else(|_| Bytes::new(), Collected::to_bytes);
-    let Some(tag) = tag else { return Ok(Response::new(full(content))) };
+    let content = request
+        .into_body()
+        .collect()
+        .await
+        .map_or_else(|_| Bytes::new(), Collected::to_bytes);
+    let Some(tag) = tag else {
+        return Ok(Response::new(full(content)));
+    };
     let trailers = HeaderMap::from_iter([(http::header::ETAG, tag)]);
     let body = Full::new(content).with_trailers(std::future::ready(Some(Ok(trailers))));
-    let mut response = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
-    response.headers_mut().insert("trailer", HeaderValue::from_static("etag"));
+    let mut response = Response::new(
+        body.map_err(|never: Infallible| match never {})
+            .boxed_unsync(),
+    );
+    response
+        .headers_mut()
+        .insert("trailer", HeaderValue::from_static("etag"));
     // A body with a declared length can't have trailers.
-    response.headers_mut().insert("transfer-encoding", HeaderValue::from_static("chunked"));
+    response
+        .headers_mut()
+        .insert("transfer-encoding", HeaderValue::from_static("chunked"));
     Ok(response)
 }
 
@@ -93,11 +110,20 @@ async fn both_clients_read_the_same_from_a_real_server() {
     let server = Server::start(service_fn(echo)).await;
     let client = server.client();
     let pooled = client.put("/a?b", &[], "content").await.expect(200);
-    let by_hand = raw::exchange(server.address(), "PUT /a?b HTTP/1.1\r\nHost: t\r\nContent-Length: 7\r\n\r\ncontent");
+    let by_hand = raw::exchange(
+        server.address(),
+        "PUT /a?b HTTP/1.1\r\nHost: t\r\nContent-Length: 7\r\n\r\ncontent",
+    );
     assert_eq!((pooled.text(), by_hand.text()), ("content", "content"));
-    assert_eq!(pooled.header("content-length"), by_hand.header("content-length"));
+    assert_eq!(
+        pooled.header("content-length"),
+        by_hand.header("content-length")
+    );
 
     let headers = [("x-tag", "\"t\""), ("te", "trailers")];
     let pooled = client.put("/", &headers, "content").await;
-    assert_eq!((pooled.text(), &pooled.trailers["etag"]), ("content", &HeaderValue::from_static("\"t\"")));
+    assert_eq!(
+        (pooled.text(), &pooled.trailers["etag"]),
+        ("content", &HeaderValue::from_static("\"t\""))
+    );
 }

@@ -21,56 +21,141 @@ pub(crate) struct Options {
     list: bool,
 }
 
-const RUSTFMT: Tool =
-    Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
-const CLIPPY: Tool =
-    Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
+const RUSTFMT: Tool = Tool {
+    name: "rustfmt",
+    probe: &["cargo", "fmt", "--version"],
+    install: "rustup component add rustfmt",
+};
+const CLIPPY: Tool = Tool {
+    name: "clippy",
+    probe: &["cargo", "clippy", "--version"],
+    install: "rustup component add clippy",
+};
 /// A browser.
-const CHROMIUM: Tool =
-    Tool { name: "Chromium", probe: &["/usr/bin/chromium", "--version"], install: "apt-get install chromium" };
-const CXX: Tool = Tool { name: "a C++ compiler", probe: &["c++", "--version"], install: "apt-get install g++" };
-const ETCD: Tool = Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" };
-const ETCDCTL: Tool = Tool { name: "etcdctl", probe: &["etcdctl", "version"], install: "apt-get install etcd-client" };
-const FAKETIME: Tool =
-    Tool { name: "faketime", probe: &["faketime", "--version"], install: "apt-get install faketime" };
-const GIT: Tool = Tool { name: "git", probe: &["git", "--version"], install: "apt-get install git" };
+const CHROMIUM: Tool = Tool {
+    name: "Chromium",
+    probe: &["/usr/bin/chromium", "--version"],
+    install: "apt-get install chromium",
+};
+const CXX: Tool = Tool {
+    name: "a C++ compiler",
+    probe: &["c++", "--version"],
+    install: "apt-get install g++",
+};
+const ETCD: Tool = Tool {
+    name: "etcd",
+    probe: &["etcd", "--version"],
+    install: "apt-get install etcd-server",
+};
+const ETCDCTL: Tool = Tool {
+    name: "etcdctl",
+    probe: &["etcdctl", "version"],
+    install: "apt-get install etcd-client",
+};
+const FAKETIME: Tool = Tool {
+    name: "faketime",
+    probe: &["faketime", "--version"],
+    install: "apt-get install faketime",
+};
+const GIT: Tool = Tool {
+    name: "git",
+    probe: &["git", "--version"],
+    install: "apt-get install git",
+};
 /// A library that azcopy needs.
 const LIBSECRET: Tool = Tool {
     name: "libsecret",
-    probe: &["python3", "-c", "import ctypes; ctypes.CDLL('libsecret-1.so.0')"],
+    probe: &[
+        "python3",
+        "-c",
+        "import ctypes; ctypes.CDLL('libsecret-1.so.0')",
+    ],
     install: "apt-get install libsecret-1-0",
 };
-const NGINX: Tool = Tool { name: "nginx", probe: &["nginx", "-v"], install: "apt-get install nginx-light" };
-const NODE: Tool = Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" };
-const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
+const NGINX: Tool = Tool {
+    name: "nginx",
+    probe: &["nginx", "-v"],
+    install: "apt-get install nginx-light",
+};
+const NODE: Tool = Tool {
+    name: "Node",
+    probe: &["node", "--version"],
+    install: "apt-get install nodejs",
+};
+const NPM: Tool = Tool {
+    name: "npm",
+    probe: &["npm", "--version"],
+    install: "apt-get install npm",
+};
 const POSTGRESQL: Tool = Tool {
     name: "PostgreSQL",
     // Debian keeps the server's programs outside of PATH.
-    probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb || initdb --version"],
+    probe: &[
+        "sh",
+        "-c",
+        "ls /usr/lib/postgresql/*/bin/initdb || initdb --version",
+    ],
     install: "apt-get install postgresql",
 };
-const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
-const REDIS: Tool =
-    Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" };
-const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], install: "apt-get install restic" };
-const VARNISH: Tool = Tool { name: "Varnish", probe: &["varnishd", "-V"], install: "apt-get install varnish" };
+const RCLONE: Tool = Tool {
+    name: "rclone",
+    probe: &["rclone", "version"],
+    install: "apt-get install rclone",
+};
+const REDIS: Tool = Tool {
+    name: "Redis",
+    probe: &["redis-server", "--version"],
+    install: "apt-get install redis-server",
+};
+const RESTIC: Tool = Tool {
+    name: "restic",
+    probe: &["restic", "version"],
+    install: "apt-get install restic",
+};
+const VARNISH: Tool = Tool {
+    name: "Varnish",
+    probe: &["varnishd", "-V"],
+    install: "apt-get install varnish",
+};
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
 
 /// The first steps: what a contributor runs before a commit, and two quick ones.
 const FIRST: &[Step] = &[
-    Step { name: "test", about: "cargo test: the promises, on the default store", needs: &[GIT], run: test },
-    Step { name: "format", about: "cargo fmt changes nothing", needs: &[RUSTFMT], run: format },
-    Step { name: "tree", about: "the layering of the crates", needs: &[], run: tree::check },
+    Step {
+        name: "test",
+        about: "cargo test: the promises, on the default store",
+        needs: &[GIT],
+        run: test,
+    },
+    Step {
+        name: "format",
+        about: "cargo fmt changes nothing",
+        needs: &[RUSTFMT],
+        run: format,
+    },
+    Step {
+        name: "tree",
+        about: "the layering of the crates",
+        needs: &[],
+        run: tree::check,
+    },
 ];
 
 /// Steps that compile or run natively, in running order: quick steps first.
 const NATIVE: &[Step] = &[
-    Step { name: "clippy", about: "no warnings in any target, with all features", needs: &[CLIPPY], run: clippy },
+    Step {
+        name: "clippy",
+        about: "no warnings in any target, with all features",
+        needs: &[CLIPPY],
+        run: clippy,
+    },
     Step {
         name: "servers",
         about: "databases, object stores and other proxies; several gateways; the examples",
-        needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, NODE, NPM, POSTGRESQL, REDIS, VARNISH],
+        needs: &[
+            ETCD, ETCDCTL, FAKETIME, NGINX, NODE, NPM, POSTGRESQL, REDIS, VARNISH,
+        ],
         run: servers,
     },
     Step {
@@ -79,8 +164,18 @@ const NATIVE: &[Step] = &[
         needs: &[platforms::MINGW, platforms::SOURCES, sdk::PYTHON],
         run: platforms::check,
     },
-    Step { name: "fuzz", about: "the fuzz targets build", needs: &[CLIPPY, CXX], run: fuzz },
-    Step { name: "doc", about: "the documentation builds, and its links work", needs: &[], run: doc },
+    Step {
+        name: "fuzz",
+        about: "the fuzz targets build",
+        needs: &[CLIPPY, CXX],
+        run: fuzz,
+    },
+    Step {
+        name: "doc",
+        about: "the documentation builds, and its links work",
+        needs: &[],
+        run: doc,
+    },
     Step {
         name: "site",
         about: "the documentation site builds, and its links work",
@@ -160,10 +255,18 @@ pub(crate) fn run(options: &Options) -> Result {
         require(&steps, &workspace)?;
         return run_in_order(&steps, &workspace);
     }
-    require(&[FIRST, NATIVE, SERVED].into_iter().flatten().collect::<Vec<_>>(), &workspace)?;
+    require(
+        &[FIRST, NATIVE, SERVED]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>(),
+        &workspace,
+    )?;
     run_in_order(&FIRST.iter().collect::<Vec<_>>(), &workspace)?;
     let served = SERVED.iter().flat_map(|step| ["--only", step.name]);
-    let served = Run::new(std::env::current_exe()?, workspace.root()).args(["ci"]).args(served);
+    let served = Run::new(std::env::current_exe()?, workspace.root())
+        .args(["ci"])
+        .args(served);
     run_beside(&NATIVE.iter().collect::<Vec<_>>(), served, &workspace)
 }
 
@@ -173,10 +276,15 @@ fn all() -> impl Iterator<Item = &'static Step> {
 
 /// Returns the named steps in running order.
 fn chosen(only: &[String]) -> Result<Vec<&'static Step>> {
-    if let Some(unknown) = only.iter().find(|name| all().all(|step| step.name != **name)) {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| all().all(|step| step.name != **name))
+    {
         return Err(format!("there is no step `{unknown}`: see cargo xtask ci --list").into());
     }
-    Ok(all().filter(|step| only.iter().any(|name| name == step.name)).collect())
+    Ok(all()
+        .filter(|step| only.iter().any(|name| name == step.name))
+        .collect())
 }
 
 fn cargo(context: &Context<'_>, args: &str) -> Result {
@@ -186,7 +294,10 @@ fn cargo(context: &Context<'_>, args: &str) -> Result {
 fn format(context: &Context<'_>) -> Result {
     cargo(context, "fmt --all --check")?;
     cargo(context, "fmt --manifest-path wasm/host/Cargo.toml --check")?;
-    cargo(context, "fmt --manifest-path benches/Cargo.toml --all --check")
+    cargo(
+        context,
+        "fmt --manifest-path benches/Cargo.toml --all --check",
+    )
 }
 
 /// The command of the README.
@@ -195,33 +306,61 @@ fn test(context: &Context<'_>) -> Result {
 }
 
 fn clippy(context: &Context<'_>) -> Result {
-    cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
+    cargo(
+        context,
+        &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"),
+    )?;
     // `--all-targets` leaves out those that only commands of their own run.
-    cargo(context, &format!("clippy --quiet --locked {SELECTION} --test * -- -D warnings"))?;
+    cargo(
+        context,
+        &format!("clippy --quiet --locked {SELECTION} --test * -- -D warnings"),
+    )?;
     // What the build of the default features has in place of the others.
-    cargo(context, "clippy --quiet --locked --package ifmatch-gateway -- -D warnings")?;
-    cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")?;
+    cargo(
+        context,
+        "clippy --quiet --locked --package ifmatch-gateway -- -D warnings",
+    )?;
+    cargo(
+        context,
+        "clippy --quiet --locked --package wasm-harness -- -D warnings",
+    )?;
     // Each of the crates that users add, alone: features of the others would hide what it lacks.
-    ["ifmatch-core", "ifmatch-runtime", "ifmatch-register", "ifmatch", "ifmatch-cache", "ifmatch-client"]
-        .iter()
-        .try_for_each(|package| {
-            cargo(context, &format!("check --quiet --locked --package {package} --no-default-features"))
-        })
+    [
+        "ifmatch-core",
+        "ifmatch-runtime",
+        "ifmatch-register",
+        "ifmatch",
+        "ifmatch-cache",
+        "ifmatch-client",
+    ]
+    .iter()
+    .try_for_each(|package| {
+        cargo(
+            context,
+            &format!("check --quiet --locked --package {package} --no-default-features"),
+        )
+    })
 }
 
 /// The fuzz targets are a separate workspace, since cargo-fuzz builds them with its own flags.
 fn fuzz(context: &Context<'_>) -> Result {
-    Run::cargo("clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings", context.workspace.root())
-        .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))
-        .passes(context.deadline)?;
+    Run::cargo(
+        "clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings",
+        context.workspace.root(),
+    )
+    .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))
+    .passes(context.deadline)?;
     context.discard("fuzz");
     cargo(context, "fmt --manifest-path fuzz/Cargo.toml --check")
 }
 
 fn doc(context: &Context<'_>) -> Result {
-    Run::cargo(&format!("doc --quiet --locked {SELECTION} --no-deps"), context.workspace.root())
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .passes(context.deadline)
+    Run::cargo(
+        &format!("doc --quiet --locked {SELECTION} --no-deps"),
+        context.workspace.root(),
+    )
+    .env("RUSTDOCFLAGS", "-D warnings")
+    .passes(context.deadline)
 }
 
 /// What `cargo test` leaves out: the packages whose tests need other programs, and the gateway with all features.
@@ -230,21 +369,34 @@ fn servers(context: &Context<'_>) -> Result {
     npm::require(context.workspace, npm::AZURITE, context.deadline)?;
     let run = |args: &str| {
         let command = format!("test --locked {FULL} {args}");
-        Run::cargo(&command, context.workspace.root()).env("IFMATCH_BIN", &gateway).passes(context.deadline)
+        Run::cargo(&command, context.workspace.root())
+            .env("IFMATCH_BIN", &gateway)
+            .passes(context.deadline)
     };
     // As `cargo test` without a selection does, for the tests that run them.
-    cargo(context, &format!("build --locked {FULL} --examples --test worker_register"))?;
+    cargo(
+        context,
+        &format!("build --locked {FULL} --examples --test worker_register"),
+    )?;
     run("--lib --bins")?;
-    run("--test servers --test postgres --test redis --test etcd --test warnings --test examples --test soak")?;
+    run(
+        "--test servers --test postgres --test redis --test etcd --test warnings --test examples --test soak",
+    )?;
     run("--doc")?;
     // It sets the time of day of its process.
-    cargo(context, "test --locked --package ifmatch-runtime --test clock")
+    cargo(
+        context,
+        "test --locked --package ifmatch-runtime --test clock",
+    )
 }
 
 /// Builds the gateway with all features, and returns the path of a copy: later builds may replace the original while it is in use.
 pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
     // With a test beside it, its dependencies have the same features as for the tests, and are compiled once.
-    cargo(context, &format!("build --locked {FULL} --bin ifmatch --test worker_register"))?;
+    cargo(
+        context,
+        &format!("build --locked {FULL} --bin ifmatch --test worker_register"),
+    )?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
     let folder = context.workspace.target().join("gateway-under-test");
     fs::create_dir_all(&folder)?;
@@ -265,7 +417,10 @@ fn sdk(context: &Context<'_>) -> Result {
 fn console(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
     // As `servers` does, for the same features.
-    cargo(context, &format!("build --locked {FULL} --examples --test worker_register"))?;
+    cargo(
+        context,
+        &format!("build --locked {FULL} --examples --test worker_register"),
+    )?;
     let notes = format!("debug/examples/notes{}", std::env::consts::EXE_SUFFIX);
     npm::require(context.workspace, npm::CONSOLE, context.deadline)?;
     Run::new("node", &context.workspace.root().join(npm::CONSOLE))
@@ -297,7 +452,9 @@ mod tests {
     /// Returns the steps of each lane of the workflow.
     fn lanes() -> Vec<Vec<&'static str>> {
         let (_, lanes) = WORKFLOW.split_once("        lane:\n").unwrap();
-        let lanes = lanes.lines().map_while(|line| line.strip_prefix("          - "));
+        let lanes = lanes
+            .lines()
+            .map_while(|line| line.strip_prefix("          - "));
         lanes.map(|lane| lane.split(' ').collect()).collect()
     }
 
@@ -314,7 +471,9 @@ mod tests {
         match tool.probe.first() {
             // Debian's is too old.
             Some(&"node" | &"npm") => WORKFLOW.contains("actions/setup-node@"),
-            _ if tool.install.starts_with("rustup component add ") => WORKFLOW.contains("container: rust:"),
+            _ if tool.install.starts_with("rustup component add ") => {
+                WORKFLOW.contains("container: rust:")
+            }
             _ => tool.install.starts_with("apt-get install "),
         }
     }
@@ -323,7 +482,9 @@ mod tests {
     fn each_lane_has_the_tools_of_its_steps() {
         for lane in lanes() {
             let steps = all().filter(|step| lane.contains(&step.name));
-            for (step, tool) in steps.flat_map(|step| step.needs.iter().map(move |tool| (step, tool))) {
+            for (step, tool) in
+                steps.flat_map(|step| step.needs.iter().map(move |tool| (step, tool)))
+            {
                 assert!(
                     provides(tool),
                     "{lane:?}: the workflow doesn't install {}, which {} needs",
@@ -338,8 +499,26 @@ mod tests {
     #[test]
     fn steps_name_the_tools_that_they_call() {
         let sources = [
-            ("servers", include_str!("ci.rs").split_once("\nfn servers(").unwrap().1.split_once("\n}").unwrap().0),
-            ("console", include_str!("ci.rs").split_once("\nfn console(").unwrap().1.split_once("\n}").unwrap().0),
+            (
+                "servers",
+                include_str!("ci.rs")
+                    .split_once("\nfn servers(")
+                    .unwrap()
+                    .1
+                    .split_once("\n}")
+                    .unwrap()
+                    .0,
+            ),
+            (
+                "console",
+                include_str!("ci.rs")
+                    .split_once("\nfn console(")
+                    .unwrap()
+                    .1
+                    .split_once("\n}")
+                    .unwrap()
+                    .0,
+            ),
             ("js", include_str!("js.rs")),
             ("component", include_str!("component.rs")),
             ("worker", include_str!("worker/check.rs")),
@@ -348,8 +527,16 @@ mod tests {
         for (name, source) in sources {
             let step = all().find(|step| step.name == name).unwrap();
             let needs = |tool: &Tool| step.needs.iter().any(|need| need.name == tool.name);
-            for (call, tool) in [("npm::require", &NPM), ("npm::require", &NODE), ("python(", &sdk::PYTHON)] {
-                assert!(!source.contains(call) || needs(tool), "{name} calls {call} and doesn't need {}", tool.name);
+            for (call, tool) in [
+                ("npm::require", &NPM),
+                ("npm::require", &NODE),
+                ("python(", &sdk::PYTHON),
+            ] {
+                assert!(
+                    !source.contains(call) || needs(tool),
+                    "{name} calls {call} and doesn't need {}",
+                    tool.name
+                );
             }
         }
     }
@@ -361,6 +548,11 @@ mod tests {
 
     #[test]
     fn an_unknown_step_is_an_error() {
-        assert!(names(&["format", "fromat"]).unwrap_err().to_string().contains("`fromat`"));
+        assert!(
+            names(&["format", "fromat"])
+                .unwrap_err()
+                .to_string()
+                .contains("`fromat`")
+        );
     }
 }

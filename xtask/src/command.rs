@@ -26,7 +26,11 @@ impl Run {
         let mut command = Command::new(program);
         command.current_dir(dir).stdin(Stdio::null());
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let of_package = names.filter(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.starts_with(of)));
+        let of_package = names.filter(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|of| name.starts_with(of))
+        });
         for name in of_package {
             command.env_remove(name);
         }
@@ -70,12 +74,20 @@ impl Run {
     /// Runs to the end, with a standard input that ends when this task does.
     pub fn serve(self) -> Result {
         let shown = self.shown();
-        let mut child = self.attached().command.spawn().map_err(|error| format!("{shown}: {error}"))?;
+        let mut child = self
+            .attached()
+            .command
+            .spawn()
+            .map_err(|error| format!("{shown}: {error}"))?;
         // Waiting with the input still attached would close it.
         let input = child.stdin.take();
         let status = child.wait()?;
         drop(input);
-        if status.success() { Ok(()) } else { Err(format!("{status}: {shown}").into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{status}: {shown}").into())
+        }
     }
 
     /// Prints the command and runs it to the end, with its output on the terminal. Fails if the deadline passes.
@@ -96,7 +108,10 @@ impl Run {
 
     /// Runs to the end and returns the standard output. There is no deadline.
     pub fn output(mut self) -> Result<String> {
-        let output = self.command.output().map_err(|error| format!("{}: {error}", self.shown()))?;
+        let output = self
+            .command
+            .output()
+            .map_err(|error| format!("{}: {error}", self.shown()))?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(format!("{}: {}\n{reason}", output.status, self.shown()).into());
@@ -117,15 +132,24 @@ impl Run {
 
     fn spawn(mut self) -> Result<Running> {
         let shown = self.shown();
-        let child = self.command.spawn().map_err(|error| format!("{shown}: {error}"))?;
+        let child = self
+            .command
+            .spawn()
+            .map_err(|error| format!("{shown}: {error}"))?;
         Ok(Running { child, shown })
     }
 
     /// Returns the command line, for messages.
     pub(crate) fn shown(&self) -> String {
-        let program = Path::new(self.command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+        let program = Path::new(self.command.get_program())
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         let args = self.command.get_args().map(OsStr::to_string_lossy);
-        std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
+        std::iter::once(program)
+            .chain(args)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -173,7 +197,11 @@ impl Running {
 
     /// Returns the CPU time of the command and its children in seconds.
     pub fn cpu(&self) -> Result<f64> {
-        let ticks = self.processes()?.into_iter().map(|process| ticks(process, [14, 15])).sum::<Result<u32>>()?;
+        let ticks = self
+            .processes()?
+            .into_iter()
+            .map(|process| ticks(process, [14, 15]))
+            .sum::<Result<u32>>()?;
         seconds(ticks)
     }
 
@@ -213,7 +241,11 @@ pub(crate) fn cpu_of_ended() -> Result<f64> {
 }
 
 fn seconds(ticks: u32) -> Result<f64> {
-    let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
+    let ticks_per_second: u32 = Run::new("getconf", Path::new("."))
+        .args(["CLK_TCK"])
+        .output()?
+        .trim()
+        .parse()?;
     Ok(f64::from(ticks) / f64::from(ticks_per_second))
 }
 
@@ -222,15 +254,28 @@ fn seconds(ticks: u32) -> Result<f64> {
 fn ticks(process: u32, fields_of: [usize; 2]) -> Result<u32> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is a name in parentheses, which may contain spaces.
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let of = |field: usize| -> Result<u32> { Ok(fields.get(field - 3).ok_or("no processor time in /proc")?.parse()?) };
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let of = |field: usize| -> Result<u32> {
+        Ok(fields
+            .get(field - 3)
+            .ok_or("no processor time in /proc")?
+            .parse()?)
+    };
     Ok(of(fields_of[0])? + of(fields_of[1])?)
 }
 
 /// Returns the resident memory of a process in bytes.
 fn resident(process: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS in /proc")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("no VmRSS in /proc")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
@@ -239,19 +284,29 @@ fn kill_tree(child: &mut Child) -> Result {
     let below = descendants(child.id()).unwrap_or_default();
     child.kill()?;
     if !below.is_empty() {
-        Command::new("kill").arg("-KILL").args(below.iter().map(u32::to_string)).status()?;
+        Command::new("kill")
+            .arg("-KILL")
+            .args(below.iter().map(u32::to_string))
+            .status()?;
     }
     child.wait()?;
     Ok(())
 }
 
 fn descendants(root: u32) -> Result<Vec<u32>> {
-    let table = Run::new("ps", Path::new(".")).args(["-A", "-o", "pid=", "-o", "ppid="]).output()?;
+    let table = Run::new("ps", Path::new("."))
+        .args(["-A", "-o", "pid=", "-o", "ppid="])
+        .output()?;
     let parents: Vec<(u32, u32)> = table.lines().filter_map(process).collect();
     let mut found = vec![root];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        found.extend(parents.iter().filter(|(_, its_parent)| *its_parent == parent).map(|(pid, _)| pid));
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, its_parent)| *its_parent == parent)
+                .map(|(pid, _)| pid),
+        );
         next += 1;
     }
     Ok(found.split_off(1))
@@ -281,19 +336,30 @@ mod tests {
     #[test]
     fn a_failure_names_the_command() {
         let error = shell("exit 3").passes(soon()).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3") && error.contains("sh -c exit 3"), "{error}");
+        assert!(
+            error.contains("exit status: 3") && error.contains("sh -c exit 3"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_missing_program_is_an_error() {
-        assert!(Run::new("no-such-program-here", Path::new(".")).passes(soon()).is_err());
+        assert!(
+            Run::new("no-such-program-here", Path::new("."))
+                .passes(soon())
+                .is_err()
+        );
     }
 
     #[test]
     fn a_log_may_be_in_a_new_folder() {
         let folder = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
         let log = folder.join("steps/log");
-        shell("echo said").log_to(&log).unwrap().passes(soon()).unwrap();
+        shell("echo said")
+            .log_to(&log)
+            .unwrap()
+            .passes(soon())
+            .unwrap();
         assert_eq!(fs::read_to_string(&log).unwrap(), "said\n");
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -321,7 +387,11 @@ mod tests {
             answer.display()
         );
         let mut shown = Answering(&answer, Vec::new());
-        shell(&script).start_with_log(&log).unwrap().follow(&log, &mut shown).unwrap();
+        shell(&script)
+            .start_with_log(&log)
+            .unwrap()
+            .follow(&log, &mut shown)
+            .unwrap();
         assert_eq!(shown.1, b"first\nlast\n");
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -333,7 +403,10 @@ mod tests {
 
     #[test]
     fn a_passed_deadline_stops_the_command() {
-        let error = shell("sleep 600").passes(Instant::now()).unwrap_err().to_string();
+        let error = shell("sleep 600")
+            .passes(Instant::now())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("time limit"), "{error}");
     }
 
@@ -356,6 +429,8 @@ mod tests {
         // The pipe ends once no process holds it.
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || ended.send(output.read_to_end(&mut Vec::new())));
-        end.recv_timeout(Duration::from_mins(1)).expect("the grandchild is still running").unwrap();
+        end.recv_timeout(Duration::from_mins(1))
+            .expect("the grandchild is still running")
+            .unwrap();
     }
 }

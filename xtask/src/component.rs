@@ -12,23 +12,39 @@ use crate::{ci, npm, sdk, wasm};
 
 /// Builds the component.
 pub(crate) fn run() -> Result {
-    build(&Workspace::load()?, Instant::now() + Duration::from_hours(1)).map(drop)
+    build(
+        &Workspace::load()?,
+        Instant::now() + Duration::from_hours(1),
+    )
+    .map(drop)
 }
 
 /// Builds the component, and a guest that knows nothing of conditions. Returns their paths.
 pub fn build_with_guest(workspace: &Workspace, deadline: Instant) -> Result<(PathBuf, PathBuf)> {
     let component = build(workspace, deadline)?;
-    Ok((component, build_as(workspace, "component-guest", "guest.wasm", deadline)?))
+    Ok((
+        component,
+        build_as(workspace, "component-guest", "guest.wasm", deadline)?,
+    ))
 }
 
 /// Builds the component, and returns its path.
 pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let file = build_as(workspace, "ifmatch-component", "ifmatch.wasm", deadline)?;
-    println!("{}: {} bytes compressed", file.display(), wasm::compressed(&file)?);
+    println!(
+        "{}: {} bytes compressed",
+        file.display(),
+        wasm::compressed(&file)?
+    );
     Ok(file)
 }
 
-fn build_as(workspace: &Workspace, package: &str, name: &str, deadline: Instant) -> Result<PathBuf> {
+fn build_as(
+    workspace: &Workspace,
+    package: &str,
+    name: &str,
+    deadline: Instant,
+) -> Result<PathBuf> {
     let component = wasm::build_component(workspace, package, deadline)?;
     let folder = workspace.target().join("component");
     fs::create_dir_all(&folder)?;
@@ -43,14 +59,18 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let (component, guest) = build_with_guest(workspace, deadline)?;
     let (size, most) = (wasm::compressed(&component)?, budget(workspace)?);
     if size > most {
-        return Err(
-            format!("the component has {size} bytes compressed; the limit in wasm/budget.json is {most}").into()
-        );
+        return Err(format!(
+            "the component has {size} bytes compressed; the limit in wasm/budget.json is {most}"
+        )
+        .into());
     }
     let python = python(context)?;
     let host = workspace.root().join("wasm/host");
     Run::cargo("test --locked", &host)
-        .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
+        .env(
+            "CARGO_TARGET_DIR",
+            workspace.target().join("component-host"),
+        )
         .env("IFMATCH_COMPONENT", component)
         .env("IFMATCH_GUEST", guest)
         .env("IFMATCH_JAVASCRIPT_GUEST", javascript(context)?)
@@ -66,8 +86,19 @@ fn javascript(context: &Context<'_>) -> Result<PathBuf> {
     npm::require(context.workspace, npm::GUEST, context.deadline)?;
     let component = context.workspace.target().join("component/javascript.wasm");
     Run::new("node", &context.workspace.root().join(npm::GUEST))
-        .args(["node_modules/componentize-qjs/bin/componentize-qjs", "--world", "guest", "--js", "app.js", "--wit"])
-        .args([wit(context).as_os_str(), "--output".as_ref(), component.as_os_str()])
+        .args([
+            "node_modules/componentize-qjs/bin/componentize-qjs",
+            "--world",
+            "guest",
+            "--js",
+            "app.js",
+            "--wit",
+        ])
+        .args([
+            wit(context).as_os_str(),
+            "--output".as_ref(),
+            component.as_os_str(),
+        ])
         .passes(context.deadline)?;
     Ok(component)
 }
@@ -75,8 +106,15 @@ fn javascript(context: &Context<'_>) -> Result<PathBuf> {
 /// Builds the guest in Python, unless it is newer than its source, and returns its path.
 fn python(context: &Context<'_>) -> Result<PathBuf> {
     let folder = context.workspace.target().join("component");
-    let (source, component) = (context.workspace.root().join("wasm/guest/python"), folder.join("python.wasm"));
-    let changed = |file: &Path| fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
+    let (source, component) = (
+        context.workspace.root().join("wasm/guest/python"),
+        folder.join("python.wasm"),
+    );
+    let changed = |file: &Path| {
+        fs::metadata(file)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
     if changed(&component).is_some_and(|built| Some(built) > changed(&source.join("app.py"))) {
         return Ok(component);
     }
@@ -100,5 +138,7 @@ fn budget(workspace: &Workspace) -> Result<usize> {
     let text = fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
     let budget: serde_json::Value = serde_json::from_str(&text)?;
     let bytes = budget["component compressed bytes"].as_u64();
-    Ok(usize::try_from(bytes.ok_or("wasm/budget.json has no `component compressed bytes`")?)?)
+    Ok(usize::try_from(bytes.ok_or(
+        "wasm/budget.json has no `component compressed bytes`",
+    )?)?)
 }

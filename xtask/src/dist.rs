@@ -30,10 +30,22 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result {
     let workspace = Workspace::load()?;
     let script = |name: &str| {
-        Run::new(workspace.root().join("packaging").join(name), workspace.root())
-            .env("CARGO_TARGET_DIR", workspace.target())
+        Run::new(
+            workspace.root().join("packaging").join(name),
+            workspace.root(),
+        )
+        .env("CARGO_TARGET_DIR", workspace.target())
     };
     let component = component::build(&workspace, Instant::now() + LIMIT)?;
-    script("build.sh").args(&options.target).env("IFMATCH_COMPONENT", component).passes(Instant::now() + LIMIT)?;
-    if options.check { script("check.sh").args(&options.root).passes(Instant::now() + LIMIT) } else { Ok(()) }
+    script("build.sh")
+        .args(&options.target)
+        .env("IFMATCH_COMPONENT", component)
+        .passes(Instant::now() + LIMIT)?;
+    if options.check {
+        script("check.sh")
+            .args(&options.root)
+            .passes(Instant::now() + LIMIT)
+    } else {
+        Ok(())
+    }
 }

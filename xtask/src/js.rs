@@ -36,12 +36,20 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     copy(&workspace.root().join("wasm/js/package"), &folder)?;
     npm::require(workspace, npm::JS, deadline)?;
     Run::new("node", &workspace.root().join(npm::JS))
-        .args(["node_modules/typescript/bin/tsc", "--project", "tsconfig.client.json", "--outDir"])
+        .args([
+            "node_modules/typescript/bin/tsc",
+            "--project",
+            "tsconfig.client.json",
+            "--outDir",
+        ])
         .args([folder.join("client")])
         .passes(deadline)?;
     // The class for other Workers, of the template.
     for file in ["blobs.js", "blobs.d.ts"] {
-        fs::copy(workspace.root().join("wasm/template/src").join(file), folder.join(file))?;
+        fs::copy(
+            workspace.root().join("wasm/template/src").join(file),
+            folder.join(file),
+        )?;
     }
     println!(
         "{}: {} bytes of WebAssembly compressed, {} as text",
@@ -55,7 +63,13 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
 /// Writes the client as one file, which a page can load.
 fn bundle_client(workspace: &Workspace, to: &Path, deadline: Instant) -> Result {
     Run::new("node", &workspace.root().join(npm::JS))
-        .args(["node_modules/esbuild/bin/esbuild", "client/client.ts", "--bundle", "--format=esm", "--target=es2022"])
+        .args([
+            "node_modules/esbuild/bin/esbuild",
+            "client/client.ts",
+            "--bundle",
+            "--format=esm",
+            "--target=es2022",
+        ])
         .args([
             "--banner:js=// The client of the npm package in one file: `cargo xtask js` writes it.",
             "--log-level=warning",
@@ -77,8 +91,13 @@ fn check_copy(workspace: &Workspace, deadline: Instant) -> Result {
 /// Removes the methods from the declarations that only the newest `lib` of TypeScript knows.
 fn without_disposal(declarations: &Path) -> Result {
     let text = fs::read_to_string(declarations)?;
-    let lines = text.lines().filter(|line| !line.contains("[Symbol.dispose]"));
-    Ok(fs::write(declarations, lines.flat_map(|line| [line, "\n"]).collect::<String>())?)
+    let lines = text
+        .lines()
+        .filter(|line| !line.contains("[Symbol.dispose]"));
+    Ok(fs::write(
+        declarations,
+        lines.flat_map(|line| [line, "\n"]).collect::<String>(),
+    )?)
 }
 
 /// Checks the package's types, runs the RFC tables through it, and tests Workers that use it.
@@ -95,12 +114,21 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     copy(&package, &installed)?;
     copy(&package.join("client"), &installed.join("client"))?;
     for project in ["tsconfig.json", "tsconfig.worker.json"] {
-        let run = Run::new("node", &here).args(["node_modules/typescript/bin/tsc", "--project", project]);
+        let run =
+            Run::new("node", &here).args(["node_modules/typescript/bin/tsc", "--project", project]);
         run.passes(context.deadline)?;
     }
     let bundled = context.workspace.target().join("npm/bundled");
-    worker::bundle(context.workspace, &here.join("tests/workers/notes.mjs"), &bundled, context.deadline)?;
-    Run::new("node", &here).args(["--test", "tests"]).env("IFMATCH_BUNDLED", &bundled).passes(context.deadline)
+    worker::bundle(
+        context.workspace,
+        &here.join("tests/workers/notes.mjs"),
+        &bundled,
+        context.deadline,
+    )?;
+    Run::new("node", &here)
+        .args(["--test", "tests"])
+        .env("IFMATCH_BUNDLED", &bundled)
+        .passes(context.deadline)
 }
 
 /// Copies the files of a folder.

@@ -4,7 +4,11 @@
 //! `cargo xtask component` builds the WebAssembly component, `cargo xtask dist` builds the packages of a release.
 //!
 //! xtask-docs and the benchmarks in benches/run use this library.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool reports to its terminal"
+)]
 
 mod ci;
 pub mod command;

@@ -8,15 +8,36 @@ use crate::Result;
 
 /// Crates whose top-level modules are in cycles, and these modules. This list may only become shorter: every other crate has none.
 const CYCLES: &[(&str, &str)] = &[
-    ("ifmatch", "builder config events layer lease memory read responses shared write"),
+    (
+        "ifmatch",
+        "builder config events layer lease memory read responses shared write",
+    ),
     ("ifmatch-blob", "body dialect documents store waits"),
-    ("ifmatch-blob-indexed", "append body_files draft payload snapshot swap write"),
-    ("ifmatch-blob-objects", "backing container list permit probe records shared write"),
-    ("ifmatch-cache", "builder fetch inner_service layer lookup metrics respond state store"),
-    ("ifmatch-client", "backend client counter document election error lock queue"),
+    (
+        "ifmatch-blob-indexed",
+        "append body_files draft payload snapshot swap write",
+    ),
+    (
+        "ifmatch-blob-objects",
+        "backing container list permit probe records shared write",
+    ),
+    (
+        "ifmatch-cache",
+        "builder fetch inner_service layer lookup metrics respond state store",
+    ),
+    (
+        "ifmatch-client",
+        "backend client counter document election error lock queue",
+    ),
     ("ifmatch-core", "lease record"),
-    ("ifmatch-gateway-config", "access arguments config_error pem proxy proxy_settings server settings sources"),
-    ("ifmatch-http-server", "connection handler http2 request_body slots"),
+    (
+        "ifmatch-gateway-config",
+        "access arguments config_error pem proxy proxy_settings server settings sources",
+    ),
+    (
+        "ifmatch-http-server",
+        "connection handler http2 request_body slots",
+    ),
     ("ifmatch-postgres", "connection error settings tls"),
     ("ifmatch-proxy", "builder forward proxy route upstream"),
     ("ifmatch-register", "ambiguous combiner driver metrics"),
@@ -33,15 +54,24 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let uses = uses_in(&entry.path().join("src"))?;
         let cyclic = in_cycles(&uses);
-        let allowed = CYCLES.iter().find(|(package, _)| *package == name).map_or("", |(_, modules)| modules);
+        let allowed = CYCLES
+            .iter()
+            .find(|(package, _)| *package == name)
+            .map_or("", |(_, modules)| modules);
         let allowed: BTreeSet<&str> = allowed.split_whitespace().collect();
         let new: Vec<_> = cyclic.difference(&allowed).copied().collect();
         if !new.is_empty() {
-            found.push(format!("{name}: these modules use each other in a circle: {}", new.join(" ")));
+            found.push(format!(
+                "{name}: these modules use each other in a circle: {}",
+                new.join(" ")
+            ));
         }
         let gone: Vec<_> = allowed.difference(&cyclic).copied().collect();
         if !gone.is_empty() {
-            found.push(format!("{name}: remove from the list in modules.rs: {}", gone.join(" ")));
+            found.push(format!(
+                "{name}: remove from the list in modules.rs: {}",
+                gone.join(" ")
+            ));
         }
     }
     Ok(found)
@@ -64,7 +94,10 @@ fn in_cycles(uses: &ModuleUses) -> BTreeSet<&str> {
         }
         false
     };
-    uses.keys().map(String::as_str).filter(reaches_itself).collect()
+    uses.keys()
+        .map(String::as_str)
+        .filter(reaches_itself)
+        .collect()
 }
 
 /// Reads which top-level modules use which others, outside of tests.
@@ -72,17 +105,26 @@ fn uses_in(source: &Path) -> Result<ModuleUses> {
     let files = files_in(source)?;
     let module_of = |file: &Path| {
         let below = file.strip_prefix(source).unwrap_or(file).with_extension("");
-        let mut path: Vec<_> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let mut path: Vec<_> = below
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
         path.pop_if(|last| last == "mod");
         path
     };
     let is_module = |path: &Vec<String>| !matches!(path[0].as_str(), "lib" | "main" | "bin");
     let paths: Vec<_> = files.iter().map(|file| module_of(file)).collect();
-    let top: BTreeSet<_> = paths.iter().filter(|path| is_module(path)).map(|path| path[0].clone()).collect();
+    let top: BTreeSet<_> = paths
+        .iter()
+        .filter(|path| is_module(path))
+        .map(|path| path[0].clone())
+        .collect();
     let mut uses = ModuleUses::new();
     for (file, path) in files.iter().zip(&paths).filter(|(_, path)| is_module(path)) {
         let named = named_in(&fs::read_to_string(file)?, path.len());
-        let others = named.into_iter().filter(|name| *name != path[0] && top.contains(name));
+        let others = named
+            .into_iter()
+            .filter(|name| *name != path[0] && top.contains(name));
         uses.entry(path[0].clone()).or_default().extend(others);
     }
     Ok(uses)
@@ -93,10 +135,17 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() {
             files.extend(files_in(&path)?);
-        } else if path.extension().is_some_and(|it| it == "rs") && !name.ends_with("tests") && name != "test_util" {
+        } else if path.extension().is_some_and(|it| it == "rs")
+            && !name.ends_with("tests")
+            && name != "test_util"
+        {
             files.push(path);
         }
     }
@@ -117,7 +166,9 @@ fn named_in(text: &str, depth: usize) -> BTreeSet<String> {
     for prefix in &to_root {
         for (at, _) in code.match_indices(prefix) {
             // A longer name or path ends here, such as `my_crate::` or `$crate::`.
-            if code[..at].ends_with(|before: char| before.is_alphanumeric() || "_:$".contains(before)) {
+            if code[..at]
+                .ends_with(|before: char| before.is_alphanumeric() || "_:$".contains(before))
+            {
                 continue;
             }
             named.extend(heads(&code[at + prefix.len()..]));
@@ -128,8 +179,15 @@ fn named_in(text: &str, depth: usize) -> BTreeSet<String> {
 
 /// Returns the first names of the path, or of the paths in braces, at the beginning of this text.
 fn heads(text: &str) -> Vec<String> {
-    let name = |text: &str| text.trim_start().chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect();
-    let Some(group) = text.strip_prefix('{') else { return vec![name(text)] };
+    let name = |text: &str| {
+        text.trim_start()
+            .chars()
+            .take_while(|it| it.is_alphanumeric() || *it == '_')
+            .collect()
+    };
+    let Some(group) = text.strip_prefix('{') else {
+        return vec![name(text)];
+    };
     let mut heads = vec![name(group)];
     let mut depth = 0_usize;
     for (at, letter) in group.char_indices() {
@@ -159,7 +217,10 @@ mod tests {
     #[test]
     fn a_module_is_in_a_cycle_if_it_reaches_itself() {
         let uses = |pairs: &[(&str, &[&str])]| -> ModuleUses {
-            pairs.iter().map(|(name, used)| ((*name).into(), used.iter().map(|it| (*it).into()).collect())).collect()
+            pairs
+                .iter()
+                .map(|(name, used)| ((*name).into(), used.iter().map(|it| (*it).into()).collect()))
+                .collect()
         };
         let circle = uses(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &["a"])]);
         assert_eq!(in_cycles(&circle), BTreeSet::from(["b", "c"]));

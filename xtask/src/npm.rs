@@ -40,5 +40,7 @@ fn install_in(workspace: &Workspace, folder: &str, deadline: Instant) -> Result 
 }
 
 fn changed(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+    fs::metadata(file)
+        .and_then(|metadata| metadata.modified())
+        .ok()
 }

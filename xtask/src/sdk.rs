@@ -15,7 +15,8 @@ use crate::{listening, npm};
 /// The published development account and key, as in `UseDevelopmentStorage=true`.
 pub const ACCOUNT: &str = "devstoreaccount1";
 /// Its key, which Azure publishes.
-pub const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+pub const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Python, for virtual environments.
 pub const PYTHON: Tool = Tool {
@@ -55,7 +56,13 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     fs::create_dir_all(&programs)?;
     let programs = self::python(context, &programs, PROGRAMS)?;
     for server in [&server, &on_objects] {
-        server.suite(context, &dir, "programs", programs.as_os_str(), &["-m", "pytest"])?;
+        server.suite(
+            context,
+            &dir,
+            "programs",
+            programs.as_os_str(),
+            &["-m", "pytest"],
+        )?;
     }
     Ok(())
 }
@@ -85,11 +92,21 @@ pub fn clients(context: &Context<'_>) -> Result<(PathBuf, PathBuf)> {
 pub fn python(context: &Context<'_>, dir: &Path, requirements: &str) -> Result<PathBuf> {
     let python = dir.join("venv/bin/python");
     if !python.exists() {
-        Run::new("python3", dir).args(["-m", "venv", "venv"]).passes(context.deadline)?;
+        Run::new("python3", dir)
+            .args(["-m", "venv", "venv"])
+            .passes(context.deadline)?;
     }
     let requirements = context.workspace.root().join(requirements);
     Run::new(&python, dir)
-        .args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--requirement"])
+        .args([
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--requirement",
+        ])
         .args([requirements])
         .passes(context.deadline)?;
     Ok(python)
@@ -103,20 +120,42 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let s3 = listening::free_address()?;
     let running = Run::new(binary, dir)
-        .args(["serve", "--listen", &blobs.to_string(), "--listen-tables", &tables.to_string()])
+        .args([
+            "serve",
+            "--listen",
+            &blobs.to_string(),
+            "--listen-tables",
+            &tables.to_string(),
+        ])
         .args(["--listen-s3", &s3.to_string(), "--data"])
         .args([data])
         .start()?;
     let known_errors = known_errors(context, "gateway");
-    Server { name: "gateway", blobs, tables, s3: Some(s3), known_errors, keep_alive: true, running: vec![running] }
-        .listening()
+    Server {
+        name: "gateway",
+        blobs,
+        tables,
+        s3: Some(s3),
+        known_errors,
+        keep_alive: true,
+        running: vec![running],
+    }
+    .listening()
 }
 
 /// Starts a gateway without tables on an object store.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let (blobs, s3) = (listening::free_address()?, listening::free_address()?);
     let running = Run::new(binary, dir)
-        .args(["serve", "--listen", &blobs.to_string(), "--listen-s3", &s3.to_string(), "--store", "memory:///"])
+        .args([
+            "serve",
+            "--listen",
+            &blobs.to_string(),
+            "--listen-s3",
+            &s3.to_string(),
+            "--store",
+            "memory:///",
+        ])
         .start()?;
     listening::wait("gateway", blobs)?;
     let name = "gateway on objects";
@@ -132,38 +171,75 @@ fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
-    let Served { blobs, tables, running } = Served::start(context, folder, &dir.join("Worker.log"))?;
+    let Served {
+        blobs,
+        tables,
+        running,
+    } = Served::start(context, folder, &dir.join("Worker.log"))?;
     let known_errors = known_errors(context, "worker");
-    Ok(Server { name: "Worker", blobs, tables, s3: None, known_errors, keep_alive: false, running: vec![running] })
+    Ok(Server {
+        name: "Worker",
+        blobs,
+        tables,
+        s3: None,
+        known_errors,
+        keep_alive: false,
+        running: vec![running],
+    })
 }
 
 /// Starts Azurite with everything in memory.
 pub fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     npm::require(context.workspace, npm::AZURITE, context.deadline)?;
-    let programs = context.workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src");
+    let programs = context
+        .workspace
+        .root()
+        .join(npm::AZURITE)
+        .join("node_modules/azurite/dist/src");
     let start = |service: &str, address: SocketAddr| {
         Run::new("node", dir)
             .args([programs.join(service).join("main.js")])
             .args([format!("--{service}Port"), address.port().to_string()])
-            .args(["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"])
+            .args([
+                "--inMemoryPersistence",
+                "--skipApiVersionCheck",
+                "--disableTelemetry",
+                "--silent",
+            ])
             .start()
     };
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let running = vec![start("blob", blobs)?, start("table", tables)?];
     let known_errors = known_errors(context, "azurite");
-    Server { name: "Azurite", blobs, tables, s3: None, known_errors, keep_alive: true, running }.listening()
+    Server {
+        name: "Azurite",
+        blobs,
+        tables,
+        s3: None,
+        known_errors,
+        keep_alive: true,
+        running,
+    }
+    .listening()
 }
 
 /// Returns the file of a server's known failures.
 fn known_errors(context: &Context<'_>, server: &str) -> PathBuf {
-    context.workspace.root().join("tests/sdk").join(server).with_extension("json")
+    context
+        .workspace
+        .root()
+        .join("tests/sdk")
+        .join(server)
+        .with_extension("json")
 }
 
 impl Server {
     fn listening(self) -> Result<Self> {
         listening::wait(self.name, self.blobs)?;
         listening::wait(self.name, self.tables)?;
-        self.s3.map(|s3| listening::wait(self.name, s3)).transpose()?;
+        self.s3
+            .map(|s3| listening::wait(self.name, s3))
+            .transpose()?;
         Ok(self)
     }
 
@@ -171,9 +247,18 @@ impl Server {
     fn suites(&self, context: &Context<'_>, python: &Path, dir: &Path) -> Result {
         std::thread::scope(|scope| {
             let reporter = ["--test", "--test-reporter=./reporter.js", "suite.js"];
-            let javascript = scope.spawn(move || self.suite(context, dir, "javascript", "node".as_ref(), &reporter));
-            let python = self.suite(context, dir, "python", python.as_os_str(), &["-m", "pytest"]);
-            let javascript = javascript.join().map_err(|_| "the thread of the suite ended early")?;
+            let javascript = scope
+                .spawn(move || self.suite(context, dir, "javascript", "node".as_ref(), &reporter));
+            let python = self.suite(
+                context,
+                dir,
+                "python",
+                python.as_os_str(),
+                &["-m", "pytest"],
+            );
+            let javascript = javascript
+                .join()
+                .map_err(|_| "the thread of the suite ended early")?;
             Ok(python.and(javascript)?)
         })
     }
@@ -188,10 +273,23 @@ impl Server {
         args: &[&str],
     ) -> std::result::Result<(), String> {
         let log = dir.join(format!("{}-{name}.log", self.name));
-        let run = Run::new(program, &context.workspace.root().join("tests/sdk").join(name)).args(args);
-        let run = self.describe(run).log_to(&log).map_err(|error| error.to_string())?;
-        let done = run.passes(context.deadline).map_err(|error| format!("{}: {error}", self.name));
-        println!("\n-- {}, {name}\n{}", self.name, fs::read_to_string(&log).unwrap_or_default());
+        let run = Run::new(
+            program,
+            &context.workspace.root().join("tests/sdk").join(name),
+        )
+        .args(args);
+        let run = self
+            .describe(run)
+            .log_to(&log)
+            .map_err(|error| error.to_string())?;
+        let done = run
+            .passes(context.deadline)
+            .map_err(|error| format!("{}: {error}", self.name));
+        println!(
+            "\n-- {}, {name}\n{}",
+            self.name,
+            fs::read_to_string(&log).unwrap_or_default()
+        );
         done
     }
 
@@ -200,8 +298,14 @@ impl Server {
         run.env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
             .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables))
             .env("IFMATCH_SDK_KNOWN_ERRORS", &self.known_errors)
-            .env("IFMATCH_SDK_S3", self.s3.map(|s3| format!("http://{s3}")).unwrap_or_default())
-            .env("IFMATCH_SDK_KEEP_ALIVE", if self.keep_alive { "on" } else { "off" })
+            .env(
+                "IFMATCH_SDK_S3",
+                self.s3.map(|s3| format!("http://{s3}")).unwrap_or_default(),
+            )
+            .env(
+                "IFMATCH_SDK_KEEP_ALIVE",
+                if self.keep_alive { "on" } else { "off" },
+            )
     }
 }
 

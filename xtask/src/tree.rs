@@ -132,9 +132,17 @@ const RULES: &[Rule] = &[
 /// Checks every rule.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let root = context.workspace.root();
-    let mut broken = RULES.iter().map(|rule| rule.violations(root)).collect::<Result<Vec<_>>>()?.concat();
+    let mut broken = RULES
+        .iter()
+        .map(|rule| rule.violations(root))
+        .collect::<Result<Vec<_>>>()?
+        .concat();
     broken.extend(modules::violations(root)?);
-    if broken.is_empty() { Ok(()) } else { Err(broken.join("\n").into()) }
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(broken.join("\n").into())
+    }
 }
 
 impl Rule {
@@ -150,13 +158,25 @@ impl Rule {
             self.package
         );
         let tree = Run::cargo(&args, root).output()?;
-        println!("{}: {} lines of dependencies", self.package, tree.lines().count());
-        Ok(self.found_in(&tree).map(|name| format!("{} depends on {name}: {}", self.package, self.why)).collect())
+        println!(
+            "{}: {} lines of dependencies",
+            self.package,
+            tree.lines().count()
+        );
+        Ok(self
+            .found_in(&tree)
+            .map(|name| format!("{} depends on {name}: {}", self.package, self.why))
+            .collect())
     }
 
     fn found_in(&self, tree: &str) -> impl Iterator<Item = &'static str> {
-        let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-        self.forbidden.split(' ').filter(move |name| names.contains(name))
+        let names: BTreeSet<&str> = tree
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        self.forbidden
+            .split(' ')
+            .filter(move |name| names.contains(name))
     }
 }
 
@@ -166,8 +186,13 @@ mod tests {
 
     #[test]
     fn a_forbidden_dependency_is_found_once_at_any_depth() {
-        let rule = Rule { package: "p", forbidden: "tokio redb", why: "" };
-        let tree = "p v0.1.0 (/p)\nhttp v1.0.0\ntokio v1.0.0\ntokio-util v0.7.0\ntokio v1.0.0 (*)\n";
+        let rule = Rule {
+            package: "p",
+            forbidden: "tokio redb",
+            why: "",
+        };
+        let tree =
+            "p v0.1.0 (/p)\nhttp v1.0.0\ntokio v1.0.0\ntokio-util v0.7.0\ntokio v1.0.0 (*)\n";
         assert_eq!(rule.found_in(tree).collect::<Vec<_>>(), ["tokio"]);
     }
 }

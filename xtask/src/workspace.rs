@@ -27,8 +27,16 @@ impl Workspace {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let json = Run::cargo("metadata --no-deps --locked --format-version 1", here).output()?;
         let metadata: Value = serde_json::from_str(&json)?;
-        let path = |field: &str| metadata[field].as_str().map(PathBuf::from).ok_or("cargo metadata names no folder");
-        Ok(Self { root: path("workspace_root")?, target: path("target_directory")? })
+        let path = |field: &str| {
+            metadata[field]
+                .as_str()
+                .map(PathBuf::from)
+                .ok_or("cargo metadata names no folder")
+        };
+        Ok(Self {
+            root: path("workspace_root")?,
+            target: path("target_directory")?,
+        })
     }
 
     /// Returns the directory of the root manifest.

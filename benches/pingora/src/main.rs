@@ -26,7 +26,8 @@ const DEFAULTS: CacheMetaDefaults = CacheMetaDefaults::new(|_| None, 0, 0);
 
 static STORED: LazyLock<MemCache> = LazyLock::new(MemCache::new);
 static EVICTION: LazyLock<Manager<16>> = LazyLock::new(|| Manager::with_capacity(LIMIT, 8192));
-static WAITERS: LazyLock<Box<CacheKeyLockImpl>> = LazyLock::new(|| CacheLock::new_boxed(Duration::from_secs(60)));
+static WAITERS: LazyLock<Box<CacheKeyLockImpl>> =
+    LazyLock::new(|| CacheLock::new_boxed(Duration::from_secs(60)));
 
 struct Proxy {
     upstream: String,
@@ -39,34 +40,64 @@ impl ProxyHttp for Proxy {
     fn new_ctx(&self) {}
 
     async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> Result<Box<HttpPeer>> {
-        Ok(Box::new(HttpPeer::new(&self.upstream, false, String::new())))
+        Ok(Box::new(HttpPeer::new(
+            &self.upstream,
+            false,
+            String::new(),
+        )))
     }
 
     fn request_cache_filter(&self, session: &mut Session, (): &mut ()) -> Result<()> {
-        session.cache.enable(&*STORED, Some(&*EVICTION), None, Some(&**WAITERS), None);
+        session
+            .cache
+            .enable(&*STORED, Some(&*EVICTION), None, Some(&**WAITERS), None);
         Ok(())
     }
 
     fn cache_key_callback(&self, session: &Session, (): &mut ()) -> Result<CacheKey> {
         let head = session.req_header();
-        let host = head.headers.get("host").map_or(&b""[..], |host| host.as_bytes());
+        let host = head
+            .headers
+            .get("host")
+            .map_or(&b""[..], |host| host.as_bytes());
         Ok(CacheKey::new([host, head.raw_path()].concat(), ""))
     }
 
-    fn response_cache_filter(&self, session: &Session, head: &ResponseHeader, (): &mut ()) -> Result<RespCacheable> {
+    fn response_cache_filter(
+        &self,
+        session: &Session,
+        head: &ResponseHeader,
+        (): &mut (),
+    ) -> Result<RespCacheable> {
         let authorized = session.req_header().headers.contains_key("authorization");
         let control = CacheControl::from_resp_headers(head);
-        Ok(resp_cacheable(control.as_ref(), head.clone(), authorized, &DEFAULTS))
+        Ok(resp_cacheable(
+            control.as_ref(),
+            head.clone(),
+            authorized,
+            &DEFAULTS,
+        ))
     }
 }
 
 fn main() -> std::result::Result<(), Box<dyn StdError>> {
     let args: Vec<_> = env::args().skip(1).collect();
-    let [listen, upstream] = args.as_slice() else { return Err("usage: pingora-peer LISTEN UPSTREAM".into()) };
-    let conf = ServerConf { threads: 1, grace_period_seconds: Some(0), ..ServerConf::default() };
+    let [listen, upstream] = args.as_slice() else {
+        return Err("usage: pingora-peer LISTEN UPSTREAM".into());
+    };
+    let conf = ServerConf {
+        threads: 1,
+        grace_period_seconds: Some(0),
+        ..ServerConf::default()
+    };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let mut service = http_proxy_service(&server.configuration, Proxy { upstream: upstream.clone() });
+    let mut service = http_proxy_service(
+        &server.configuration,
+        Proxy {
+            upstream: upstream.clone(),
+        },
+    );
     service.add_tcp(listen);
     server.add_service(service);
     server.run_forever()

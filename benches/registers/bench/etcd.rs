@@ -13,7 +13,10 @@ use crate::Result;
 use crate::engine::Engine;
 
 /// Numbers of clients of each operation.
-const CLIENTS: [(Operation, &[usize]); 2] = [(Operation::Swap, &[1, 8, 64, 256]), (Operation::Load, &[1, 8, 64])];
+const CLIENTS: [(Operation, &[usize]); 2] = [
+    (Operation::Swap, &[1, 8, 64, 256]),
+    (Operation::Load, &[1, 8, 64]),
+];
 
 pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let server = etcd::start(&[]).await;
@@ -31,7 +34,10 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
         println!("round {} of {}", round + 1, plan.rounds);
         for (operation, numbers) in CLIENTS {
             for clients in numbers.iter().copied() {
-                for (registers, name) in [(&alone, plain(operation, clients)), (&shared, ours(operation, clients))] {
+                for (registers, name) in [
+                    (&alone, plain(operation, clients)),
+                    (&shared, ours(operation, clients)),
+                ] {
                     let loaded = Clients::load(&register, 0, KEYS, clients).await?;
                     let run = async { Ok(loaded.run_on(registers, operation, plan.time).await?.1) };
                     table.push(&name, beside(&server, run).await?);
@@ -51,18 +57,28 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
 async fn open_lanes(register: &Arc<dyn Register>) -> Result {
     for number in 0..8 {
         let key = Key::new(format!("lane/{number}"))?;
-        register.compare_and_swap(&key, Revision::new(1), None).await?;
+        register
+            .compare_and_swap(&key, Revision::new(1), None)
+            .await?;
         register.load(&key).await?;
     }
     Ok(())
 }
 
 fn ours(operation: Operation, clients: usize) -> String {
-    format!("{}, {}", named(operation, "register"), counted(clients, "client"))
+    format!(
+        "{}, {}",
+        named(operation, "register"),
+        counted(clients, "client")
+    )
 }
 
 fn plain(operation: Operation, clients: usize) -> String {
-    format!("{}, {}", named(operation, "a transaction each"), counted(clients, "client"))
+    format!(
+        "{}, {}",
+        named(operation, "a transaction each"),
+        counted(clients, "client")
+    )
 }
 
 fn named(operation: Operation, by: &str) -> String {

@@ -55,19 +55,33 @@ struct Round {
 /// Measures each engine, and prints its tables.
 pub(crate) async fn run(options: &Options) -> Result {
     let plan = if options.quick {
-        Plan { rounds: 1, time: Duration::from_millis(300) }
+        Plan {
+            rounds: 1,
+            time: Duration::from_millis(300),
+        }
     } else {
-        Plan { rounds: 5, time: Duration::from_secs(2) }
+        Plan {
+            rounds: 5,
+            time: Duration::from_secs(2),
+        }
     };
     let all = [Engine::Postgres, Engine::Redis, Engine::Etcd];
-    let engines = if options.engine.is_empty() { &all[..] } else { &options.engine };
+    let engines = if options.engine.is_empty() {
+        &all[..]
+    } else {
+        &options.engine
+    };
     for engine in engines {
         let mut table = Table::default();
         match engine {
             Engine::Postgres => postgres::measure(plan, &mut table).await?,
             Engine::Redis => redis::measure(plan, &mut table).await?,
             Engine::Etcd => etcd::measure(plan, &mut table).await?,
-            Engine::Http => return Err("the register by HTTP has no benchmark: choose postgres, redis or etcd".into()),
+            Engine::Http => {
+                return Err(
+                    "the register by HTTP has no benchmark: choose postgres, redis or etcd".into(),
+                );
+            }
         }
         table.print(engine.name());
     }
@@ -75,7 +89,10 @@ pub(crate) async fn run(options: &Options) -> Result {
 }
 
 /// Measures the server's CPU time beside a run that returns its calls, seconds and durations.
-async fn beside(server: &Server, run: impl Future<Output = Result<swaps::Counted>>) -> Result<Round> {
+async fn beside(
+    server: &Server,
+    run: impl Future<Output = Result<swaps::Counted>>,
+) -> Result<Round> {
     let before = server.cpu();
     let counted = run.await?;
     Ok(counted.round(server.cpu() - before))

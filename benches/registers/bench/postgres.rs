@@ -26,7 +26,10 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let server = servers.first().ok_or("a server")?;
     let register = Engine::Postgres.connect(&server.url()).await?;
     drop(Clients::load(&register, 0, KEYS, 64).await?);
-    postgres::sql(server, "CREATE TABLE plain (LIKE ifmatch_records INCLUDING ALL) WITH (fillfactor = 70)");
+    postgres::sql(
+        server,
+        "CREATE TABLE plain (LIKE ifmatch_records INCLUDING ALL) WITH (fillfactor = 70)",
+    );
     postgres::sql(server, "INSERT INTO plain SELECT * FROM ifmatch_records");
     postgres::sql(server, "VACUUM ANALYZE");
     for round in 0..plan.rounds {
@@ -39,7 +42,8 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
         }
         register_round(server, &register, 256, plan, table).await?;
         for (processes, clients) in PROCESSES {
-            let round = in_processes(Engine::Postgres, server, processes, clients, plan.time).await?;
+            let round =
+                in_processes(Engine::Postgres, server, processes, clients, plan.time).await?;
             table.push(&several(processes, clients), round);
         }
     }
@@ -81,20 +85,47 @@ async fn pgbench(server: &Server, connections: usize, time: Duration) -> Result<
     let script = folder.path().join("update.sql");
     let key = r"convert_to('bench/' || lpad(:number::text, 5, '0'), 'UTF8')";
     let record = format!("decode(repeat('07', {RECORD}), 'hex')");
-    let update = format!("UPDATE plain SET revision = revision + 1, record = {record} WHERE key = {key};");
-    fs::write(&script, format!("\\set number random(0, {})\n{update}\n", KEYS - 1))?;
+    let update =
+        format!("UPDATE plain SET revision = revision + 1, record = {record} WHERE key = {key};");
+    fs::write(
+        &script,
+        format!("\\set number random(0, {})\n{update}\n", KEYS - 1),
+    )?;
     // pgbench takes whole seconds.
     let seconds = time.as_secs().max(1);
     let mut command = Command::from(postgres::program("pgbench"));
-    command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--time", &seconds.to_string()]);
-    command.args(["--client", &connections.to_string(), "--file"]).arg(&script);
+    command.args([
+        "--no-vacuum",
+        "--protocol=prepared",
+        "--jobs=2",
+        "--time",
+        &seconds.to_string(),
+    ]);
+    command
+        .args(["--client", &connections.to_string(), "--file"])
+        .arg(&script);
     let output = command.arg(server.url()).output().await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let field = |start: &str| {
-        text.lines().find_map(|line| line.strip_prefix(start)?.split_whitespace().next()?.parse::<f64>().ok())
+        text.lines().find_map(|line| {
+            line.strip_prefix(start)?
+                .split_whitespace()
+                .next()?
+                .parse::<f64>()
+                .ok()
+        })
     };
     let (rate, latency) = field("tps = ")
         .zip(field("latency average = "))
-        .ok_or_else(|| format!("pgbench fails: {text}{}", String::from_utf8_lossy(&output.stderr)))?;
-    Ok(Counted::of_rate(rate, f64::from(u32::try_from(seconds)?), latency))
+        .ok_or_else(|| {
+            format!(
+                "pgbench fails: {text}{}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+        })?;
+    Ok(Counted::of_rate(
+        rate,
+        f64::from(u32::try_from(seconds)?),
+        latency,
+    ))
 }

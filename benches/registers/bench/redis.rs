@@ -26,7 +26,10 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     for round in 0..plan.rounds {
         println!("round {} of {}", round + 1, plan.rounds);
         for clients in CLIENTS {
-            table.push(&eval(clients), beside(server, benchmark(server, clients, plan)).await?);
+            table.push(
+                &eval(clients),
+                beside(server, benchmark(server, clients, plan)).await?,
+            );
             let loaded = Clients::load(&register, 0, KEYS, clients).await?;
             let run = async { Ok(loaded.run(&register, plan.time).await?.1) };
             table.push(&ours(clients), beside(server, run).await?);
@@ -50,7 +53,13 @@ async fn benchmark(server: &Server, clients: usize, plan: Plan) -> Result<Counte
     let record = format!("00000000{}", "7".repeat(RECORD));
     let requests = (plan.time.as_secs_f64() * RATE).round();
     let output = Command::new("redis-benchmark")
-        .args(["--csv", "-p", &server.address().port().to_string(), "-c", &clients.to_string()])
+        .args([
+            "--csv",
+            "-p",
+            &server.address().port().to_string(),
+            "-c",
+            &clients.to_string(),
+        ])
         .args(["-n", &requests.to_string(), "-r", &KEYS.to_string()])
         .args(["EVAL", SCRIPT, "1", "key:__rand_int__", "00000000", &record])
         .output()
@@ -59,7 +68,10 @@ async fn benchmark(server: &Server, clients: usize, plan: Plan) -> Result<Counte
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // "test","rps","avg_latency_ms",…: the name of the test contains the script.
     let line = text.lines().last().unwrap_or_default();
-    let fields: Vec<f64> = line.rsplit("\",\"").filter_map(|field| field.trim_matches('"').parse().ok()).collect();
+    let fields: Vec<f64> = line
+        .rsplit("\",\"")
+        .filter_map(|field| field.trim_matches('"').parse().ok())
+        .collect();
     let (rate, average) = match fields.as_slice() {
         [.., average, rate] => (*rate, *average),
         _ => return Err(format!("redis-benchmark fails: {text}").into()),

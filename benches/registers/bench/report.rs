@@ -26,7 +26,9 @@ impl Table {
     }
 
     pub(super) fn print(&self, engine: &str) {
-        println!("\n| {engine} | calls/s, thousands | server's CPU per call, µs | median, ms | 99 %, ms |");
+        println!(
+            "\n| {engine} | calls/s, thousands | server's CPU per call, µs | median, ms | 99 %, ms |"
+        );
         println!("|---|---|---|---|---|");
         for (name, rounds) in &self.rows {
             let show = |value: fn(&Round) -> f64, digits| known(rounds.iter().map(value), digits);
@@ -41,13 +43,19 @@ impl Table {
         }
         println!("\n| ratio of calls/s, round by round | |\n|---|---|");
         for (one, other) in &self.ratios {
-            let ratios = self.rounds(one).zip(self.rounds(other)).map(|(one, other)| one.rate / other.rate);
+            let ratios = self
+                .rounds(one)
+                .zip(self.rounds(other))
+                .map(|(one, other)| one.rate / other.rate);
             println!("| {one} / {other} | {} |", known(ratios, 2));
         }
     }
 
     fn rounds(&self, name: &str) -> impl Iterator<Item = &Round> {
-        self.rows.iter().filter(move |(known, _)| known == name).flat_map(|(_, rounds)| rounds)
+        self.rows
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .flat_map(|(_, rounds)| rounds)
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) async fn swap(options: SwapOptions) -> Result {
     println!("ready");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let (_, counted) = clients.run(&register, Duration::from_millis(options.millis)).await?;
+    let (_, counted) = clients
+        .run(&register, Duration::from_millis(options.millis))
+        .await?;
     println!("{} {}", counted.calls, counted.seconds);
     Ok(())
 }
@@ -77,8 +79,21 @@ pub(super) async fn in_processes(
     let mut children = Vec::new();
     for process in 0..processes {
         let mut child = process::Command::new(std::env::current_exe()?)
-            .args(["swaps", "--engine", engine.name(), "--url", &server.url(), "--clients", &clients.to_string()])
-            .args(["--process", &process.to_string(), "--processes", &processes.to_string()])
+            .args([
+                "swaps",
+                "--engine",
+                engine.name(),
+                "--url",
+                &server.url(),
+                "--clients",
+                &clients.to_string(),
+            ])
+            .args([
+                "--process",
+                &process.to_string(),
+                "--processes",
+                &processes.to_string(),
+            ])
             .args(["--millis", &time.as_millis().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -90,7 +105,12 @@ pub(super) async fn in_processes(
     }
     let cpu = server.cpu();
     for (child, _) in &mut children {
-        child.stdin.take().ok_or("a pipe")?.write_all(b"go\n").await?;
+        child
+            .stdin
+            .take()
+            .ok_or("a pipe")?
+            .write_all(b"go\n")
+            .await?;
     }
     let mut total = Counted::default();
     for (mut child, mut lines) in children {
@@ -108,7 +128,12 @@ pub(super) struct Clients(Vec<Vec<(Key, Record)>>);
 
 impl Clients {
     /// Loads records, or creates them, and divides them among clients.
-    pub(super) async fn load(register: &Arc<dyn Register>, first: usize, count: usize, clients: usize) -> Result<Self> {
+    pub(super) async fn load(
+        register: &Arc<dyn Register>,
+        first: usize,
+        count: usize,
+        clients: usize,
+    ) -> Result<Self> {
         let mut loading = tokio::task::JoinSet::new();
         let share = count / clients;
         for client in 0..clients {
@@ -120,7 +145,9 @@ impl Clients {
                     let found = register.load(&key).await?;
                     let record = found.clone().unwrap_or_else(|| after(&Record::absent()));
                     if found.is_none() {
-                        register.compare_and_swap(&key, Revision::NONE, Some(&record)).await?;
+                        register
+                            .compare_and_swap(&key, Revision::NONE, Some(&record))
+                            .await?;
                     }
                     records.push((key, record));
                 }
@@ -135,7 +162,11 @@ impl Clients {
     }
 
     /// Swaps for a while. Each swap must succeed, since each client has records of its own.
-    pub(super) async fn run(self, register: &Arc<dyn Register>, time: Duration) -> Result<(Self, Counted)> {
+    pub(super) async fn run(
+        self,
+        register: &Arc<dyn Register>,
+        time: Duration,
+    ) -> Result<(Self, Counted)> {
         let registers = vec![register.clone(); self.0.len()];
         self.run_on(&registers, Operation::Swap, time).await
     }
@@ -174,7 +205,14 @@ impl Clients {
             durations.extend(its);
         }
         let seconds = Duration::from_nanos(now() - started).as_secs_f64();
-        Ok((Self(all), Counted { calls: f64::from(u32::try_from(durations.len())?), seconds, durations }))
+        Ok((
+            Self(all),
+            Counted {
+                calls: f64::from(u32::try_from(durations.len())?),
+                seconds,
+                durations,
+            },
+        ))
     }
 }
 
@@ -185,7 +223,10 @@ impl Operation {
             Self::Load => drop(register.load(key).await?.ok_or("a record is missing")?),
             Self::Swap => {
                 let next = after(record);
-                match register.compare_and_swap(key, record.revision(), Some(&next)).await? {
+                match register
+                    .compare_and_swap(key, record.revision(), Some(&next))
+                    .await?
+                {
                     Swap::Done => *record = next,
                     Swap::Conflict(_) => return Err(format!("{key} has another writer").into()),
                 }
@@ -198,9 +239,20 @@ impl Operation {
 /// Returns the next version of a record.
 fn after(before: &Record) -> Record {
     let payload = vec![7; RECORD - 80];
-    let content = Content::Hashed { hash: ContentHash::of(b"content"), payload: payload.into() };
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, before.revision().get());
-    before.apply(&Command::Write(write), before.revision().timestamp()).next.unwrap_or_else(Record::absent)
+    let content = Content::Hashed {
+        hash: ContentHash::of(b"content"),
+        payload: payload.into(),
+    };
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        content,
+        before.revision().get(),
+    );
+    before
+        .apply(&Command::Write(write), before.revision().timestamp())
+        .next
+        .unwrap_or_else(Record::absent)
 }
 
 impl Counted {
@@ -208,7 +260,11 @@ impl Counted {
     pub(super) fn of_rate(rate: f64, seconds: f64, mean: f64) -> Self {
         let nanos = Duration::from_secs_f64(mean / 1e3).as_nanos();
         let durations = vec![u64::try_from(nanos).unwrap_or(u64::MAX)];
-        Self { calls: rate * seconds, seconds, durations }
+        Self {
+            calls: rate * seconds,
+            seconds,
+            durations,
+        }
     }
 
     /// Returns the result of the round, given the server's CPU time in seconds.
@@ -216,10 +272,21 @@ impl Counted {
         self.durations.sort_unstable();
         let at = |hundredths: usize| {
             let place = self.durations.len() * hundredths / 100;
-            self.durations.get(place).map_or(0.0, |nanos| Duration::from_nanos(*nanos).as_secs_f64() * 1e3)
+            self.durations.get(place).map_or(0.0, |nanos| {
+                Duration::from_nanos(*nanos).as_secs_f64() * 1e3
+            })
         };
         // A tool that reports the mean has no other durations.
-        let slow = if self.durations.len() > 1 { at(99) } else { 0.0 };
-        Round { rate: self.calls / self.seconds, cpu: cpu * 1e6 / self.calls, median: at(50), slow }
+        let slow = if self.durations.len() > 1 {
+            at(99)
+        } else {
+            0.0
+        };
+        Round {
+            rate: self.calls / self.seconds,
+            cpu: cpu * 1e6 / self.calls,
+            median: at(50),
+            slow,
+        }
     }
 }

@@ -19,20 +19,64 @@ use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool { name: "wrk", probe: &["which", "wrk"], install: INSTALL },
-    Tool { name: "nginx", probe: &["nginx", "-v"], install: INSTALL },
-    Tool { name: "Varnish", probe: &["varnishd", "-V"], install: INSTALL },
-    Tool { name: "Traffic Server", probe: &["traffic_server", "--version"], install: INSTALL },
-    Tool { name: "CMake", probe: &["cmake", "--version"], install: INSTALL },
-    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool {
+        name: "wrk",
+        probe: &["which", "wrk"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "nginx",
+        probe: &["nginx", "-v"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "Varnish",
+        probe: &["varnishd", "-V"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "Traffic Server",
+        probe: &["traffic_server", "--version"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "CMake",
+        probe: &["cmake", "--version"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "two CPU cores",
+        probe: &["taskset", "-c", "0,1", "true"],
+        install: "a machine with two cores",
+    },
 ];
 const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver cmake";
 
 const ROWS: &[Row] = &[
-    Row { name: "304", file: "1k", len: 1024, revalidates: true },
-    Row { name: "200, 1 KiB", file: "1k", len: 1024, revalidates: false },
-    Row { name: "200, 64 KiB", file: "64k", len: 65_536, revalidates: false },
-    Row { name: "200, 1 MiB", file: "1m", len: 1 << 20, revalidates: false },
+    Row {
+        name: "304",
+        file: "1k",
+        len: 1024,
+        revalidates: true,
+    },
+    Row {
+        name: "200, 1 KiB",
+        file: "1k",
+        len: 1024,
+        revalidates: false,
+    },
+    Row {
+        name: "200, 64 KiB",
+        file: "64k",
+        len: 65_536,
+        revalidates: false,
+    },
+    Row {
+        name: "200, 1 MiB",
+        file: "1m",
+        len: 1 << 20,
+        revalidates: false,
+    },
 ];
 
 /// Number of concurrent clients.
@@ -48,7 +92,10 @@ const SMALL: &str = "local at = @ASKED@\nrequest = function()\n  at = at % @COUN
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
     let dir = rounds::folder(workspace)?;
-    let programs = Programs { gateway: programs::gateway(workspace)?, pingora: programs::pingora(workspace)? };
+    let programs = Programs {
+        gateway: programs::gateway(workspace)?,
+        pingora: programs::pingora(workspace)?,
+    };
     hits(&programs, quick, &dir, deadline)?;
     crowds(&programs, &dir)?;
     let (count, seconds) = if quick { (20_000, 5) } else { (1_000_000, 20) };
@@ -58,7 +105,10 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
 
 /// Measures and prints the last table only.
 pub(crate) fn scenarios(workspace: &Workspace, quick: bool) -> Result {
-    TOOLS.iter().filter(|tool| tool.name != "CMake").try_for_each(|tool| tool.require(workspace))?;
+    TOOLS
+        .iter()
+        .filter(|tool| tool.name != "CMake")
+        .try_for_each(|tool| tool.require(workspace))?;
     let dir = rounds::folder(workspace)?;
     scenarios::run(&programs::gateway(workspace)?, quick, &dir)
 }
@@ -107,11 +157,19 @@ fn crowds(programs: &Programs, dir: &Path) -> Result {
         ]);
     }
     let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
-    let rows = ["requests to the origin", "clients answered", "seconds until all were"];
+    let rows = [
+        "requests to the origin",
+        "clients answered",
+        "seconds until all were",
+    ];
     println!(
         "{}",
-        report::table(&format!("{CROWD} clients, one cold key"), &rows, &names, |row, column| cells[column][row]
-            .clone())
+        report::table(
+            &format!("{CROWD} clients, one cold key"),
+            &rows,
+            &names,
+            |row, column| cells[column][row].clone()
+        )
     );
     Ok(())
 }
@@ -128,7 +186,9 @@ fn slow_origin() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             thread::spawn(move || {
                 let mut head = Vec::new();
                 let mut byte = [0];
-                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                while !head.ends_with(b"\r\n\r\n")
+                    && stream.read(&mut byte).is_ok_and(|read| read == 1)
+                {
                     head.push(byte[0]);
                 }
                 if head.ends_with(b"\r\n\r\n") {
@@ -152,14 +212,20 @@ fn crowd(address: SocketAddr) -> Result<(usize, Duration)> {
             let client = move || {
                 let connected = TcpStream::connect(address);
                 all.wait();
-                connected.and_then(ask).is_ok_and(|answer| answer.ends_with(b"hello"))
+                connected
+                    .and_then(ask)
+                    .is_ok_and(|answer| answer.ends_with(b"hello"))
             };
             thread::Builder::new().stack_size(128 << 10).spawn(client)
         })
         .collect::<std::io::Result<_>>()?;
     all.wait();
     let began = Instant::now();
-    let answered = clients.into_iter().map(|client| client.join().unwrap_or_default()).filter(|right| *right).count();
+    let answered = clients
+        .into_iter()
+        .map(|client| client.join().unwrap_or_default())
+        .filter(|right| *right)
+        .count();
     Ok((answered, began.elapsed()))
 }
 
@@ -177,7 +243,10 @@ fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Insta
     let script = dir.join("small.lua");
     let text = SMALL.replace("@COUNT@", &count.to_string());
     let mut cells = Vec::new();
-    let subjects = [caches::ours(program, &origin, dir)?, caches::varnish(&origin, dir)?];
+    let subjects = [
+        caches::ours(program, &origin, dir)?,
+        caches::varnish(&origin, dir)?,
+    ];
     for subject in &subjects {
         let before = subject.resident()?;
         let mut asked = 0;
@@ -186,22 +255,42 @@ fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Insta
             asked = (asked + load_small(subject, &script, seconds, dir)?).min(count);
         }
         let bytes = subject.resident()?.saturating_sub(before);
-        cells.push([asked.to_string(), (bytes >> 20).to_string(), (bytes / asked.max(1) as u64).to_string()]);
+        cells.push([
+            asked.to_string(),
+            (bytes >> 20).to_string(),
+            (bytes / asked.max(1) as u64).to_string(),
+        ]);
     }
     let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
     let rows = ["stored", "MiB more than at the start", "bytes for each"];
-    println!("{}", report::table("responses of 32 bytes", &rows, &names, |row, column| cells[column][row].clone()));
+    println!(
+        "{}",
+        report::table("responses of 32 bytes", &rows, &names, |row, column| cells
+            [column][row]
+            .clone())
+    );
     Ok(())
 }
 
 /// Sends requests until the time has passed, and returns their number.
 fn load_small(subject: &Subject, script: &Path, seconds: u32, dir: &Path) -> Result<usize> {
     let output = Run::new("taskset", dir)
-        .args(["-c", CLIENT_CORE, "wrk", "--threads", "1", "--connections", "32"])
+        .args([
+            "-c",
+            CLIENT_CORE,
+            "wrk",
+            "--threads",
+            "1",
+            "--connections",
+            "32",
+        ])
         .args(["--duration", &format!("{seconds}s"), "--script"])
         .args([script])
         .args([format!("http://{}", subject.address())])
         .output()?;
-    let requests = output.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
-    requests.ok_or_else(|| format!("{}: wrk does not report requests\n{output}", subject.name()).into())
+    let requests = output
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
+    requests
+        .ok_or_else(|| format!("{}: wrk does not report requests\n{output}", subject.name()).into())
 }

@@ -93,14 +93,22 @@ pub(crate) fn origin(rows: &[Row], dir: &Path) -> Result<Subject> {
 pub(crate) fn ours(program: &Path, origin: &Subject, dir: &Path) -> Result<Subject> {
     let upstream = format!("http://{}", origin.address());
     let start = |run: Run, address: SocketAddr| {
-        run.args([program]).args(["proxy", "--upstream", &upstream, "--listen", &address.to_string()]).args([
-            "--cache",
-            "4GiB",
-            "--max-connections",
-            "2000",
-            "--max-requests",
-            "2000",
-        ])
+        run.args([program])
+            .args([
+                "proxy",
+                "--upstream",
+                &upstream,
+                "--listen",
+                &address.to_string(),
+            ])
+            .args([
+                "--cache",
+                "4GiB",
+                "--max-connections",
+                "2000",
+                "--max-requests",
+                "2000",
+            ])
     };
     Subject::start("ifmatch", "", start, dir)
 }
@@ -115,7 +123,13 @@ pub(crate) struct Sizes {
 }
 
 /// Starts `ifmatch proxy`, nginx, Varnish or Traffic Server with these sizes.
-pub(crate) fn with_sizes(which: usize, program: &Path, origin: &Subject, sizes: Sizes, dir: &Path) -> Result<Subject> {
+pub(crate) fn with_sizes(
+    which: usize,
+    program: &Path,
+    origin: &Subject,
+    sizes: Sizes,
+    dir: &Path,
+) -> Result<Subject> {
     let Sizes { memory, disk } = sizes;
     let files = disk.unwrap_or(memory);
     match which {
@@ -124,9 +138,16 @@ pub(crate) fn with_sizes(which: usize, program: &Path, origin: &Subject, sizes: 
             let folder = dir.join("ifmatch-cache");
             let start = |run: Run, address: SocketAddr| {
                 let run = run.args([program]).args(["proxy", "--upstream", &upstream]);
-                let run = run.args(["--listen", &address.to_string(), "--cache", &memory.to_string()]);
+                let run = run.args([
+                    "--listen",
+                    &address.to_string(),
+                    "--cache",
+                    &memory.to_string(),
+                ]);
                 match disk {
-                    Some(disk) => run.args(["--cache-disk", &disk.to_string(), "--cache-dir"]).args([folder]),
+                    Some(disk) => run
+                        .args(["--cache-disk", &disk.to_string(), "--cache-dir"])
+                        .args([folder]),
                     None => run,
                 }
             };
@@ -135,7 +156,12 @@ pub(crate) fn with_sizes(which: usize, program: &Path, origin: &Subject, sizes: 
         1 => nginx_with(&format!("{files}"), origin, dir),
         2 => peers::varnish_with(&format!("{memory}b"), "", origin, dir),
         // Less is refused.
-        _ => traffic_server_with(&format!("{}M", (files >> 20).max(128)), disk.is_some(), origin, dir),
+        _ => traffic_server_with(
+            &format!("{}M", (files >> 20).max(128)),
+            disk.is_some(),
+            origin,
+            dir,
+        ),
     }
 }
 
@@ -150,9 +176,17 @@ fn nginx_with(size: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
     let mut written = Ok(());
     let start = |run: Run, address: SocketAddr| {
         let text = NGINX.replace("max_size=8g", &format!("max_size={size}"));
-        let text = text.replace("@DIR@", &dir.to_string_lossy()).replace("@ADDRESS@", &address.to_string());
-        written = fs::write(dir.join("nginx.conf"), text.replace("@ORIGIN@", &origin.address().to_string()));
-        run.args(["nginx", "-e"]).args([dir.join("nginx.log")]).args(["-c"]).args([dir.join("nginx.conf")])
+        let text = text
+            .replace("@DIR@", &dir.to_string_lossy())
+            .replace("@ADDRESS@", &address.to_string());
+        written = fs::write(
+            dir.join("nginx.conf"),
+            text.replace("@ORIGIN@", &origin.address().to_string()),
+        );
+        run.args(["nginx", "-e"])
+            .args([dir.join("nginx.log")])
+            .args(["-c"])
+            .args([dir.join("nginx.conf")])
     };
     let subject = Subject::start("nginx", "", start, &dir);
     written?;
@@ -167,7 +201,12 @@ pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
 /// A plain caching proxy made with Pingora.
 pub(crate) fn pingora(program: &Path, origin: &Subject, dir: &Path) -> Result<Subject> {
     let origin = origin.address().to_string();
-    Subject::start("Pingora", "", |run, address| run.args([program]).args([address.to_string(), origin]), dir)
+    Subject::start(
+        "Pingora",
+        "",
+        |run, address| run.args([program]).args([address.to_string(), origin]),
+        dir,
+    )
 }
 
 /// Apache Traffic Server, as Debian packages it.
@@ -188,13 +227,26 @@ fn traffic_server_with(size: &str, ram: bool, origin: &Subject, dir: &Path) -> R
     }
     let root = dir.to_string_lossy();
     fs::write(dir.join("runroot.yaml"), LAYOUT.replace("@DIR@", &root))?;
-    fs::write(dir.join("etc/storage.config"), format!("{root}/cache {size}\n"))?;
-    fs::write(dir.join("etc/remap.config"), format!("map / http://{}/\n", origin.address()))?;
+    fs::write(
+        dir.join("etc/storage.config"),
+        format!("{root}/cache {size}\n"),
+    )?;
+    fs::write(
+        dir.join("etc/remap.config"),
+        format!("map / http://{}/\n", origin.address()),
+    )?;
     let records = fs::read_to_string("/etc/trafficserver/records.config")?;
     let mut written = Ok(());
     let start = |run: Run, address: SocketAddr| {
         let own = RECORDS.replace("@PORT@", &address.port().to_string());
-        let own = if ram { own } else { own.replace("ram_cache.size INT 536870912", "ram_cache.size INT 33554432") };
+        let own = if ram {
+            own
+        } else {
+            own.replace(
+                "ram_cache.size INT 536870912",
+                "ram_cache.size INT 33554432",
+            )
+        };
         written = fs::write(dir.join("etc/records.config"), format!("{records}{own}"));
         run.args(["traffic_server", &format!("--run-root={root}/runroot.yaml")])
     };

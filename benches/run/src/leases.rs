@@ -12,22 +12,42 @@ use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" },
-    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool {
+        name: "Node",
+        probe: &["node", "--version"],
+        install: "apt-get install nodejs",
+    },
+    Tool {
+        name: "two CPU cores",
+        probe: &["taskset", "-c", "0,1", "true"],
+        install: "a machine with two cores",
+    },
 ];
 
 /// Measures and prints the tables. Both servers write to a folder; only the gateway waits for the disk.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
-    let azurite = workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src/blob/main.js");
+    let azurite = workspace
+        .root()
+        .join(npm::AZURITE)
+        .join("node_modules/azurite/dist/src/blob/main.js");
     if !azurite.exists() {
-        return Err("Azurite is not installed: run npm ci --ignore-scripts in tests/azurite".into());
+        return Err(
+            "Azurite is not installed: run npm ci --ignore-scripts in tests/azurite".into(),
+        );
     }
     let (gateway, program) = (programs::gateway(workspace)?, programs::leases(workspace)?);
     let dir = rounds::folder(workspace)?;
     let serve = |run: Run, address: SocketAddr| {
         run.args([&gateway])
-            .args(["serve", "--listen", &address.to_string(), "--listen-tables", "off", "--data"])
+            .args([
+                "serve",
+                "--listen",
+                &address.to_string(),
+                "--listen-tables",
+                "off",
+                "--data",
+            ])
             .args([dir.join("data")])
     };
     let emulate = |run: Run, address: SocketAddr| {

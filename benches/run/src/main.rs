@@ -1,5 +1,8 @@
 //! `cargo xtask bench`: benchmarks by subject.
-#![expect(clippy::print_stdout, reason = "a command-line tool reports to its terminal")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a command-line tool reports to its terminal"
+)]
 
 mod cache;
 mod caches;

@@ -45,15 +45,25 @@ pub(crate) fn nginx_open_files(rows: &[Row], dir: &Path) -> Result<Subject> {
 }
 
 /// nginx with files, and `more` lines for its server.
-pub(crate) fn start_nginx(name: &'static str, rows: &[Row], more: &str, dir: &Path) -> Result<Subject> {
+pub(crate) fn start_nginx(
+    name: &'static str,
+    rows: &[Row],
+    more: &str,
+    dir: &Path,
+) -> Result<Subject> {
     let dir = dir.join(name.replace([' ', ','], "-"));
     fs::create_dir_all(dir.join("files"))?;
     for row in rows {
         fs::write(dir.join("files").join(row.file), vec![b'x'; row.len])?;
     }
     let configuration = |address: SocketAddr| {
-        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@MORE@", more);
-        fs::write(dir.join("nginx.conf"), text.replace("@ADDRESS@", &address.to_string()))
+        let text = NGINX
+            .replace("@DIR@", &dir.to_string_lossy())
+            .replace("@MORE@", more);
+        fs::write(
+            dir.join("nginx.conf"),
+            text.replace("@ADDRESS@", &address.to_string()),
+        )
     };
     let mut written = Ok(());
     let subject = Subject::start(
@@ -61,7 +71,10 @@ pub(crate) fn start_nginx(name: &'static str, rows: &[Row], more: &str, dir: &Pa
         "",
         |run, address| {
             written = configuration(address);
-            run.args(["nginx", "-e"]).args([dir.join("nginx.log")]).args(["-c"]).args([dir.join("nginx.conf")])
+            run.args(["nginx", "-e"])
+                .args([dir.join("nginx.log")])
+                .args(["-c"])
+                .args([dir.join("nginx.conf")])
         },
         &dir,
     );
@@ -75,7 +88,12 @@ pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
 }
 
 /// Varnish with a given amount of memory, and rules for responses.
-pub(crate) fn varnish_with(memory: &str, rules: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
+pub(crate) fn varnish_with(
+    memory: &str,
+    rules: &str,
+    origin: &Subject,
+    dir: &Path,
+) -> Result<Subject> {
     let dir = dir.join("varnish");
     fs::create_dir_all(&dir)?;
     let (host, port) = (origin.address().ip(), origin.address().port());
@@ -84,10 +102,24 @@ pub(crate) fn varnish_with(memory: &str, rules: &str, origin: &Subject, dir: &Pa
     );
     fs::write(dir.join("cache.vcl"), script)?;
     let start = |run: xtask::command::Run, address: SocketAddr| {
-        run.args(["varnishd", "-F", "-j", "none", "-a", &address.to_string(), "-n"])
-            .args([dir.join("state")])
-            .args(["-s", &format!("malloc,{memory}"), "-p", "thread_pools=1", "-f"])
-            .args([dir.join("cache.vcl")])
+        run.args([
+            "varnishd",
+            "-F",
+            "-j",
+            "none",
+            "-a",
+            &address.to_string(),
+            "-n",
+        ])
+        .args([dir.join("state")])
+        .args([
+            "-s",
+            &format!("malloc,{memory}"),
+            "-p",
+            "thread_pools=1",
+            "-f",
+        ])
+        .args([dir.join("cache.vcl")])
     };
     Subject::start("varnish", "", start, &dir)
 }

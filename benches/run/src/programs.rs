@@ -14,7 +14,10 @@ pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("IFMATCH_BIN") {
         return Ok(named.into());
     }
-    build(workspace, "--package ifmatch-gateway --bin ifmatch --features full")
+    build(
+        workspace,
+        "--package ifmatch-gateway --bin ifmatch --features full",
+    )
 }
 
 /// Builds the services of benches/server.
@@ -39,13 +42,18 @@ pub(crate) fn s3(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Builds the proxy of benches/pingora, a separate workspace.
 pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora")
+    build(
+        workspace,
+        "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora",
+    )
 }
 
 /// Builds and runs benches/growth.
 pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let program = program(workspace, "growth")?;
-    Run::new(program, workspace.root()).args(quick.then_some("--quick")).passes(deadline)
+    Run::new(program, workspace.root())
+        .args(quick.then_some("--quick"))
+        .passes(deadline)
 }
 
 /// Builds and runs the hit ratio benchmark of ifmatch-cache.
@@ -57,18 +65,26 @@ pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
 /// Builds and runs the benchmark of the shared registers.
 pub(crate) fn registers(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let program = program(workspace, "registers")?;
-    Run::new(program, workspace.root()).args(["bench"]).args(quick.then_some("--quick")).passes(deadline)
+    Run::new(program, workspace.root())
+        .args(["bench"])
+        .args(quick.then_some("--quick"))
+        .passes(deadline)
 }
 
-const VALGRIND: Tool =
-    Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
+const VALGRIND: Tool = Tool {
+    name: "valgrind",
+    probe: &["valgrind", "--version"],
+    install: "apt-get install -y valgrind",
+};
 
 /// Builds the services of benches/layer.
 pub(crate) fn layer(workspace: &Workspace) -> Result<PathBuf> {
     VALGRIND.require(workspace)?;
     let build = "build --release --locked --quiet --manifest-path benches/Cargo.toml --target-dir target/benches-layer \
         --package bench-layer --message-format json-render-diagnostics";
-    let messages = Run::cargo(build, workspace.root()).env("RUSTFLAGS", CLOCK_FOR_VALGRIND).output()?;
+    let messages = Run::cargo(build, workspace.root())
+        .env("RUSTFLAGS", CLOCK_FOR_VALGRIND)
+        .output()?;
     executable(&messages).ok_or_else(|| "cargo does not say where it put benches/layer".into())
 }
 
@@ -80,9 +96,12 @@ const CLOCK_FOR_VALGRIND: &str = "--cfg rustix_use_libc";
 pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     VALGRIND.require(workspace)?;
     require_runner(workspace.root())?;
-    let benches = "bench --locked --manifest-path benches/Cargo.toml --target-dir target/benches --bench";
+    let benches =
+        "bench --locked --manifest-path benches/Cargo.toml --target-dir target/benches --bench";
     let bench = |name| Run::cargo(&format!("{benches} {name}"), workspace.root());
-    bench("instructions").env("RUSTFLAGS", CLOCK_FOR_VALGRIND).passes(deadline)?;
+    bench("instructions")
+        .env("RUSTFLAGS", CLOCK_FOR_VALGRIND)
+        .passes(deadline)?;
     if quick {
         return Ok(());
     }
@@ -92,9 +111,16 @@ pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -
 
 /// The library for instruction counts works only with the runner of the same version.
 fn require_runner(root: &Path) -> Result {
-    let id = Run::cargo("pkgid --locked --manifest-path benches/Cargo.toml gungraun", root).output()?;
+    let id = Run::cargo(
+        "pkgid --locked --manifest-path benches/Cargo.toml gungraun",
+        root,
+    )
+    .output()?;
     let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();
-    let installed = Run::new("gungraun-runner", root).args(["--version"]).output().unwrap_or_default();
+    let installed = Run::new("gungraun-runner", root)
+        .args(["--version"])
+        .output()
+        .unwrap_or_default();
     if installed.trim().ends_with(version) {
         return Ok(());
     }
@@ -104,29 +130,58 @@ fn require_runner(root: &Path) -> Result {
 
 /// Builds and runs benches/contention.
 pub(crate) fn contention(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
-    CONTENTION_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    CONTENTION_TOOLS
+        .iter()
+        .try_for_each(|tool| tool.require(workspace))?;
     npm::require(workspace, npm::AZURITE, deadline)?;
     let (gateway, program) = (gateway(workspace)?, program(workspace, "contention")?);
-    Run::new(program, workspace.root()).args([gateway]).args(quick.then_some("--quick")).passes(deadline)
+    Run::new(program, workspace.root())
+        .args([gateway])
+        .args(quick.then_some("--quick"))
+        .passes(deadline)
 }
 
 const CONTENTION_TOOLS: &[Tool] = &[
-    Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" },
-    Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" },
+    Tool {
+        name: "etcd",
+        probe: &["etcd", "--version"],
+        install: "apt-get install etcd-server",
+    },
+    Tool {
+        name: "Redis",
+        probe: &["redis-server", "--version"],
+        install: "apt-get install redis-server",
+    },
 ];
 
 const CLIENT_TOOLS: &[Tool] = &[
     sdk::PYTHON,
-    Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" },
-    Tool { name: "etcdctl", probe: &["etcdctl", "version"], install: "apt-get install etcd-client" },
+    Tool {
+        name: "etcd",
+        probe: &["etcd", "--version"],
+        install: "apt-get install etcd-server",
+    },
+    Tool {
+        name: "etcdctl",
+        probe: &["etcdctl", "version"],
+        install: "apt-get install etcd-client",
+    },
 ];
 
 /// Builds and runs benches/client: the client toolkit compared with Azure's SDK for Python and with etcd.
 pub(crate) fn client(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
-    CLIENT_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
-    let (_, python) = sdk::clients(&Context { workspace, deadline })?;
+    CLIENT_TOOLS
+        .iter()
+        .try_for_each(|tool| tool.require(workspace))?;
+    let (_, python) = sdk::clients(&Context {
+        workspace,
+        deadline,
+    })?;
     let (gateway, program) = (gateway(workspace)?, client_program(workspace)?);
-    Run::new(program, workspace.root()).args([gateway, python]).args(quick.then_some("--quick")).passes(deadline)
+    Run::new(program, workspace.root())
+        .args([gateway, python])
+        .args(quick.then_some("--quick"))
+        .passes(deadline)
 }
 
 /// Builds the Worker, and measures it with wasm/bench beside others on the same runtime.
@@ -135,29 +190,43 @@ pub(crate) fn worker(workspace: &Workspace, quick: bool, deadline: Instant) -> R
     for folder in [npm::MINIFLARE, npm::JS] {
         npm::require(workspace, folder, deadline)?;
     }
-    let bench = |script: &str| Run::new("node", workspace.root()).args([script, "--modules"]).args([&modules]);
+    let bench = |script: &str| {
+        Run::new("node", workspace.root())
+            .args([script, "--modules"])
+            .args([&modules])
+    };
     let requests = bench("wasm/bench/bench.mjs");
-    let requests = if quick { requests.args(["--quick"]) } else { requests };
+    let requests = if quick {
+        requests.args(["--quick"])
+    } else {
+        requests
+    };
     requests.passes(deadline)?;
     start_up(workspace, &modules, if quick { 1 } else { 11 })
 }
 
 /// Prints the CPU time of a start, as Wrangler measures it before a deployment.
 fn start_up(workspace: &Workspace, modules: &Path, rounds: u32) -> Result {
-    let times = (0..rounds).map(|_| xtask::worker::start_up(workspace, modules)).collect::<Result<Vec<_>>>()?;
+    let times = (0..rounds)
+        .map(|_| xtask::worker::start_up(workspace, modules))
+        .collect::<Result<Vec<_>>>()?;
     println!("| start-up | {} ms active |", spread(times, 1));
     Ok(())
 }
 
 /// Builds a program of benches in release mode, and returns its path.
 fn program(workspace: &Workspace, name: &str) -> Result<PathBuf> {
-    build(workspace, &format!("--manifest-path benches/Cargo.toml --target-dir target/benches --bin {name}"))
+    build(
+        workspace,
+        &format!("--manifest-path benches/Cargo.toml --target-dir target/benches --bin {name}"),
+    )
 }
 
 /// Builds a program in release mode, and returns its path.
 fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
     println!("building {what}");
-    let args = format!("build --release --locked --quiet {what} --message-format json-render-diagnostics");
+    let args =
+        format!("build --release --locked --quiet {what} --message-format json-render-diagnostics");
     let messages = Run::cargo(&args, workspace.root()).output()?;
     executable(&messages).ok_or_else(|| format!("cargo does not say where it put {what}").into())
 }

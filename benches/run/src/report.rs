@@ -8,14 +8,21 @@ use crate::load::Round;
 pub(crate) type Cell = Vec<Round>;
 
 /// Returns a Markdown table with one number per row and column.
-pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(usize, usize) -> String) -> String {
+pub(crate) fn table(
+    title: &str,
+    rows: &[&str],
+    columns: &[&str],
+    cell: impl Fn(usize, usize) -> String,
+) -> String {
     let mut lines = vec![
         String::new(),
         format!("| {title} | {} |", columns.join(" | ")),
         format!("|---|{}", "---|".repeat(columns.len())),
     ];
     for (line, name) in rows.iter().enumerate() {
-        let cells: Vec<String> = (0..columns.len()).map(|column| cell(line, column)).collect();
+        let cells: Vec<String> = (0..columns.len())
+            .map(|column| cell(line, column))
+            .collect();
         lines.push(row(name, &cells));
     }
     lines.join("\n")
@@ -33,12 +40,22 @@ pub(crate) fn cpu(cell: &Cell) -> String {
 
 /// Returns the ratio of the rates, round by round.
 pub(crate) fn rates(cell: &Cell, other: &Cell) -> String {
-    spread(cell.iter().zip(other).map(|(one, other)| one.rate / other.rate), 2)
+    spread(
+        cell.iter()
+            .zip(other)
+            .map(|(one, other)| one.rate / other.rate),
+        2,
+    )
 }
 
 /// Returns the ratio of requests per CPU second, round by round. If the client is the bottleneck, the rates say nothing.
 pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
-    spread(cell.iter().zip(other).map(|(one, other)| other.cpu / one.cpu), 2)
+    spread(
+        cell.iter()
+            .zip(other)
+            .map(|(one, other)| other.cpu / one.cpu),
+        2,
+    )
 }
 
 #[cfg(test)]
@@ -47,7 +64,14 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let cell = |rates: [f64; 3]| rates.map(|rate| Round { rate, cpu: 30.0 / rate }).to_vec();
+        let cell = |rates: [f64; 3]| {
+            rates
+                .map(|rate| Round {
+                    rate,
+                    cpu: 30.0 / rate,
+                })
+                .to_vec()
+        };
         let (one, other) = (cell([10.0, 20.0, 30.0]), cell([10.0, 20.0, 60.0]));
         assert_eq!(rates(&one, &other), "1.00 (0.50–1.00)");
         assert_eq!(yields(&one, &other), "1.00 (0.50–1.00)");

@@ -40,7 +40,13 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Measures the rows with wrk.
-    pub(crate) fn take(rows: &[Row], subjects: &[Subject], quick: bool, dir: &Path, deadline: Instant) -> Result<Self> {
+    pub(crate) fn take(
+        rows: &[Row],
+        subjects: &[Subject],
+        quick: bool,
+        dir: &Path,
+        deadline: Instant,
+    ) -> Result<Self> {
         let names = rows.iter().map(|row| row.name).collect();
         Self::each(names, subjects, quick, deadline, |row, subject| {
             let row = &rows[row];
@@ -72,23 +78,42 @@ impl Measured {
                 }
             }
         }
-        Ok(Self { rows, names: subjects.iter().map(Subject::name).collect(), cells })
+        Ok(Self {
+            rows,
+            names: subjects.iter().map(Subject::name).collect(),
+            cells,
+        })
     }
 
     /// Returns the position of a server.
     pub(crate) fn at(&self, name: &str) -> Result<usize> {
-        self.names.iter().position(|known| *known == name).ok_or_else(|| "a ratio of unknown servers".into())
+        self.names
+            .iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| "a ratio of unknown servers".into())
     }
 
     /// Prints the rates, the costs, and the ratios of these pairs.
     pub(crate) fn print(&self, pairs: &[(usize, usize)]) {
         let Self { rows, names, cells } = self;
-        let ratios: Vec<String> =
-            pairs.iter().map(|(one, other)| format!("{} / {}", names[*one], names[*other])).collect();
+        let ratios: Vec<String> = pairs
+            .iter()
+            .map(|(one, other)| format!("{} / {}", names[*one], names[*other]))
+            .collect();
         let ratios: Vec<&str> = ratios.iter().map(String::as_str).collect();
         let print = |text: String| println!("{text}");
-        print(report::table("requests/s, thousands", rows, names, |row, column| report::rate(&cells[row][column])));
-        print(report::table("server's µs a request", rows, names, |row, column| report::cpu(&cells[row][column])));
+        print(report::table(
+            "requests/s, thousands",
+            rows,
+            names,
+            |row, column| report::rate(&cells[row][column]),
+        ));
+        print(report::table(
+            "server's µs a request",
+            rows,
+            names,
+            |row, column| report::cpu(&cells[row][column]),
+        ));
         let compare = |title, ratio: fn(&Cell, &Cell) -> String| {
             print(report::table(title, rows, &ratios, |row, column| {
                 let (one, other) = pairs[column];
@@ -96,6 +121,9 @@ impl Measured {
             }));
         };
         compare("ratio of requests/s", report::rates);
-        compare("ratio of requests for a second of the server's processor", report::yields);
+        compare(
+            "ratio of requests for a second of the server's processor",
+            report::yields,
+        );
     }
 }

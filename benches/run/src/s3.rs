@@ -20,7 +20,11 @@ use crate::scoreboard;
 
 const TOOLS: &[Tool] = &[
     sdk::PYTHON,
-    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool {
+        name: "two CPU cores",
+        probe: &["taskset", "-c", "0,1", "true"],
+        install: "a machine with two cores",
+    },
 ];
 
 const PLAIN: &str = "gateway, plain";
@@ -39,27 +43,72 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     let program = programs::s3(workspace)?;
     let dir = rounds::folder(workspace)?;
     let subjects = start(workspace, &dir, deadline)?;
-    let measured = Measured::each(ROWS.map(|(name, _)| name).to_vec(), &subjects, quick, deadline, |row, subject| {
-        let dialect = if subject.name() == PLAIN { "plain" } else { "s3" };
-        let (key, secret) = if subject.name() == S3S_FS { ("key", "secret") } else { (ACCOUNT, KEY) };
-        let run = Run::new("taskset", &dir).args(["-c", CLIENT_CORE]).args([&program]);
-        load::run(subject, run.args([ROWS[row].1, dialect, &subject.address().to_string(), key, secret]))
-    })?;
-    let pairs = RATIOS.iter().map(|(one, other)| Ok((measured.at(one)?, measured.at(other)?)));
+    let measured = Measured::each(
+        ROWS.map(|(name, _)| name).to_vec(),
+        &subjects,
+        quick,
+        deadline,
+        |row, subject| {
+            let dialect = if subject.name() == PLAIN {
+                "plain"
+            } else {
+                "s3"
+            };
+            let (key, secret) = if subject.name() == S3S_FS {
+                ("key", "secret")
+            } else {
+                (ACCOUNT, KEY)
+            };
+            let run = Run::new("taskset", &dir)
+                .args(["-c", CLIENT_CORE])
+                .args([&program]);
+            load::run(
+                subject,
+                run.args([
+                    ROWS[row].1,
+                    dialect,
+                    &subject.address().to_string(),
+                    key,
+                    secret,
+                ]),
+            )
+        },
+    )?;
+    let pairs = RATIOS
+        .iter()
+        .map(|(one, other)| Ok((measured.at(one)?, measured.at(other)?)));
     measured.print(&pairs.collect::<Result<Vec<_>>>()?);
     Ok(())
 }
 
 fn start(workspace: &Workspace, dir: &Path, deadline: Instant) -> Result<Vec<Subject>> {
-    let context = Context { workspace, deadline };
+    let context = Context {
+        workspace,
+        deadline,
+    };
     let gateway = programs::gateway(workspace)?;
     let serve = |run: Run, data: &str| {
-        run.args([&gateway]).args(["serve", "--listen-tables", "off", "--console", "off", "--data", data])
+        run.args([&gateway]).args([
+            "serve",
+            "--listen-tables",
+            "off",
+            "--console",
+            "off",
+            "--data",
+            data,
+        ])
     };
-    let plain = |run: Run, address: SocketAddr| serve(run, "plain").args(["--listen", &address.to_string()]);
+    let plain = |run: Run, address: SocketAddr| {
+        serve(run, "plain").args(["--listen", &address.to_string()])
+    };
     let blobs = listening::free_address()?;
     let s3 = |run: Run, address: SocketAddr| {
-        serve(run, "s3").args(["--listen", &blobs.to_string(), "--listen-s3", &address.to_string()])
+        serve(run, "s3").args([
+            "--listen",
+            &blobs.to_string(),
+            "--listen-s3",
+            &address.to_string(),
+        ])
     };
     let s3s_fs = scoreboard::s3s_fs_program(&context)?;
     fs::create_dir_all(dir.join("files/bench"))?;
@@ -68,10 +117,15 @@ fn start(workspace: &Workspace, dir: &Path, deadline: Instant) -> Result<Vec<Sub
         let run = run.args([&s3s_fs]).args(["--host", &host, "--port", &port]);
         run.args(["--access-key", "key", "--secret-key", "secret", "files"])
     };
-    let python = sdk::python(&context, &workspace.target().join("scoreboard"), "tests/scoreboard/requirements.txt")?;
+    let python = sdk::python(
+        &context,
+        &workspace.target().join("scoreboard"),
+        "tests/scoreboard/requirements.txt",
+    )?;
     let emulate = |run: Run, address: SocketAddr| {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
-        run.args([&python]).args(["-m", "moto.server", "-H", &host, "-p", &port])
+        run.args([&python])
+            .args(["-m", "moto.server", "-H", &host, "-p", &port])
     };
     let subjects = vec![
         Subject::start(PLAIN, "/bench", plain, dir)?,
@@ -89,5 +143,9 @@ fn start(workspace: &Workspace, dir: &Path, deadline: Instant) -> Result<Vec<Sub
 
 fn created(address: SocketAddr, line: &str) -> Result {
     let answer = ask(address, line, &["Content-Length: 0".to_owned()], &[])?;
-    if matches!(answer.status, 200 | 201) { Ok(()) } else { Err(format!("{line} is answered {answer:?}").into()) }
+    if matches!(answer.status, 200 | 201) {
+        Ok(())
+    } else {
+        Err(format!("{line} is answered {answer:?}").into())
+    }
 }

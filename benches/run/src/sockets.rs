@@ -13,17 +13,48 @@ use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool { name: "wrk", probe: &["which", "wrk"], install: INSTALL },
-    Tool { name: "nginx", probe: &["nginx", "-v"], install: INSTALL },
-    Tool { name: "Varnish", probe: &["varnishd", "-V"], install: INSTALL },
-    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool {
+        name: "wrk",
+        probe: &["which", "wrk"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "nginx",
+        probe: &["nginx", "-v"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "Varnish",
+        probe: &["varnishd", "-V"],
+        install: INSTALL,
+    },
+    Tool {
+        name: "two CPU cores",
+        probe: &["taskset", "-c", "0,1", "true"],
+        install: "a machine with two cores",
+    },
 ];
 const INSTALL: &str = "apt-get install -y wrk nginx-light varnish";
 
 const ROWS: &[Row] = &[
-    Row { name: "304", file: "1k", len: 1024, revalidates: true },
-    Row { name: "200, 1 KiB", file: "1k", len: 1024, revalidates: false },
-    Row { name: "200, 64 KiB", file: "64k", len: 65_536, revalidates: false },
+    Row {
+        name: "304",
+        file: "1k",
+        len: 1024,
+        revalidates: true,
+    },
+    Row {
+        name: "200, 1 KiB",
+        file: "1k",
+        len: 1024,
+        revalidates: false,
+    },
+    Row {
+        name: "200, 64 KiB",
+        file: "64k",
+        len: 65_536,
+        revalidates: false,
+    },
 ];
 
 const GATEWAY: &str = "gateway";
@@ -49,7 +80,9 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     let dir = rounds::folder(workspace)?;
     let subjects = start(workspace, &dir)?;
     let measured = Measured::take(ROWS, &subjects, quick, &dir, deadline)?;
-    let pairs = RATIOS.iter().map(|(one, other)| Ok((measured.at(one)?, measured.at(other)?)));
+    let pairs = RATIOS
+        .iter()
+        .map(|(one, other)| Ok((measured.at(one)?, measured.at(other)?)));
     measured.print(&pairs.collect::<Result<Vec<_>>>()?);
     Ok(())
 }
@@ -59,14 +92,23 @@ fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
     let (gateway, server) = (programs::gateway(workspace)?, programs::server(workspace)?);
     let ours = |name, kind: &str, fields: &[String]| {
         let command = |run: Run, address: std::net::SocketAddr| {
-            run.args([&server]).args([kind, &address.to_string()]).args(fields)
+            run.args([&server])
+                .args([kind, &address.to_string()])
+                .args(fields)
         };
         Subject::start(name, "", command, dir)
     };
     let data = dir.join("data");
     let serve = |run: Run, address: std::net::SocketAddr| {
         run.args([&gateway])
-            .args(["serve", "--listen", &address.to_string(), "--listen-tables", "off", "--data"])
+            .args([
+                "serve",
+                "--listen",
+                &address.to_string(),
+                "--listen-tables",
+                "off",
+                "--data",
+            ])
             .args([&data])
     };
     let gateway = Subject::start(GATEWAY, "/bench", serve, dir)?;
@@ -93,10 +135,16 @@ fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
 fn fields(subject: &Subject) -> Result<Vec<String>> {
     let mut fields = Vec::new();
     for row in [&ROWS[1], &ROWS[0]] {
-        let Answer { status, fields: sent, .. } = subject.check(row)?;
+        let Answer {
+            status,
+            fields: sent,
+            ..
+        } = subject.check(row)?;
         // hyper adds these itself.
         let own = ["date", "content-length", "connection"];
-        let kept = sent.into_iter().filter(|(name, _)| !own.contains(&name.as_str()));
+        let kept = sent
+            .into_iter()
+            .filter(|(name, _)| !own.contains(&name.as_str()));
         fields.extend(kept.map(|(name, value)| format!("{status} {name}: {value}")));
     }
     Ok(fields)

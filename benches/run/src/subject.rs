@@ -46,12 +46,22 @@ impl Subject {
         let pinned = Run::new("taskset", dir).args(["-c", SERVER_CORE]);
         let running = command(pinned, address).start_with_log(&dir.join(format!("{name}.log")))?;
         listening::wait(name, address)?;
-        Ok(Self { name, folder, address, running: Some(running) })
+        Ok(Self {
+            name,
+            folder,
+            address,
+            running: Some(running),
+        })
     }
 
     /// Returns a server that already runs.
     pub(crate) fn of(name: &'static str, address: SocketAddr) -> Self {
-        Self { name, folder: "", address, running: None }
+        Self {
+            name,
+            folder: "",
+            address,
+            running: None,
+        }
     }
 
     /// Returns its name in the table.
@@ -71,29 +81,57 @@ impl Subject {
 
     /// Returns its CPU time in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        self.running.as_ref().ok_or("it is not a separate process")?.cpu()
+        self.running
+            .as_ref()
+            .ok_or("it is not a separate process")?
+            .cpu()
     }
 
     /// Returns its resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
-        self.running.as_ref().ok_or("it is not a separate process")?.resident()
+        self.running
+            .as_ref()
+            .ok_or("it is not a separate process")?
+            .resident()
     }
 
     /// Stores a file of a given length.
     pub(crate) fn put(&self, file: &str, len: usize) -> Result {
-        let answer = ask(self.address, &format!("PUT {}", self.path(file)), &[], &vec![b'x'; len])?;
-        if answer.status == 201 { Ok(()) } else { Err(format!("{}: PUT is answered {answer:?}", self.name).into()) }
+        let answer = ask(
+            self.address,
+            &format!("PUT {}", self.path(file)),
+            &[],
+            &vec![b'x'; len],
+        )?;
+        if answer.status == 201 {
+            Ok(())
+        } else {
+            Err(format!("{}: PUT is answered {answer:?}", self.name).into())
+        }
     }
 
     /// Returns the response to a row's request, or an error if it isn't the expected one.
     pub(crate) fn check(&self, row: &Row) -> Result<Answer> {
         let fields = self.fields(row)?;
-        let answer = ask(self.address, &format!("GET {}", self.path(row.file)), &fields, &[])?;
-        let expected = if row.revalidates { (304, 0) } else { (200, row.len) };
+        let answer = ask(
+            self.address,
+            &format!("GET {}", self.path(row.file)),
+            &fields,
+            &[],
+        )?;
+        let expected = if row.revalidates {
+            (304, 0)
+        } else {
+            (200, row.len)
+        };
         if (answer.status, answer.len) == expected {
             Ok(answer)
         } else {
-            Err(format!("{}, {}: expected {expected:?}, got {answer:?}", self.name, row.name).into())
+            Err(format!(
+                "{}, {}: expected {expected:?}, got {answer:?}",
+                self.name, row.name
+            )
+            .into())
         }
     }
 
@@ -102,8 +140,15 @@ impl Subject {
         if !row.revalidates {
             return Ok(Vec::new());
         }
-        let answer = ask(self.address, &format!("GET {}", self.path(row.file)), &[], &[])?;
-        let tag = answer.field("etag").ok_or_else(|| format!("{}: no tag in {answer:?}", self.name))?;
+        let answer = ask(
+            self.address,
+            &format!("GET {}", self.path(row.file)),
+            &[],
+            &[],
+        )?;
+        let tag = answer
+            .field("etag")
+            .ok_or_else(|| format!("{}: no tag in {answer:?}", self.name))?;
         Ok(vec![format!("If-None-Match: {tag}")])
     }
 }

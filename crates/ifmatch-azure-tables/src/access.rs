@@ -28,21 +28,29 @@ impl TableAccess {
 
     /// Permits operations on this entity.
     pub(crate) fn to_entity(&self, table: &TableName, key: &EntityKey) -> Result<(), TableError> {
-        if self.covers(table, key) { Ok(()) } else { Err(AuthError::from(SharedAccessError::Range).into()) }
+        if self.covers(table, key) {
+            Ok(())
+        } else {
+            Err(AuthError::from(SharedAccessError::Range).into())
+        }
     }
 
     /// Returns `true` if the entity is in the signed range.
     pub(crate) fn covers(&self, table: &TableName, key: &EntityKey) -> bool {
         match &self.0 {
             AccessGrant::Everything => true,
-            AccessGrant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
+            AccessGrant::SharedAccess(access) => {
+                access.covers(table.as_str(), &key.partition, &key.row)
+            }
         }
     }
 
     fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
         match &self.0 {
             AccessGrant::Everything => Ok(()),
-            AccessGrant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
+            AccessGrant::SharedAccess(access) => {
+                Ok(access.permit(level, any_of).map_err(AuthError::from)?)
+            }
         }
     }
 }

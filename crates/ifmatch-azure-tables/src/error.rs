@@ -87,7 +87,11 @@ codes! {
 
 impl TableError {
     pub(crate) fn new(code: ErrorCode) -> Self {
-        Self { reason: Reason::Refused(code), detail: None, index: None }
+        Self {
+            reason: Reason::Refused(code),
+            detail: None,
+            index: None,
+        }
     }
 
     /// Creates an `InvalidInput` error with details.
@@ -128,9 +132,11 @@ impl TableError {
     pub(crate) fn to_response(&self) -> Response<BlobBody> {
         let (code, status, message) = match self.reason {
             Reason::Refused(code) => code.parts(),
-            Reason::NotAuthorised(error) => {
-                (error.code(), error.status(), "Server failed to authenticate the request.")
-            }
+            Reason::NotAuthorised(error) => (
+                error.code(),
+                error.status(),
+                "Server failed to authenticate the request.",
+            ),
         };
         let detail = match self.reason {
             Reason::Refused(_) => self.detail.clone(),
@@ -138,12 +144,17 @@ impl TableError {
         };
         let message = detail.map_or(message.to_owned(), |detail| format!("{message}\n{detail}"));
         // Clients take the index from the text before the colon.
-        let message = self.index.map_or(message.clone(), |index| format!("{index}:{message}"));
+        let message = self
+            .index
+            .map_or(message.clone(), |index| format!("{index}:{message}"));
         let body = json!({ "odata.error": { "code": code, "message": { "lang": "en-US", "value": message } } });
         let mut response = Response::new(BlobBody::from(body.to_string()));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=utf-8"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/json;charset=utf-8"),
+        );
         headers.insert(X_MS_ERROR_CODE, HeaderValue::from_static(code));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -154,7 +165,11 @@ impl TableError {
 
 impl From<AuthError> for TableError {
     fn from(error: AuthError) -> Self {
-        Self { reason: Reason::NotAuthorised(error), detail: None, index: None }
+        Self {
+            reason: Reason::NotAuthorised(error),
+            detail: None,
+            index: None,
+        }
     }
 }
 
@@ -179,10 +194,14 @@ impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         error.report();
         match error.kind() {
-            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(ErrorCode::ServerBusy),
+            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => {
+                Self::new(ErrorCode::ServerBusy)
+            }
             StoreErrorKind::Crowded => Self::new(ErrorCode::ServerBusy).detail(error.to_string()),
             StoreErrorKind::OutcomeUnknown => Self::new(ErrorCode::OperationTimedOut),
-            StoreErrorKind::Unsupported => Self::new(ErrorCode::NotImplemented).detail("the store cannot keep tables"),
+            StoreErrorKind::Unsupported => {
+                Self::new(ErrorCode::NotImplemented).detail("the store cannot keep tables")
+            }
             StoreErrorKind::Full => Self::new(ErrorCode::InsufficientStorage),
             _ => Self::new(ErrorCode::InternalError),
         }
@@ -196,7 +215,9 @@ mod tests {
     /// As for blobs: the client must free space, or ask for it, rather than try again.
     #[test]
     fn a_full_store_is_no_internal_error() {
-        let response = TableError::from(StoreError::from(StoreErrorKind::Full)).at(3).to_response();
+        let response = TableError::from(StoreError::from(StoreErrorKind::Full))
+            .at(3)
+            .to_response();
         assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
         assert_eq!(response.headers()[X_MS_ERROR_CODE], "InsufficientStorage");
     }

@@ -19,10 +19,17 @@ use crate::storage::entities::StoredEntity;
 use crate::storage::tables::TableName;
 
 /// Characters that aren't percent-encoded in the URL of an entity.
-const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'\'');
+const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'\'');
 /// Version of the `OData` protocol.
-const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0;"));
+const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("dataserviceversion"),
+    HeaderValue::from_static("3.0;"),
+);
 
 /// The format of the responses to a request.
 #[derive(Clone, Debug)]
@@ -38,8 +45,15 @@ impl ResponseFormat {
         let scheme = head.uri.scheme_str().unwrap_or("http");
         let authority = head.uri.authority().map(http::uri::Authority::as_str);
         let host = authority.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
-        let base = host.map_or_else(|| format!("/{account}"), |host| format!("{scheme}://{host}/{account}"));
-        Self { metadata, base, account: account.to_owned() }
+        let base = host.map_or_else(
+            || format!("/{account}"),
+            |host| format!("{scheme}://{host}/{account}"),
+        );
+        Self {
+            metadata,
+            base,
+            account: account.to_owned(),
+        }
     }
 
     /// Returns the JSON of an entity, with all properties or the selected ones.
@@ -50,15 +64,22 @@ impl ResponseFormat {
         stored: &StoredEntity,
         select: Option<&[String]>,
     ) -> Map<String, Json> {
-        let selected = |name: &str| select.is_none_or(|select| select.iter().any(|selected| selected == name));
+        let selected =
+            |name: &str| select.is_none_or(|select| select.iter().any(|selected| selected == name));
         let mut json = Map::new();
         if self.metadata >= MetadataLevel::Minimal {
             json.insert("odata.etag".to_owned(), etag::of(stored.generation).into());
         }
         if self.metadata == MetadataLevel::Full {
             let address = address(table, key);
-            json.insert("odata.type".to_owned(), format!("{}.{table}", self.account).into());
-            json.insert("odata.id".to_owned(), format!("{}/{address}", self.base).into());
+            json.insert(
+                "odata.type".to_owned(),
+                format!("{}.{table}", self.account).into(),
+            );
+            json.insert(
+                "odata.id".to_owned(),
+                format!("{}/{address}", self.base).into(),
+            );
             json.insert("odata.editLink".to_owned(), address.into());
         }
         for (name, text) in [(PARTITION_KEY, &key.partition), (ROW_KEY, &key.row)] {
@@ -66,13 +87,19 @@ impl ResponseFormat {
                 json.insert(name.to_owned(), (**text).into());
             }
         }
-        if let Some(moment) = DateTime::of(stored.generation.timestamp()).filter(|_| selected(TIMESTAMP)) {
+        if let Some(moment) =
+            DateTime::of(stored.generation.timestamp()).filter(|_| selected(TIMESTAMP))
+        {
             if self.metadata == MetadataLevel::Full {
                 json.insert(format!("{TIMESTAMP}{TYPE}"), "Edm.DateTime".into());
             }
             json.insert(TIMESTAMP.to_owned(), format!("{moment:#}").into());
         }
-        for (name, value) in stored.entity.properties().filter(|(name, _)| selected(name)) {
+        for (name, value) in stored
+            .entity
+            .properties()
+            .filter(|(name, _)| selected(name))
+        {
             let (value, declared) = value.to_json();
             let declared = declared.filter(|_| self.metadata >= MetadataLevel::Minimal);
             json.extend(declared.map(|declared| (format!("{name}{TYPE}"), declared.into())));
@@ -86,8 +113,14 @@ impl ResponseFormat {
         let mut json = Map::new();
         if self.metadata == MetadataLevel::Full {
             let address = format!("Tables('{table}')");
-            json.insert("odata.type".to_owned(), format!("{}.Tables", self.account).into());
-            json.insert("odata.id".to_owned(), format!("{}/{address}", self.base).into());
+            json.insert(
+                "odata.type".to_owned(),
+                format!("{}.Tables", self.account).into(),
+            );
+            json.insert(
+                "odata.id".to_owned(),
+                format!("{}/{address}", self.base).into(),
+            );
             json.insert("odata.editLink".to_owned(), address.into());
         }
         json.insert("TableName".to_owned(), table.as_str().into());
@@ -106,10 +139,16 @@ impl ResponseFormat {
 
     fn json(&self, set: &str, mut json: Map<String, Json>) -> Response<BlobBody> {
         if self.metadata >= MetadataLevel::Minimal {
-            json.insert("odata.metadata".to_owned(), format!("{}/$metadata#{set}", self.base).into());
+            json.insert(
+                "odata.metadata".to_owned(),
+                format!("{}/$metadata#{set}", self.base).into(),
+            );
         }
         let mut response = Response::new(BlobBody::from(Json::Object(json).to_string()));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(self.metadata.content_type()));
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static(self.metadata.content_type()),
+        );
         response.headers_mut().extend([DATA_SERVICE_VERSION]);
         response
     }
@@ -130,15 +169,26 @@ pub(crate) fn empty() -> Response<BlobBody> {
 
 /// Adds the tag of an entity.
 pub(crate) fn tag(headers: &mut HeaderMap, generation: Revision) {
-    headers.extend(HeaderValue::from_str(&etag::of(generation)).ok().map(|tag| (ETAG, tag)));
+    headers.extend(
+        HeaderValue::from_str(&etag::of(generation))
+            .ok()
+            .map(|tag| (ETAG, tag)),
+    );
 }
 
 /// Returns the path of an entity, below the account.
 fn address(table: &TableName, key: &EntityKey) -> String {
     let mut address = format!("{table}(");
-    for (name, key, end) in [(PARTITION_KEY, &key.partition, ","), (ROW_KEY, &key.row, ")")] {
+    for (name, key, end) in [
+        (PARTITION_KEY, &key.partition, ","),
+        (ROW_KEY, &key.row, ")"),
+    ] {
         let doubled = key.replace('\'', "''");
-        let _ = write!(address, "{name}='{}'{end}", utf8_percent_encode(&doubled, ADDRESS));
+        let _ = write!(
+            address,
+            "{name}='{}'{end}",
+            utf8_percent_encode(&doubled, ADDRESS)
+        );
     }
     address
 }

@@ -56,33 +56,51 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let response = route(shared, &head, body).await.and_then(|response| count(shared, &head, response));
+    let response = route(shared, &head, body)
+        .await
+        .and_then(|response| count(shared, &head, response));
     let mut response = response.unwrap_or_else(|error| error.to_response());
     let headers = response.headers_mut();
     let version = head.headers.get(X_MS_VERSION).cloned();
     headers.insert(X_MS_VERSION, version.unwrap_or(VERSION));
-    headers.extend(head.headers.get(X_MS_CLIENT_REQUEST_ID).map(|id| (X_MS_CLIENT_REQUEST_ID, id.clone())));
+    headers.extend(
+        head.headers
+            .get(X_MS_CLIENT_REQUEST_ID)
+            .map(|id| (X_MS_CLIENT_REQUEST_ID, id.clone())),
+    );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
 /// Counts the response to a read, until it is sent. Those to writes are short, or take the memory of their requests.
-fn count(shared: &TableContext, head: &Parts, response: Response<BlobBody>) -> Result<Response<BlobBody>, TableError> {
+fn count(
+    shared: &TableContext,
+    head: &Parts,
+    response: Response<BlobBody>,
+) -> Result<Response<BlobBody>, TableError> {
     if head.method != Method::GET {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let body = shared.documents.count(head.extensions.get().copied(), body).map_err(StoreError::from)?;
+    let body = shared
+        .documents
+        .count(head.extensions.get().copied(), body)
+        .map_err(StoreError::from)?;
     Ok(Response::from_parts(parts, body))
 }
 
-async fn route<B>(shared: &TableContext, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
+async fn route<B>(
+    shared: &TableContext,
+    head: &Parts,
+    body: B,
+) -> Result<Response<BlobBody>, TableError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let Authenticated { account, grant } = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
+    let Authenticated { account, grant } =
+        auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
     let address = TableResource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = QueryOptions::parse(head.uri.query().unwrap_or_default())?;
@@ -91,8 +109,8 @@ where
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
-    let containers =
-        AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+    let containers = AccountContainers::of(account)
+        .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
     let request = Request {
         shared,
         headers: &head.headers,
@@ -121,7 +139,9 @@ fn about_service(
     subject: (&str, &str),
 ) -> Result<Response<BlobBody>, TableError> {
     let answer = match (address, verb, subject) {
-        (TableResource::Service, Verb::Get, ("service", "properties")) => service_info::table_properties,
+        (TableResource::Service, Verb::Get, ("service", "properties")) => {
+            service_info::table_properties
+        }
         (TableResource::Service, Verb::Get, ("service", "stats")) => service_info::statistics,
         _ => return Err(TableError::new(ErrorCode::NotImplemented)),
     };
@@ -152,9 +172,11 @@ impl Request<'_> {
         }
         write::no_conditions(self.headers)?;
         let bytes = self.read(body).await?;
-        let body = str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
+        let body =
+            str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
         let parts = changeset::parse(self.headers, body)?;
-        let id = ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+        let id = ifmatch_runtime::nonce()
+            .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
         let answer = batch::multipart(self.run_batch(parts).await, id).await?;
         Ok(answer.map(|body| body.in_place_of(bytes.clone())))
     }
@@ -166,15 +188,30 @@ impl Request<'_> {
     ) -> Result<Vec<Response<BlobBody>>, FailedOperation> {
         let batch = BatchOperations::parse(parts, &self.account, &self.access)?;
         let table = self.find(&batch.table).await.map_err(|error| (0, error))?;
-        let TableContext { store, clock, turns, .. } = self.shared.clone();
+        let TableContext {
+            store,
+            clock,
+            turns,
+            ..
+        } = self.shared.clone();
         let (containers, format) = (self.containers.clone(), self.format.clone());
         let work = async move {
-            let entities =
-                TableEntities { store: &*store, clock: &clock, containers: &containers, turns: &turns, table: &table };
+            let entities = TableEntities {
+                store: &*store,
+                clock: &clock,
+                containers: &containers,
+                turns: &turns,
+                table: &table,
+            };
             batch.run(&entities, &format).await
         };
         let done = task::detach(work).result().await;
-        done.unwrap_or_else(|| Err((0, TableError::new(ErrorCode::InternalError).detail("see the server's log"))))
+        done.unwrap_or_else(|| {
+            Err((
+                0,
+                TableError::new(ErrorCode::InternalError).detail("see the server's log"),
+            ))
+        })
     }
 
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
@@ -183,14 +220,25 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         let store = &*self.shared.store;
-        self.access.to_tables(if verb == Verb::Get { "l" } else { "cw" })?;
+        self.access
+            .to_tables(if verb == Verb::Get { "l" } else { "cw" })?;
         match verb {
-            Verb::Get => query::tables(store, &self.containers, &self.options, &self.format, self.memory()?).await,
+            Verb::Get => {
+                query::tables(
+                    store,
+                    &self.containers,
+                    &self.options,
+                    &self.format,
+                    self.memory()?,
+                )
+                .await
+            }
             Verb::Post => {
                 write::no_conditions(self.headers)?;
                 let bytes = self.read_json(body).await?;
                 let name = write::table_name(&write::object(&bytes)?)?;
-                write::create_table(store, &self.containers, self.headers, &name, &self.format).await
+                write::create_table(store, &self.containers, self.headers, &name, &self.format)
+                    .await
             }
             _ => Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         }
@@ -198,7 +246,8 @@ impl Request<'_> {
 
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
-        self.access.to_tables(if verb == Verb::Get { "l" } else { "d" })?;
+        self.access
+            .to_tables(if verb == Verb::Get { "l" } else { "d" })?;
         match verb {
             Verb::Get => query::table(store, &self.containers, name, &self.format).await,
             Verb::Delete => {
@@ -209,7 +258,12 @@ impl Request<'_> {
         }
     }
 
-    async fn entities<B>(&self, table: &TableName, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
+    async fn entities<B>(
+        &self,
+        table: &TableName,
+        verb: Verb,
+        body: B,
+    ) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
@@ -217,7 +271,8 @@ impl Request<'_> {
         if !matches!(verb, Verb::Get | Verb::Post) {
             return Err(TableError::new(ErrorCode::UnsupportedHttpVerb));
         }
-        self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
+        self.access
+            .to_entities(if verb == Verb::Get { "r" } else { "a" })?;
         if verb == Verb::Get {
             let table = self.find(table).await?;
             return self.query(&table).await;
@@ -227,7 +282,14 @@ impl Request<'_> {
         let (key, entity) = write::new_entity(&write::object(&bytes)?)?;
         let table = self.find(table).await?;
         self.access.to_entity(&table.name, &key)?;
-        let answer = write::insert(&self.entities_of(&table), self.headers, &key, entity, &self.format).await?;
+        let answer = write::insert(
+            &self.entities_of(&table),
+            self.headers,
+            &key,
+            entity,
+            &self.format,
+        )
+        .await?;
         Ok(answer.map(|body| body.in_place_of(bytes)))
     }
 
@@ -252,7 +314,11 @@ impl Request<'_> {
                 (guard, Entity::parse(&write::object(&bytes)?)?)
             }
             Verb::Delete => match write::guard(self.headers)? {
-                IfMatch::None => return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),
+                IfMatch::None => {
+                    return Err(
+                        TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")
+                    );
+                }
                 guard => (guard, Entity::default()),
             },
             Verb::Post => return Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
@@ -263,12 +329,21 @@ impl Request<'_> {
         let table = self.find(table).await?;
         let entities = self.entities_of(&table);
         let operation = match verb {
-            Verb::Get | Verb::Post => return query::entity(&entities, key, &self.options, &self.format).await,
+            Verb::Get | Verb::Post => {
+                return query::entity(&entities, key, &self.options, &self.format).await;
+            }
             Verb::Put => EntityOperation::Replace(guard, entity),
             Verb::Merge => EntityOperation::Merge(guard, entity),
             Verb::Delete => EntityOperation::Delete(guard),
         };
-        let answer = write::change(&entities, EntityChange { key: key.clone(), operation }).await;
+        let answer = write::change(
+            &entities,
+            EntityChange {
+                key: key.clone(),
+                operation,
+            },
+        )
+        .await;
         // The entity takes about as much memory as its bytes.
         drop(bytes);
         answer
@@ -277,7 +352,10 @@ impl Request<'_> {
     /// Answers a query of entities.
     async fn query(&self, table: &Table) -> Result<Response<BlobBody>, TableError> {
         let entities = self.entities_of(table);
-        query::entities(&entities, &self.options, &self.format, &self.access, || self.memory()).await
+        query::entities(&entities, &self.options, &self.format, &self.access, || {
+            self.memory()
+        })
+        .await
     }
 
     /// Begins to account for the memory of a response.
@@ -301,7 +379,11 @@ impl Request<'_> {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        Ok(self.shared.documents.read(self.client, body, write::MAX_BODY).await?)
+        Ok(self
+            .shared
+            .documents
+            .read(self.client, body, write::MAX_BODY)
+            .await?)
     }
 
     /// Returns a table, which must exist.
@@ -311,7 +393,18 @@ impl Request<'_> {
     }
 
     fn entities_of<'a>(&'a self, table: &'a Table) -> TableEntities<'a> {
-        let TableContext { store, clock, turns, .. } = self.shared;
-        TableEntities { store: &**store, clock, containers: &self.containers, turns, table }
+        let TableContext {
+            store,
+            clock,
+            turns,
+            ..
+        } = self.shared;
+        TableEntities {
+            store: &**store,
+            clock,
+            containers: &self.containers,
+            turns,
+            table,
+        }
     }
 }

@@ -81,7 +81,9 @@ impl TableService {
             documents: Documents::default(),
             turns: Arc::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Deletes the entities of deleted tables and returns their number.
@@ -109,8 +111,8 @@ impl TableService {
     pub async fn collect(&self) -> Result<usize, StoreError> {
         let mut collected = 0;
         for account in self.shared.accounts.iter() {
-            let containers =
-                AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+            let containers = AccountContainers::of(account)
+                .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
             collected += garbage::collect(&*self.shared.store, &containers).await?;
         }
         Ok(collected)
@@ -133,7 +135,9 @@ impl TableService {
 
 impl fmt::Debug for TableService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableService").field("accounts", &self.shared.accounts).finish_non_exhaustive()
+        f.debug_struct("TableService")
+            .field("accounts", &self.shared.accounts)
+            .finish_non_exhaustive()
     }
 }
 

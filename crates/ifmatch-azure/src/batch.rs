@@ -37,9 +37,14 @@ pub(crate) async fn run(
     batch: BatchParameters,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let BatchParameters { container, boundary, document } = batch;
+    let BatchParameters {
+        container,
+        boundary,
+        document,
+    } = batch;
     let bytes = body::read(context, document, body).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| AzureError::invalid_batch("a batch must be UTF-8"))?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| AzureError::invalid_batch("a batch must be UTF-8"))?;
     let parts = parse(text, &boundary)?;
     let version = head.headers.get(VERSION);
     let peer = head.extensions.get::<Peer>();
@@ -49,10 +54,11 @@ pub(crate) async fn run(
         }
         let container = container.as_ref();
         async move {
-            let answer = match execute(context, accounts, account, container, version, &mut head).await {
-                Ok(answer) => answer,
-                Err(error) => response::error(error, &head.method),
-            };
+            let answer =
+                match execute(context, accounts, account, container, version, &mut head).await {
+                    Ok(answer) => answer,
+                    Err(error) => response::error(error, &head.method),
+                };
             (id, RequestIds::of(&head).add_to(answer))
         }
     });
@@ -69,8 +75,12 @@ pub(crate) async fn run(
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     let media_type = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}"));
-    response.headers_mut().extend(media_type.ok().map(|media_type| (CONTENT_TYPE, media_type)));
-    response.headers_mut().insert(CONTENT_LENGTH, whole.len().into());
+    response
+        .headers_mut()
+        .extend(media_type.ok().map(|media_type| (CONTENT_TYPE, media_type)));
+    response
+        .headers_mut()
+        .insert(CONTENT_LENGTH, whole.len().into());
     *response.body_mut() = BlobBody::from(whole.freeze()).in_place_of(bytes);
     Ok(response)
 }
@@ -93,15 +103,25 @@ async fn execute(
         let inserted = head.headers.try_insert(VERSION, version.clone());
         inserted.map_err(|_| AzureError::invalid_batch("a part has too many header fields"))?;
     }
-    let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
+    let mut operation =
+        request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
     match operation {
-        RestOperation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(..)))
-            if container.is_none_or(|container| *container == blob.container) =>
-        {
-            crate::on_blob(context, &blob, operation, Upload::new(Full::<Bytes>::default())).await
+        RestOperation::Blob(
+            blob,
+            operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(..)),
+        ) if container.is_none_or(|container| *container == blob.container) => {
+            crate::on_blob(
+                context,
+                &blob,
+                operation,
+                Upload::new(Full::<Bytes>::default()),
+            )
+            .await
         }
-        _ => Err(AzureError::invalid_batch("a part deletes a blob or sets its tier, in the container of the batch")),
+        _ => Err(AzureError::invalid_batch(
+            "a part deletes a blob or sets its tier, in the container of the batch",
+        )),
     }
 }
 
@@ -127,24 +147,38 @@ struct BatchPart {
 /// Parses a batch.
 fn parse(text: &str, boundary: &str) -> Result<Vec<BatchPart>, AzureError> {
     let (open, close) = (format!("--{boundary}"), format!("--{boundary}--"));
-    let mut lines = text.lines().map(str::trim_end).skip_while(|line| *line != open);
+    let mut lines = text
+        .lines()
+        .map(str::trim_end)
+        .skip_while(|line| *line != open);
     let mut parts = Vec::new();
-    lines.next().ok_or_else(|| AzureError::invalid_batch("the body has no part"))?;
+    lines
+        .next()
+        .ok_or_else(|| AzureError::invalid_batch("the body has no part"))?;
     loop {
         let mut part = Vec::new();
         let end = loop {
             match lines.next() {
                 Some(line) if line == open || line == close => break line,
                 Some(_) if part.len() == MAX_LINES => {
-                    return Err(AzureError::invalid_batch(format!("a part has more than {MAX_LINES} lines")));
+                    return Err(AzureError::invalid_batch(format!(
+                        "a part has more than {MAX_LINES} lines"
+                    )));
                 }
                 Some(line) => part.push(line),
-                None => return Err(AzureError::invalid_batch("the body ends before the last boundary")),
+                None => {
+                    return Err(AzureError::invalid_batch(
+                        "the body ends before the last boundary",
+                    ));
+                }
             }
         };
         if parts.len() == MAX_PARTS {
             let message = format!("the batch has more than {MAX_PARTS} parts");
-            return Err(AzureError::bad_request("ExceedsMaxBatchRequestCount", message));
+            return Err(AzureError::bad_request(
+                "ExceedsMaxBatchRequestCount",
+                message,
+            ));
         }
         parts.push(BatchPart::parse(&part, parts.len())?);
         if end == close {
@@ -160,41 +194,63 @@ impl BatchPart {
         let mut lines = lines.iter().copied();
         let mut id = number.to_string();
         for line in lines.by_ref().take_while(|line| !line.is_empty()) {
-            let (name, value) = line.split_once(':').ok_or_else(|| malformed("a header has no colon"))?;
+            let (name, value) = line
+                .split_once(':')
+                .ok_or_else(|| malformed("a header has no colon"))?;
             if name.eq_ignore_ascii_case("content-id") {
                 value.trim().clone_into(&mut id);
             }
         }
         let mut line = lines.next().unwrap_or_default().split(' ');
-        let (Some(method), Some(target), Some("HTTP/1.1"), None) = (line.next(), line.next(), line.next(), line.next())
+        let (Some(method), Some(target), Some("HTTP/1.1"), None) =
+            (line.next(), line.next(), line.next(), line.next())
         else {
-            return Err(malformed("must have a request line, such as 'DELETE /container/blob HTTP/1.1'"));
+            return Err(malformed(
+                "must have a request line, such as 'DELETE /container/blob HTTP/1.1'",
+            ));
         };
         // The SDK for .NET omits the slash.
         let path = match target.strip_prefix('/') {
-            None if target.is_empty() || target.contains("://") => return Err(malformed("the target must be a path")),
+            None if target.is_empty() || target.contains("://") => {
+                return Err(malformed("the target must be a path"));
+            }
             None => format!("/{target}"),
             Some(_) => target.to_owned(),
         };
         let mut request = Request::builder().method(method).uri(path);
         for line in lines.by_ref().take_while(|line| !line.is_empty()) {
-            let (name, value) = line.split_once(':').ok_or_else(|| malformed("a header has no colon"))?;
+            let (name, value) = line
+                .split_once(':')
+                .ok_or_else(|| malformed("a header has no colon"))?;
             request = request.header(name, value.trim());
         }
         if lines.any(|line| !line.is_empty()) {
             return Err(malformed("a part of a batch has no body"));
         }
-        let (head, ()) = request.body(()).map_err(|error| malformed(&error.to_string()))?.into_parts();
+        let (head, ()) = request
+            .body(())
+            .map_err(|error| malformed(&error.to_string()))?
+            .into_parts();
         Ok(Self { id, head })
     }
 }
 
 /// Appends the response to a part.
-async fn write(whole: &mut BytesMut, boundary: &str, id: &str, answer: Response<BlobBody>) -> Result<(), AzureError> {
+async fn write(
+    whole: &mut BytesMut,
+    boundary: &str,
+    id: &str,
+    answer: Response<BlobBody>,
+) -> Result<(), AzureError> {
     let (head, body) = answer.into_parts();
-    let body = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
+    let body = body
+        .collect()
+        .await
+        .map_err(AzureError::of_blob)?
+        .to_bytes();
     let reason = head.status.canonical_reason().unwrap_or_default();
-    let begin = format!("--{boundary}\r\nContent-Type: application/http\r\nContent-ID: {id}\r\n\r\n");
+    let begin =
+        format!("--{boundary}\r\nContent-Type: application/http\r\nContent-ID: {id}\r\n\r\n");
     whole.put_slice(format!("{begin}HTTP/1.1 {} {reason}\r\n", head.status.as_str()).as_bytes());
     for (name, value) in &head.headers {
         for bytes in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -220,7 +276,10 @@ mod tests {
         let part = "--b\r\nContent-ID: 7\r\n\r\nDELETE /c/a?x=1 HTTP/1.1\r\nx-ms-date: now\r\n\r\n";
         let parsed = parse(&format!("{part}{part}--b--\r\n"), "b").expect("two parts");
         assert_eq!(parsed.len(), 2);
-        assert_eq!((parsed[0].id.as_str(), parsed[0].head.uri.path()), ("7", "/c/a"));
+        assert_eq!(
+            (parsed[0].id.as_str(), parsed[0].head.uri.path()),
+            ("7", "/c/a")
+        );
         assert_eq!(parsed[1].head.headers["x-ms-date"], "now");
         let bare = parse(&format!("{}--b--", part.replace("/c/a", "c/a")), "b")
             .expect("one part, as the SDK for .NET writes it");
@@ -228,12 +287,23 @@ mod tests {
         let many = format!("{}--b--", part.repeat(257));
         assert_eq!(code(&many), "ExceedsMaxBatchRequestCount");
         let long = format!("--b\r\n{}--b--", "\r\n".repeat(MAX_LINES + 1));
-        assert!(parse(&long, "b").unwrap_err().message.contains("1000 lines"));
+        assert!(
+            parse(&long, "b")
+                .unwrap_err()
+                .message
+                .contains("1000 lines")
+        );
         let body = format!("{part}changed\r\n--b--");
         let absolute = part.replace("/c/a", "http://localhost/c/a");
-        for text in
-            ["", "--b--", "--b\r\n--b--", part, &body, &format!("{absolute}--b--"), "--b\r\n\r\nDELETE /a\r\n--b--"]
-        {
+        for text in [
+            "",
+            "--b--",
+            "--b\r\n--b--",
+            part,
+            &body,
+            &format!("{absolute}--b--"),
+            "--b\r\n\r\nDELETE /a\r\n--b--",
+        ] {
             assert_eq!(code(text), "InvalidInput", "{text}");
         }
     }

@@ -12,8 +12,8 @@ use ifmatch_blob::documents::{DocumentMemory, PAGE};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery, Listed, SetHeaders,
-    Upload,
+    BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery,
+    Listed, SetHeaders, Upload,
 };
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
@@ -34,7 +34,11 @@ pub(crate) async fn create_container(
     container: &ContainerName,
     headers: BlobHeaders,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let created = context.store.create_container(container, headers).await.map_err(AzureError::of_container)?;
+    let created = context
+        .store
+        .create_container(container, headers)
+        .await
+        .map_err(AzureError::of_container)?;
     Ok(changed(StatusCode::CREATED, &created))
 }
 
@@ -50,7 +54,9 @@ pub(crate) async fn get_container(
     headers::add_lease(response.headers_mut(), info.lease.as_ref());
     // The SDK for C++ reads both without asking if they are there.
     for name in ["x-ms-has-immutability-policy", "x-ms-has-legal-hold"] {
-        response.headers_mut().insert(name, HeaderValue::from_static("false"));
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static("false"));
     }
     Ok(response)
 }
@@ -62,10 +68,23 @@ pub(crate) async fn set_container(
     write: ContainerWrite,
     change: HeaderChange,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let ContainerWrite { conditions, lease, request } = write;
+    let ContainerWrite {
+        conditions,
+        lease,
+        request,
+    } = write;
     check(context, container, &conditions, lease).await?;
-    let set = SetHeaders { preconditions: conditions.preconditions, lease, request, ..SetHeaders::new(change) };
-    let info = context.store.set_container(container, set).await.map_err(AzureError::of_container)?;
+    let set = SetHeaders {
+        preconditions: conditions.preconditions,
+        lease,
+        request,
+        ..SetHeaders::new(change)
+    };
+    let info = context
+        .store
+        .set_container(container, set)
+        .await
+        .map_err(AzureError::of_container)?;
     Ok(changed(StatusCode::OK, &info))
 }
 
@@ -77,8 +96,13 @@ pub(crate) async fn get_policies(
 ) -> Result<Response<BlobBody>, AzureError> {
     let info = read(context, container, lease).await?;
     let mut response = response::document(policies::document(&access_policy::of(&info.headers)));
-    response.headers_mut().extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
-    response.headers_mut().extend(info.last_modified.map(|date| (LAST_MODIFIED, date.to_header())));
+    response
+        .headers_mut()
+        .extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    response.headers_mut().extend(
+        info.last_modified
+            .map(|date| (LAST_MODIFIED, date.to_header())),
+    );
     Ok(response)
 }
 
@@ -99,10 +123,17 @@ pub(crate) async fn lease_container(
     container: &ContainerName,
     lease: LeaseParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let LeaseParameters { conditions, request } = lease;
+    let LeaseParameters {
+        conditions,
+        request,
+    } = lease;
     let action = request.action;
     check(context, container, &conditions, LeaseUse::Read(None)).await?;
-    let leased = context.store.lease_container(container, request).await.map_err(AzureError::of_container)?;
+    let leased = context
+        .store
+        .lease_container(container, request)
+        .await
+        .map_err(AzureError::of_container)?;
     Ok(response::leased(action, &leased))
 }
 
@@ -111,15 +142,32 @@ pub(crate) async fn delete_container(
     container: &ContainerName,
     write: ContainerWrite,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let ContainerWrite { conditions, lease, request } = write;
+    let ContainerWrite {
+        conditions,
+        lease,
+        request,
+    } = write;
     check(context, container, &conditions, lease).await?;
-    let delete = Delete { preconditions: conditions.preconditions, lease, request, ..Delete::default() };
-    context.store.delete_container(container, delete).await.map_err(AzureError::of_container)?;
+    let delete = Delete {
+        preconditions: conditions.preconditions,
+        lease,
+        request,
+        ..Delete::default()
+    };
+    context
+        .store
+        .delete_container(container, delete)
+        .await
+        .map_err(AzureError::of_container)?;
     Ok(response::empty(StatusCode::ACCEPTED, None, None))
 }
 
 /// Returns the container for a request that may name its lease.
-async fn read(context: &Context, container: &ContainerName, lease: LeaseUse) -> Result<ContainerInfo, AzureError> {
+async fn read(
+    context: &Context,
+    container: &ContainerName,
+    lease: LeaseUse,
+) -> Result<ContainerInfo, AzureError> {
     let info = lookup::container(context, container).await?;
     SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
     Ok(info)
@@ -152,7 +200,10 @@ pub(crate) async fn list_blobs(
     list: &ListParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
     let name = list.container_name(container).unwrap_or(container.as_str());
-    let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)]);
+    let mut xml = begin(
+        list,
+        &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)],
+    );
     xml.open("Blobs");
     let listing = Hierarchy {
         prefix: &list.prefix,
@@ -162,16 +213,35 @@ pub(crate) async fn list_blobs(
         limit: list.limit,
         leases: true,
     };
-    let mut found = context.documents.begin_answer(list.client).map_err(AzureError::crowded)?;
-    let listing = listing.list(&*context.store, container, &mut found).await.map_err(AzureError::of_container)?;
+    let mut found = context
+        .documents
+        .begin_answer(list.client)
+        .map_err(AzureError::crowded)?;
+    let listing = listing
+        .list(&*context.store, container, &mut found)
+        .await
+        .map_err(AzureError::of_container)?;
     let listing = listing.ok_or_else(AzureError::container_not_found)?;
-    let with_snapshots = if list.with_snapshots { Some(lookup::container(context, container).await?) } else { None };
-    let mut page = BlobPage { xml, list, left: list.limit, memory: context.documents.begin(list.client), counted: 0 };
+    let with_snapshots = if list.with_snapshots {
+        Some(lookup::container(context, container).await?)
+    } else {
+        None
+    };
+    let mut page = BlobPage {
+        xml,
+        list,
+        left: list.limit,
+        memory: context.documents.begin(list.client),
+        counted: 0,
+    };
     for item in &listing.items {
         let stopped = match item {
             Listed::Folder(folder) => page.add_folder(folder)?,
             Listed::Blob(entry) => match &with_snapshots {
-                Some(info) => page.add_with_snapshots(context, (container, info), entry).await?,
+                Some(info) => {
+                    page.add_with_snapshots(context, (container, info), entry)
+                        .await?
+                }
                 None => page.add(entry.name.as_str(), &entry.info, None)?,
             },
         };
@@ -206,7 +276,9 @@ impl BlobPage<'_> {
         self.left -= 1;
         item(&mut self.xml, self.list);
         let length = self.xml.len();
-        self.memory.grow(length - self.counted).map_err(AzureError::crowded)?;
+        self.memory
+            .grow(length - self.counted)
+            .map_err(AzureError::crowded)?;
         self.counted = length;
         Ok(ControlFlow::Continue(()))
     }
@@ -236,10 +308,19 @@ impl BlobPage<'_> {
         entry: &BlobEntry,
     ) -> Result<ControlFlow<String>, AzureError> {
         let name = entry.name.as_str();
-        let blob = BlobPath { container: container.clone(), name: entry.name.clone() };
-        let mut after = self.list.resume.as_ref().filter(|(from, _)| from == name).and_then(|(_, after)| *after);
+        let blob = BlobPath {
+            container: container.clone(),
+            name: entry.name.clone(),
+        };
+        let mut after = self
+            .list
+            .resume
+            .as_ref()
+            .filter(|(from, _)| from == name)
+            .and_then(|(_, after)| *after);
         loop {
-            let (snapshots, has_more) = snapshots::of_listed(context, info, (&blob, &entry.info), after).await?;
+            let (snapshots, has_more) =
+                snapshots::of_listed(context, info, (&blob, &entry.info), after).await?;
             for (time, info) in &snapshots {
                 if self.add(name, info, Some(*time))?.is_break() {
                     return Ok(ControlFlow::Break(marker_at(name, after)));
@@ -250,7 +331,9 @@ impl BlobPage<'_> {
                 break;
             }
         }
-        Ok(self.add(name, &entry.info, None)?.map_break(|_| marker_at(name, after)))
+        Ok(self
+            .add(name, &entry.info, None)?
+            .map_break(|_| marker_at(name, after)))
     }
 
     fn end(mut self, next: Option<String>) -> Response<BlobBody> {
@@ -266,10 +349,16 @@ pub(crate) async fn list_containers(
     let prefix = list.account_prefix();
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint)]);
     xml.open("Containers");
-    let mut after = list.marker.as_ref().map(|marker| format!("{prefix}{marker}"));
+    let mut after = list
+        .marker
+        .as_ref()
+        .map(|marker| format!("{prefix}{marker}"));
     let mut shown: Option<String> = None;
     let (mut count, mut next) = (0, None);
-    let mut memory = context.documents.begin_answer(list.client).map_err(AzureError::crowded)?;
+    let mut memory = context
+        .documents
+        .begin_answer(list.client)
+        .map_err(AzureError::crowded)?;
     let mut counted = 0;
     'pages: loop {
         let query = ListQuery {
@@ -279,17 +368,25 @@ pub(crate) async fn list_containers(
             leases: true,
             delimiter: None,
         };
-        let page = context.store.containers(&query).await.map_err(AzureError::of_container)?;
+        let page = context
+            .store
+            .containers(&query)
+            .await
+            .map_err(AzureError::of_container)?;
         for entry in &page.items {
             // Other names belong to the plain dialect, or to another account.
-            let Some(name) = list.container_name(&entry.name) else { continue };
+            let Some(name) = list.container_name(&entry.name) else {
+                continue;
+            };
             if count == list.limit || xml.len() >= PAGE {
                 next = shown;
                 break 'pages;
             }
             count += 1;
             add_container(&mut xml, name, entry, list.with_metadata);
-            memory.grow(xml.len() - counted).map_err(AzureError::crowded)?;
+            memory
+                .grow(xml.len() - counted)
+                .map_err(AzureError::crowded)?;
             counted = xml.len();
             shown = Some(name.to_owned());
         }
@@ -305,7 +402,13 @@ pub(crate) async fn list_containers(
 fn begin(list: &ListParameters, attributes: &[(&str, &str)]) -> XmlWriter {
     let mut xml = XmlWriter::begin_with("EnumerationResults", attributes);
     xml.text("Prefix", &list.prefix);
-    xml.maybe("Marker", list.marker.as_ref().map(|marker| URL_SAFE.encode(marker)).as_deref());
+    xml.maybe(
+        "Marker",
+        list.marker
+            .as_ref()
+            .map(|marker| URL_SAFE.encode(marker))
+            .as_deref(),
+    );
     if let Some(max_results) = &list.max_results {
         xml.text("MaxResults", max_results);
     }
@@ -316,11 +419,20 @@ fn begin(list: &ListParameters, attributes: &[(&str, &str)]) -> XmlWriter {
 }
 
 fn end(mut xml: XmlWriter, next: Option<String>, memory: DocumentMemory) -> Response<BlobBody> {
-    xml.maybe("NextMarker", next.map(|next| URL_SAFE.encode(next)).as_deref());
+    xml.maybe(
+        "NextMarker",
+        next.map(|next| URL_SAFE.encode(next)).as_deref(),
+    );
     response::document(memory.hold(xml.end("EnumerationResults")))
 }
 
-fn add_blob(xml: &mut XmlWriter, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>, list: &ListParameters) {
+fn add_blob(
+    xml: &mut XmlWriter,
+    name: &str,
+    info: &BlobInfo,
+    snapshot: Option<SnapshotTime>,
+    list: &ListParameters,
+) {
     let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
     xml.blob_name(name);
@@ -333,14 +445,31 @@ fn add_blob(xml: &mut XmlWriter, name: &str, info: &BlobInfo, snapshot: Option<S
     add_tag(xml, info.tag.as_ref());
     xml.text("Content-Length", &info.length.to_string());
     let media_type = field(&info.headers.content_type);
-    xml.text("Content-Type", media_type.as_deref().unwrap_or(headers::DEFAULT_CONTENT_TYPE));
-    xml.maybe("Content-Encoding", field(&info.headers.content_encoding).as_deref());
-    xml.maybe("Content-Language", field(&info.headers.content_language).as_deref());
+    xml.text(
+        "Content-Type",
+        media_type
+            .as_deref()
+            .unwrap_or(headers::DEFAULT_CONTENT_TYPE),
+    );
+    xml.maybe(
+        "Content-Encoding",
+        field(&info.headers.content_encoding).as_deref(),
+    );
+    xml.maybe(
+        "Content-Language",
+        field(&info.headers.content_language).as_deref(),
+    );
     if let Some(md5) = info.headers.content_md5 {
         xml.text("Content-MD5", &md5.to_string());
     }
-    xml.maybe("Content-Disposition", field(&info.headers.content_disposition).as_deref());
-    xml.maybe("Cache-Control", field(&info.headers.cache_control).as_deref());
+    xml.maybe(
+        "Content-Disposition",
+        field(&info.headers.content_disposition).as_deref(),
+    );
+    xml.maybe(
+        "Cache-Control",
+        field(&info.headers.cache_control).as_deref(),
+    );
     xml.text("BlobType", headers::blob_type(&info.headers));
     if info.headers.append.is_some_and(|append| append.sealed) {
         xml.text("Sealed", "true");
@@ -412,7 +541,8 @@ fn add_lease(xml: &mut XmlWriter, seen: Option<&SeenLease>) {
 fn add_metadata(xml: &mut XmlWriter, stored: &BlobHeaders) {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_element = |name: &str| {
-        name.bytes().all(inner) && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        name.bytes().all(inner)
+            && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
     };
     xml.open("Metadata");
     for (name, value) in &stored.metadata {

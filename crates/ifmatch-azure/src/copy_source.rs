@@ -12,8 +12,13 @@ use crate::request::copy::{CopiedPart, CopySource};
 use crate::{lookup, snapshots};
 
 /// Opens the source, after checking its lease and conditions.
-pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Result<Opened, AzureError> {
-    let Some(opened) = snapshots::open(context, &source.blob, source.snapshot, Reading::RANGES).await? else {
+pub(crate) async fn open_source(
+    context: &Context,
+    source: &CopySource,
+) -> Result<Opened, AzureError> {
+    let Some(opened) =
+        snapshots::open(context, &source.blob, source.snapshot, Reading::RANGES).await?
+    else {
         lookup::container(context, &source.blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
@@ -25,7 +30,10 @@ pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Resul
 }
 
 /// Opens the part of a blob that becomes a block, and returns its bytes and their number.
-pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Upload, u64), AzureError> {
+pub(crate) async fn open_part(
+    context: &Context,
+    part: CopiedPart,
+) -> Result<(Upload, u64), AzureError> {
     const RANGE: &str = "x-ms-source-range";
     let mut opened = open_source(context, &part.source).await?;
     let length = opened.info.length;
@@ -34,7 +42,12 @@ pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Up
         Some(text) => match Selection::parse(text.as_bytes(), length, Limits { max_ranges: 1 }) {
             Selection::Parts(parts) if parts.len() == 1 => parts[0].start()..parts[0].end() + 1,
             Selection::Unsatisfiable => return Err(AzureError::invalid_range(length)),
-            _ => return Err(AzureError::invalid_header(RANGE, "must be a range, such as bytes=0-1023")),
+            _ => {
+                return Err(AzureError::invalid_header(
+                    RANGE,
+                    "must be a range, such as bytes=0-1023",
+                ));
+            }
         },
     };
     if range.is_empty() {
@@ -44,6 +57,10 @@ pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Up
     if length > part.limit {
         return Err(AzureError::too_large(part.limit));
     }
-    let body = opened.source.read(Some(range)).await.map_err(AzureError::of_blob)?;
+    let body = opened
+        .source
+        .read(Some(range))
+        .await
+        .map_err(AzureError::of_blob)?;
     Ok((Upload::new(body), length))
 }

@@ -32,7 +32,8 @@ impl Crc64 {
     /// Returns the CRC-64 of the bytes so far and these.
     fn and(self, bytes: &[u8]) -> Self {
         let table = &*TABLE;
-        let step = |crc: u64, byte: &u8| table[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        let step =
+            |crc: u64, byte: &u8| table[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
         Self(!bytes.iter().fold(!self.0, step))
     }
 
@@ -52,8 +53,15 @@ impl Crc64 {
     /// accepts it.
     pub(crate) fn watch(wanted: Option<Self>, body: Upload) -> (Upload, Crc64Watch) {
         let watch = Crc64Watch::default();
-        let Some(wanted) = wanted else { return (body, watch) };
-        let watched = WatchedBody { body, wanted, found: Self::default(), watch: watch.clone() };
+        let Some(wanted) = wanted else {
+            return (body, watch);
+        };
+        let watched = WatchedBody {
+            body,
+            wanted,
+            found: Self::default(),
+            watch: watch.clone(),
+        };
         (Upload::new(watched), watch)
     }
 }
@@ -64,8 +72,16 @@ pub(crate) struct Crc64Watch(Arc<AtomicBool>);
 
 impl Crc64Watch {
     /// Translates the error of a write that read the body.
-    pub(crate) fn explain(&self, error: StoreError, other: impl FnOnce(StoreError) -> AzureError) -> AzureError {
-        if self.0.load(Ordering::Acquire) { AzureError::crc64_mismatch() } else { other(error) }
+    pub(crate) fn explain(
+        &self,
+        error: StoreError,
+        other: impl FnOnce(StoreError) -> AzureError,
+    ) -> AzureError {
+        if self.0.load(Ordering::Acquire) {
+            AzureError::crc64_mismatch()
+        } else {
+            other(error)
+        }
     }
 }
 
@@ -80,7 +96,10 @@ impl Body for WatchedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
@@ -103,7 +122,13 @@ impl Body for WatchedBody {
 }
 
 fn table() -> [u64; 256] {
-    let shift = |crc: u64, _| if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
+    let shift = |crc: u64, _| {
+        if crc & 1 == 1 {
+            (crc >> 1) ^ POLYNOMIAL
+        } else {
+            crc >> 1
+        }
+    };
     std::array::from_fn(|byte| (0..8).fold(byte as u64, shift))
 }
 

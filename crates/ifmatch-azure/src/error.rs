@@ -22,8 +22,17 @@ pub(crate) struct AzureError {
 }
 
 impl AzureError {
-    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), headers: Vec::new() }
+    pub(crate) fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            headers: Vec::new(),
+        }
     }
 
     pub(crate) fn bad_request(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
@@ -40,11 +49,17 @@ impl AzureError {
     }
 
     pub(crate) fn missing_header(name: &str) -> Self {
-        Self::bad_request("MissingRequiredHeader", format!("the header {name} is required"))
+        Self::bad_request(
+            "MissingRequiredHeader",
+            format!("the header {name} is required"),
+        )
     }
 
     pub(crate) fn unsupported_header(name: &str) -> Self {
-        Self::bad_request("UnsupportedHeader", format!("this operation doesn't support the header {name}"))
+        Self::bad_request(
+            "UnsupportedHeader",
+            format!("this operation doesn't support the header {name}"),
+        )
     }
 
     pub(crate) fn invalid_parameter(name: &str, rule: &str) -> Self {
@@ -52,24 +67,44 @@ impl AzureError {
     }
 
     pub(crate) fn condition_not_met() -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "ConditionNotMet", "a condition of the request is false")
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "ConditionNotMet",
+            "a condition of the request is false",
+        )
     }
 
     pub(crate) fn blob_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "no such blob. Check its name")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "BlobNotFound",
+            "no such blob. Check its name",
+        )
     }
 
     pub(crate) fn container_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "no such container. Create it first")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "ContainerNotFound",
+            "no such container. Create it first",
+        )
     }
 
     pub(crate) fn too_large(limit: u64) -> Self {
         let message = format!("the body is larger than {limit} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", message)
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestBodyTooLarge",
+            message,
+        )
     }
 
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "see the server's log",
+        )
     }
 
     pub(crate) fn busy() -> Self {
@@ -81,15 +116,22 @@ impl AzureError {
     }
 
     pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message).with(RETRY_AFTER, 1.into())
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
+            .with(RETRY_AFTER, 1.into())
     }
 
     pub(crate) fn md5_mismatch() -> Self {
-        Self::bad_request("Md5Mismatch", "the body doesn't match the request's MD5. Send it again")
+        Self::bad_request(
+            "Md5Mismatch",
+            "the body doesn't match the request's MD5. Send it again",
+        )
     }
 
     pub(crate) fn crc64_mismatch() -> Self {
-        Self::bad_request("Crc64Mismatch", "the body doesn't match the request's CRC-64. Send it again")
+        Self::bad_request(
+            "Crc64Mismatch",
+            "the body doesn't match the request's CRC-64. Send it again",
+        )
     }
 
     pub(crate) fn other_type() -> Self {
@@ -99,8 +141,14 @@ impl AzureError {
 
     fn append_failed(failure: AppendFailure) -> Self {
         let (status, code) = match failure {
-            AppendFailure::Position => (StatusCode::PRECONDITION_FAILED, "AppendPositionConditionNotMet"),
-            AppendFailure::MaxSize => (StatusCode::PRECONDITION_FAILED, "MaxBlobSizeConditionNotMet"),
+            AppendFailure::Position => (
+                StatusCode::PRECONDITION_FAILED,
+                "AppendPositionConditionNotMet",
+            ),
+            AppendFailure::MaxSize => (
+                StatusCode::PRECONDITION_FAILED,
+                "MaxBlobSizeConditionNotMet",
+            ),
             AppendFailure::Sealed => (StatusCode::CONFLICT, "BlobIsSealed"),
             AppendFailure::BlockCount => (StatusCode::CONFLICT, "BlockCountExceedsLimit"),
         };
@@ -109,7 +157,11 @@ impl AzureError {
 
     pub(crate) fn source_condition_not_met() -> Self {
         let message = "a condition on the source of the copy is false";
-        Self::new(StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet", message)
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "SourceConditionNotMet",
+            message,
+        )
     }
 
     pub(crate) fn foreign_source() -> Self {
@@ -123,17 +175,23 @@ impl AzureError {
     }
 
     pub(crate) fn invalid_range(length: u64) -> Self {
-        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts past the end of the blob")
-            .with(CONTENT_RANGE, range::unsatisfied_content_range(length))
+        Self::new(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            "InvalidRange",
+            "the range starts past the end of the blob",
+        )
+        .with(CONTENT_RANGE, range::unsatisfied_content_range(length))
     }
 
     /// Translates an error of the store for an operation on a blob.
     pub(crate) fn of_blob(error: impl Into<StoreError>) -> Self {
         let error = error.into();
         match error.kind() {
-            StoreErrorKind::LeaseFailed(failure) => {
-                Self::new(StatusCode::PRECONDITION_FAILED, failure.blob_code(), failure.to_string())
-            }
+            StoreErrorKind::LeaseFailed(failure) => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                failure.blob_code(),
+                failure.to_string(),
+            ),
             _ => Self::of_store(&error),
         }
     }
@@ -142,9 +200,11 @@ impl AzureError {
     pub(crate) fn of_container(error: impl Into<StoreError>) -> Self {
         let error = error.into();
         match error.kind() {
-            StoreErrorKind::LeaseFailed(failure) => {
-                Self::new(StatusCode::PRECONDITION_FAILED, failure.container_code(), failure.to_string())
-            }
+            StoreErrorKind::LeaseFailed(failure) => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                failure.container_code(),
+                failure.to_string(),
+            ),
             _ => Self::of_store(&error),
         }
     }
@@ -160,15 +220,27 @@ impl AzureError {
             StoreErrorKind::Crowded => Self::busy_since(text()),
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
-            StoreErrorKind::ContainerExists => Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text()),
+            StoreErrorKind::ContainerExists => {
+                Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text())
+            }
             StoreErrorKind::OtherType => Self::other_type(),
-            StoreErrorKind::LeaseConflict(conflict) => Self::new(StatusCode::CONFLICT, conflict.code(), text()),
+            StoreErrorKind::LeaseConflict(conflict) => {
+                Self::new(StatusCode::CONFLICT, conflict.code(), text())
+            }
             StoreErrorKind::AppendFailed(failure) => Self::append_failed(*failure),
             StoreErrorKind::TooLarge { limit } => Self::too_large(*limit),
-            StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => Self::bad_request("IncompleteBody", text()),
+            StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => {
+                Self::bad_request("IncompleteBody", text())
+            }
             StoreErrorKind::DigestMismatch => Self::md5_mismatch(),
-            StoreErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", text()),
-            StoreErrorKind::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no space left"),
+            StoreErrorKind::Unsupported => {
+                Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", text())
+            }
+            StoreErrorKind::Full => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InsufficientStorage",
+                "no space left",
+            ),
             StoreErrorKind::OutcomeUnknown => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "OperationTimedOut",

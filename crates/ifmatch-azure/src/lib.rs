@@ -78,7 +78,12 @@ impl Dialect for AzureDialect {
         is_signed(&head.uri, &head.headers)
     }
 
-    fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
+    fn answer(
+        &self,
+        context: Arc<Context>,
+        head: Parts,
+        body: Upload,
+    ) -> BoxFuture<'static, Response<BlobBody>> {
         Box::pin(respond(context, self.accounts.clone(), head, body))
     }
 }
@@ -99,7 +104,12 @@ pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
 }
 
 /// Responds to a request.
-async fn respond(context: Arc<Context>, accounts: Accounts, head: Parts, body: Upload) -> Response<BlobBody> {
+async fn respond(
+    context: Arc<Context>,
+    accounts: Accounts,
+    head: Parts,
+    body: Upload,
+) -> Response<BlobBody> {
     let response = match execute(&context, &accounts, &head, body).await {
         Ok(response) => response,
         Err(error) => response::error(error, &head.method),
@@ -116,11 +126,12 @@ async fn execute(
 ) -> Result<Response<BlobBody>, AzureError> {
     let policies = policies::named(context, accounts, head).await?;
     let policy = policies.of_request.as_ref();
-    let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall(), policy)?;
-    let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
+    let Authenticated { account, grant } =
+        auth::authenticate_blob(accounts, head, context.wall(), policy)?;
+    let mut operation =
+        request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
-    let is_read =
-        matches!(&operation, RestOperation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, BlobPart::Tags));
+    let is_read = matches!(&operation, RestOperation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, BlobPart::Tags));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
     if let AccessGrant::SharedAccess(access) = &grant
         && is_read
@@ -146,8 +157,12 @@ async fn carry_out(
         RestOperation::GetAccountInformation => Ok(service_info::account_information()),
         RestOperation::GetServiceProperties => Ok(service_info::blob_properties()),
         RestOperation::GetServiceStatistics => Ok(service_info::statistics()),
-        RestOperation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
-        RestOperation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
+        RestOperation::Batch(batch) => {
+            Box::pin(batch::run(context, accounts, account, head, batch, body)).await
+        }
+        RestOperation::ListContainers(list) => {
+            Box::pin(containers::list_containers(context, &list)).await
+        }
         RestOperation::Container(container, operation) => {
             Box::pin(on_container(context, &container, operation, body)).await
         }
@@ -162,18 +177,30 @@ async fn on_container(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        ContainerOperation::Create(headers) => containers::create_container(context, container, *headers).await,
-        ContainerOperation::GetProperties(lease) => containers::get_container(context, container, lease).await,
+        ContainerOperation::Create(headers) => {
+            containers::create_container(context, container, *headers).await
+        }
+        ContainerOperation::GetProperties(lease) => {
+            containers::get_container(context, container, lease).await
+        }
         ContainerOperation::SetMetadata(write, change) => {
             containers::set_container(context, container, write, change).await
         }
-        ContainerOperation::GetPolicies(lease) => containers::get_policies(context, container, lease).await,
+        ContainerOperation::GetPolicies(lease) => {
+            containers::get_policies(context, container, lease).await
+        }
         ContainerOperation::SetPolicies(write, document) => {
             containers::set_policies(context, container, write, document, body).await
         }
-        ContainerOperation::Lease(lease) => containers::lease_container(context, container, lease).await,
-        ContainerOperation::Delete(write) => containers::delete_container(context, container, write).await,
-        ContainerOperation::ListBlobs(list) => containers::list_blobs(context, container, &list).await,
+        ContainerOperation::Lease(lease) => {
+            containers::lease_container(context, container, lease).await
+        }
+        ContainerOperation::Delete(write) => {
+            containers::delete_container(context, container, write).await
+        }
+        ContainerOperation::ListBlobs(list) => {
+            containers::list_blobs(context, container, &list).await
+        }
     }
 }
 
@@ -187,19 +214,37 @@ async fn on_blob(
     match operation {
         BlobOperation::Get(get) => Box::pin(blobs::get_blob(context, blob, get)).await,
         BlobOperation::Put(put) => Box::pin(blobs::put_blob(context, blob, put, body)).await,
-        BlobOperation::AppendBlock(append) => Box::pin(blobs::append_block(context, blob, append, body)).await,
-        BlobOperation::AppendFromUrl(append) => Box::pin(blobs::append_block_from_url(context, blob, append)).await,
+        BlobOperation::AppendBlock(append) => {
+            Box::pin(blobs::append_block(context, blob, append, body)).await
+        }
+        BlobOperation::AppendFromUrl(append) => {
+            Box::pin(blobs::append_block_from_url(context, blob, append)).await
+        }
         BlobOperation::Seal(seal) => Box::pin(blobs::seal_blob(context, blob, seal)).await,
-        BlobOperation::PutBlock(block) => Box::pin(blocks::put_block(context, blob, block, body)).await,
-        BlobOperation::PutBlockList(put) => Box::pin(blocks::put_block_list(context, blob, put, body)).await,
-        BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,
-        BlobOperation::Set(write, change) => Box::pin(blobs::set_blob_headers(context, blob, write, change)).await,
+        BlobOperation::PutBlock(block) => {
+            Box::pin(blocks::put_block(context, blob, block, body)).await
+        }
+        BlobOperation::PutBlockList(put) => {
+            Box::pin(blocks::put_block_list(context, blob, put, body)).await
+        }
+        BlobOperation::GetBlockList(get) => {
+            Box::pin(blocks::get_block_list(context, blob, get)).await
+        }
+        BlobOperation::Set(write, change) => {
+            Box::pin(blobs::set_blob_headers(context, blob, write, change)).await
+        }
         BlobOperation::Lease(lease) => Box::pin(blobs::lease_blob(context, blob, lease)).await,
         BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
-        BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
-        BlobOperation::SetTier(lease, tier) => Box::pin(blobs::set_blob_tier(context, blob, lease, tier)).await,
+        BlobOperation::CopyBlock(block) => {
+            Box::pin(blocks::put_block_from_url(context, blob, block)).await
+        }
+        BlobOperation::SetTier(lease, tier) => {
+            Box::pin(blobs::set_blob_tier(context, blob, lease, tier)).await
+        }
         BlobOperation::SetTags(set) => Box::pin(blobs::set_tags(context, blob, set, body)).await,
-        BlobOperation::Delete(write, deletion) => Box::pin(blobs::delete_blob(context, blob, write, deletion)).await,
+        BlobOperation::Delete(write, deletion) => {
+            Box::pin(blobs::delete_blob(context, blob, write, deletion)).await
+        }
         BlobOperation::Snapshot(take) => Box::pin(snapshots::take(context, blob, take)).await,
     }
 }

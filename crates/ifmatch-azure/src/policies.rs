@@ -30,16 +30,31 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
                        such as rwd";
         return Err(AzureError::bad_request("InvalidXmlNodeValue", message));
     }
-    let is_twice = |(at, policy): (usize, &AccessPolicy)| policies[..at].iter().any(|other| other.id == policy.id);
+    let is_twice = |(at, policy): (usize, &AccessPolicy)| {
+        policies[..at].iter().any(|other| other.id == policy.id)
+    };
     if policies.iter().enumerate().any(is_twice) {
         return Err(invalid("two policies have the same Id"));
     }
     let text = |policy: &AccessPolicy| {
-        let limits = policy.limits.each_ref().map(|limit| limit.as_deref().unwrap_or_default());
-        format!("{},{}", utf8_percent_encode(&policy.id, NON_ALPHANUMERIC), limits.join(","))
+        let limits = policy
+            .limits
+            .each_ref()
+            .map(|limit| limit.as_deref().unwrap_or_default());
+        format!(
+            "{},{}",
+            utf8_percent_encode(&policy.id, NON_ALPHANUMERIC),
+            limits.join(",")
+        )
     };
     let text = policies.iter().map(text).collect::<Vec<_>>().join(";");
-    if text.is_empty() { Ok(None) } else { FieldText::new(&text).map(Some).map_err(|_| invalid("an unwritable value")) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        FieldText::new(&text)
+            .map(Some)
+            .map_err(|_| invalid("an unwritable value"))
+    }
 }
 
 /// Returns the document that describes these policies.
@@ -76,19 +91,39 @@ pub(crate) struct NamedPolicies {
 }
 
 /// Finds the policies that a request's signatures name. Without its policy, a signature grants nothing.
-pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) -> Result<NamedPolicies, AzureError> {
+pub(crate) async fn named(
+    context: &Context,
+    accounts: &Accounts,
+    head: &Parts,
+) -> Result<NamedPolicies, AzureError> {
     let of_request = find(context, auth::policy_named(accounts, head)).await?;
     let of_source = match auth::source_of(head) {
         Some(source) => find(context, auth::policy_named(accounts, &source)).await?,
         None => None,
     };
-    Ok(NamedPolicies { of_request, of_source })
+    Ok(NamedPolicies {
+        of_request,
+        of_source,
+    })
 }
 
-async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Result<Option<AccessPolicy>, AzureError> {
-    let Some((container, id)) = named else { return Ok(None) };
-    let info = context.store.container(&container).await.map_err(AzureError::of_container)?;
-    Ok(info.and_then(|info| access_policy::of(&info.headers).into_iter().find(|policy| policy.id == id)))
+async fn find(
+    context: &Context,
+    named: Option<(ContainerName, String)>,
+) -> Result<Option<AccessPolicy>, AzureError> {
+    let Some((container, id)) = named else {
+        return Ok(None);
+    };
+    let info = context
+        .store
+        .container(&container)
+        .await
+        .map_err(AzureError::of_container)?;
+    Ok(info.and_then(|info| {
+        access_policy::of(&info.headers)
+            .into_iter()
+            .find(|policy| policy.id == id)
+    }))
 }
 
 /// The state of parsing a document.
@@ -111,7 +146,9 @@ impl PoliciesParser {
             (Some(PolicyElement::Id), Some(policy)) => policy.id.push_str(&text),
             _ if text.trim().is_empty() => {}
             (Some(PolicyElement::Limit(at)), Some(policy)) => {
-                policy.limits[*at].get_or_insert_default().push_str(text.trim());
+                policy.limits[*at]
+                    .get_or_insert_default()
+                    .push_str(text.trim());
             }
             _ => return Err(invalid("unexpected text between elements")),
         }
@@ -132,16 +169,25 @@ enum PolicyElement {
 impl XmlVisitor for PoliciesParser {
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
         let is_first = !self.seen.iter().any(|seen| seen == name);
-        let limit = || LIMITS.iter().position(|(_, limit)| limit.as_bytes() == name).map(PolicyElement::Limit);
+        let limit = || {
+            LIMITS
+                .iter()
+                .position(|(_, limit)| limit.as_bytes() == name)
+                .map(PolicyElement::Limit)
+        };
         let element = match (self.path.last(), name) {
             (None, b"SignedIdentifiers") if !self.is_complete => Some(PolicyElement::Root),
-            (Some(PolicyElement::Root), b"SignedIdentifier") if self.policies.len() < MAX_POLICIES => {
+            (Some(PolicyElement::Root), b"SignedIdentifier")
+                if self.policies.len() < MAX_POLICIES =>
+            {
                 self.policies.push(AccessPolicy::default());
                 self.seen.clear();
                 Some(PolicyElement::Identifier)
             }
             (Some(PolicyElement::Identifier), b"Id") if is_first => Some(PolicyElement::Id),
-            (Some(PolicyElement::Identifier), b"AccessPolicy") if is_first => Some(PolicyElement::Policy),
+            (Some(PolicyElement::Identifier), b"AccessPolicy") if is_first => {
+                Some(PolicyElement::Policy)
+            }
             (Some(PolicyElement::Policy), _) => limit().filter(|_| is_first),
             _ => None,
         };
@@ -159,7 +205,9 @@ impl XmlVisitor for PoliciesParser {
 
     fn close(&mut self) -> Result<(), AzureError> {
         self.end_text()?;
-        self.path.pop().ok_or_else(|| invalid("unbalanced elements"))?;
+        self.path
+            .pop()
+            .ok_or_else(|| invalid("unbalanced elements"))?;
         self.is_complete = self.path.is_empty();
         Ok(())
     }
@@ -173,11 +221,16 @@ mod tests {
 
     fn kept(document: &str) -> Result<Vec<AccessPolicy>, &'static str> {
         let policies = parse(document.as_bytes()).map_err(|error| error.code)?;
-        Ok(access_policy::of(&BlobHeaders { policies, ..BlobHeaders::default() }))
+        Ok(access_policy::of(&BlobHeaders {
+            policies,
+            ..BlobHeaders::default()
+        }))
     }
 
     fn identifier(id: &str, policy: &str) -> String {
-        format!("<SignedIdentifier><Id>{id}</Id><AccessPolicy>{policy}</AccessPolicy></SignedIdentifier>")
+        format!(
+            "<SignedIdentifier><Id>{id}</Id><AccessPolicy>{policy}</AccessPolicy></SignedIdentifier>"
+        )
     }
 
     fn all(identifiers: &str) -> String {
@@ -186,13 +239,23 @@ mod tests {
 
     #[test]
     fn policies_are_kept_as_they_were_sent() {
-        let whole =
-            "<Start>2026-11-24</Start><Expiry>2026-11-28T15:00:00.0000000Z</Expiry><Permission>rwd</Permission>";
-        let sent = all(&[identifier("one, two; drei\u{fc}", whole), identifier("bare", "<Start/>")].concat());
+        let whole = "<Start>2026-11-24</Start><Expiry>2026-11-28T15:00:00.0000000Z</Expiry><Permission>rwd</Permission>";
+        let sent = all(&[
+            identifier("one, two; drei\u{fc}", whole),
+            identifier("bare", "<Start/>"),
+        ]
+        .concat());
         let policies = kept(&sent).expect("valid");
         assert_eq!(policies[0].id, "one, two; drei\u{fc}");
         let limits = ["st", "se", "sp"].map(|name| policies[0].limit(name));
-        assert_eq!(limits, [Some("2026-11-24"), Some("2026-11-28T15:00:00.0000000Z"), Some("rwd")]);
+        assert_eq!(
+            limits,
+            [
+                Some("2026-11-24"),
+                Some("2026-11-28T15:00:00.0000000Z"),
+                Some("rwd")
+            ]
+        );
         assert_eq!(policies[1].limits, [None, None, None]);
         assert_eq!(kept(&document(&policies)), Ok(policies));
         assert_eq!((kept(""), kept(&all(""))), (Ok(Vec::new()), Ok(Vec::new())));
@@ -212,8 +275,19 @@ mod tests {
             assert_eq!(kept[0].id, id, "{text}");
             assert_eq!(self::kept(&document(&kept)), Ok(kept), "{text}");
         }
-        for text in ["a&other;b", "a&#0;b", "a&#1;b", "a&#xD800;b", "a&b", "a<![CDATA[b]]>"] {
-            assert_eq!(kept(&all(&identifier(text, ""))), Err("InvalidXmlDocument"), "{text}");
+        for text in [
+            "a&other;b",
+            "a&#0;b",
+            "a&#1;b",
+            "a&#xD800;b",
+            "a&b",
+            "a<![CDATA[b]]>",
+        ] {
+            assert_eq!(
+                kept(&all(&identifier(text, ""))),
+                Err("InvalidXmlDocument"),
+                "{text}"
+            );
         }
     }
 
@@ -222,11 +296,20 @@ mod tests {
         let six: String = (0..6).map(|id| identifier(&id.to_string(), "")).collect();
         for (document, code) in [
             (all(&six), "InvalidXmlDocument"),
-            (all(&[identifier("a", ""), identifier("a", "")].concat()), "InvalidXmlDocument"),
+            (
+                all(&[identifier("a", ""), identifier("a", "")].concat()),
+                "InvalidXmlDocument",
+            ),
             (all(&identifier("", "")), "InvalidXmlNodeValue"),
             (all(&identifier(&"a".repeat(65), "")), "InvalidXmlNodeValue"),
-            (all(&identifier("a", "<Expiry>tomorrow</Expiry>")), "InvalidXmlNodeValue"),
-            (all(&identifier("a", "<Permission>r,w</Permission>")), "InvalidXmlNodeValue"),
+            (
+                all(&identifier("a", "<Expiry>tomorrow</Expiry>")),
+                "InvalidXmlNodeValue",
+            ),
+            (
+                all(&identifier("a", "<Permission>r,w</Permission>")),
+                "InvalidXmlNodeValue",
+            ),
             (all(&identifier("a", "<Other/>")), "InvalidXmlDocument"),
             (all("text"), "InvalidXmlDocument"),
             ("<SignedIdentifiers>".to_owned(), "InvalidXmlDocument"),

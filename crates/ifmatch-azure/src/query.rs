@@ -13,7 +13,8 @@ impl QueryParameters {
     pub(crate) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();
         for parameter in name::parameters(text) {
-            let (name, value) = parameter.map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))?;
+            let (name, value) = parameter
+                .map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))?;
             let name = name.to_ascii_lowercase();
             if query.get(&name).is_some() {
                 return Err(AzureError::invalid_parameter(&name, "must not be repeated"));
@@ -30,12 +31,17 @@ impl QueryParameters {
 
     /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns `true` if a name or a value has a control character.
     pub(crate) fn has_control(&self) -> bool {
-        self.0.iter().any(|(name, value)| name.contains(char::is_control) || value.contains(char::is_control))
+        self.0.iter().any(|(name, value)| {
+            name.contains(char::is_control) || value.contains(char::is_control)
+        })
     }
 
     /// Returns the names of all parameters.

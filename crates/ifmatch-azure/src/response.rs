@@ -37,21 +37,40 @@ pub(crate) struct RequestIds {
 impl RequestIds {
     /// Takes the headers from a request.
     pub(crate) fn of(head: &Parts) -> Self {
-        let field = |name| head.headers.get(name).filter(|value| value.len() <= MAX_CLIENT_REQUEST_ID).cloned();
-        Self { version: field(VERSION), client_request_id: field(CLIENT_REQUEST_ID) }
+        let field = |name| {
+            head.headers
+                .get(name)
+                .filter(|value| value.len() <= MAX_CLIENT_REQUEST_ID)
+                .cloned()
+        };
+        Self {
+            version: field(VERSION),
+            client_request_id: field(CLIENT_REQUEST_ID),
+        }
     }
 
     /// Adds the headers, and a request id of the server's own, to a response.
     pub(crate) fn add_to(self, mut response: Response<BlobBody>) -> Response<BlobBody> {
         let id = random_guid().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
-        let own = [(VERSION, self.version), (CLIENT_REQUEST_ID, self.client_request_id), (REQUEST_ID, id)];
-        response.headers_mut().extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        let own = [
+            (VERSION, self.version),
+            (CLIENT_REQUEST_ID, self.client_request_id),
+            (REQUEST_ID, id),
+        ];
+        response.headers_mut().extend(
+            own.into_iter()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         response
     }
 }
 
 /// An empty response with the tag and date of the resource.
-pub(crate) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<HttpDate>) -> Response<BlobBody> {
+pub(crate) fn empty(
+    status: StatusCode,
+    tag: Option<&EntityTag>,
+    date: Option<HttpDate>,
+) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = status;
     *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
@@ -64,7 +83,9 @@ pub(crate) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<Ht
 
 /// States that the service doesn't encrypt what it stores.
 pub(crate) fn set_not_encrypted(response: &mut Response<BlobBody>) {
-    response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
+    response
+        .headers_mut()
+        .insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
 }
 
 /// A response with an XML document.
@@ -85,7 +106,10 @@ pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
     retain_304_headers(headers);
     // Azure sends the date even with a tag.
     headers.insert(LAST_MODIFIED, info.last_modified.to_header());
-    headers.insert(azure::ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
+    headers.insert(
+        azure::ERROR_CODE,
+        HeaderValue::from_static("ConditionNotMet"),
+    );
     response
 }
 
@@ -99,7 +123,10 @@ pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody>
     let mut response = empty(status, leased.tag.as_ref(), Some(leased.last_modified));
     let headers = response.headers_mut();
     if matches!(action, LeaseAction::Break { .. }) {
-        headers.insert(azure::TIME, leased.receipt.seconds_left().unwrap_or_default().into());
+        headers.insert(
+            azure::TIME,
+            leased.receipt.seconds_left().unwrap_or_default().into(),
+        );
     } else if let Some(lease) = leased.receipt.lease {
         let id = HeaderValue::try_from(lease.id().to_string()).ok();
         headers.extend(id.map(|id| (azure::ID, id)));
@@ -146,9 +173,16 @@ impl XmlWriter {
     pub(crate) fn begin_with(root: &str, attributes: &[(&str, &str)]) -> Self {
         let mut xml = Self(Writer::new(Vec::new()));
         xml.write(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)));
-        let attributes: Vec<_> = attributes.iter().map(|(name, value)| (*name, writable(value))).collect();
-        let attributes = attributes.iter().map(|(name, value)| (*name, value.as_ref()));
-        xml.write(Event::Start(BytesStart::new(root).with_attributes(attributes)));
+        let attributes: Vec<_> = attributes
+            .iter()
+            .map(|(name, value)| (*name, writable(value)))
+            .collect();
+        let attributes = attributes
+            .iter()
+            .map(|(name, value)| (*name, value.as_ref()));
+        xml.write(Event::Start(
+            BytesStart::new(root).with_attributes(attributes),
+        ));
         xml
     }
 
@@ -165,7 +199,9 @@ impl XmlWriter {
     /// Writes an element with this text.
     pub(crate) fn text(&mut self, name: &str, text: &str) {
         self.open(name);
-        self.write(Event::Text(BytesText::from_escaped(partial_escape(writable(text)))));
+        self.write(Event::Text(BytesText::from_escaped(partial_escape(
+            writable(text),
+        ))));
         self.close(name);
     }
 
@@ -177,8 +213,12 @@ impl XmlWriter {
     /// Writes the name of a blob, percent-encoded if XML can't represent it.
     pub(crate) fn blob_name(&mut self, name: &str) {
         if name.contains(['\u{fffe}', '\u{ffff}']) {
-            let encoded = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string();
-            self.write(Event::Start(BytesStart::new("Name").with_attributes([("Encoded", "true")])));
+            let encoded =
+                percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC)
+                    .to_string();
+            self.write(Event::Start(
+                BytesStart::new("Name").with_attributes([("Encoded", "true")]),
+            ));
             self.write(Event::Text(BytesText::from_escaped(encoded)));
             self.close("Name");
         } else {
@@ -205,7 +245,10 @@ impl XmlWriter {
 
 /// Replaces the characters that XML can't represent.
 fn writable(text: &str) -> Cow<'_, str> {
-    let is_unwritable =
-        |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
-    if text.contains(is_unwritable) { text.replace(is_unwritable, "\u{fffd}").into() } else { text.into() }
+    let is_unwritable = |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    if text.contains(is_unwritable) {
+        text.replace(is_unwritable, "\u{fffd}").into()
+    } else {
+        text.into()
+    }
 }

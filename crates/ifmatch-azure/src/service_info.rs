@@ -60,9 +60,17 @@ pub fn statistics() -> Response<BlobBody> {
 /// The SKU and kind of the account.
 pub(crate) fn account_information() -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::OK, None, None);
-    let fields =
-        [("x-ms-sku-name", "Standard_LRS"), ("x-ms-account-kind", "StorageV2"), ("x-ms-is-hns-enabled", "false")];
-    let fields = fields.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    let fields = [
+        ("x-ms-sku-name", "Standard_LRS"),
+        ("x-ms-account-kind", "StorageV2"),
+        ("x-ms-is-hns-enabled", "false"),
+    ];
+    let fields = fields.map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
     response.headers_mut().extend(fields);
     response
 }

@@ -48,8 +48,8 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName};
 use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{
-    BlobInfo, ContainerInfo, Delete, HeaderChange, LastSnapshot, ListQuery, Opened, Put, Reading, SetHeaders,
-    StoreError, StoreErrorKind,
+    BlobInfo, ContainerInfo, Delete, HeaderChange, LastSnapshot, ListQuery, Opened, Put, Reading,
+    SetHeaders, StoreError, StoreErrorKind,
 };
 use ifmatch_blob::sweep::remove_old;
 use ifmatch_core::EntityTag;
@@ -96,12 +96,27 @@ impl BlobLife {
     fn of(container: &ContainerInfo, blob: &BlobPath, info: &BlobInfo) -> Option<Self> {
         let (opened, created) = (container.created?.micros(), info.created?);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
-        Some(Self { created, folder: format!("{}/{opened:016x}/{name}/{:016x}/", blob.container, created.micros()) })
+        Some(Self {
+            created,
+            folder: format!(
+                "{}/{opened:016x}/{name}/{:016x}/",
+                blob.container,
+                created.micros()
+            ),
+        })
     }
 
     /// Finds the current life of a blob, and its properties. `None` if there is no blob, or if the store has no snapshots.
-    async fn find(context: &Context, blob: &BlobPath) -> Result<Option<(Self, BlobInfo)>, AzureError> {
-        let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
+    async fn find(
+        context: &Context,
+        blob: &BlobPath,
+    ) -> Result<Option<(Self, BlobInfo)>, AzureError> {
+        let Some(opened) = context
+            .store
+            .open(blob, Reading::HEAD)
+            .await
+            .map_err(AzureError::of_blob)?
+        else {
             return Ok(None);
         };
         let container = lookup::container(context, &blob.container).await?;
@@ -110,7 +125,10 @@ impl BlobLife {
 
     fn path(&self, time: SnapshotTime) -> Result<BlobPath, AzureError> {
         let name = BlobName::new(&format!("{}{}", self.folder, time.name()))?;
-        Ok(BlobPath { container: SNAPSHOTS.clone(), name })
+        Ok(BlobPath {
+            container: SNAPSHOTS.clone(),
+            name,
+        })
     }
 
     /// Returns the oldest snapshots after a time, and `true` if there are more.
@@ -121,11 +139,22 @@ impl BlobLife {
         limit: usize,
     ) -> Result<(Vec<(SnapshotTime, BlobInfo)>, bool), AzureError> {
         let after = after.map(|time| format!("{}{}", self.folder, time.name()));
-        let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
-        let page = context.store.list(&SNAPSHOTS, &query).await.map_err(AzureError::of_blob)?;
-        let Some(page) = page else { return Ok((Vec::new(), false)) };
+        let query = ListQuery {
+            prefix: self.folder.clone(),
+            after,
+            ..ListQuery::first(limit)
+        };
+        let page = context
+            .store
+            .list(&SNAPSHOTS, &query)
+            .await
+            .map_err(AzureError::of_blob)?;
+        let Some(page) = page else {
+            return Ok((Vec::new(), false));
+        };
         let snapshots = page.items.into_iter().filter_map(|entry| {
-            let time = u64::from_str_radix(entry.name.as_str().strip_prefix(&self.folder)?, 16).ok()?;
+            let time =
+                u64::from_str_radix(entry.name.as_str().strip_prefix(&self.folder)?, 16).ok()?;
             Some((SnapshotTime::of_micros(time), self.restored(entry.info)))
         });
         Ok((snapshots.collect(), page.next.is_some()))
@@ -133,7 +162,12 @@ impl BlobLife {
 
     /// Returns the properties of the version of which a snapshot was taken.
     fn restored(&self, mut info: BlobInfo) -> BlobInfo {
-        if let Some(origin) = info.headers.snapshot.take().and_then(|text| SnapshotOrigin::parse(text.as_str())) {
+        if let Some(origin) = info
+            .headers
+            .snapshot
+            .take()
+            .and_then(|text| SnapshotOrigin::parse(text.as_str()))
+        {
             (info.tag, info.last_modified) = (origin.tag.or(info.tag), origin.last_modified);
         }
         (info.created, info.lease) = (Some(self.created), None);
@@ -155,12 +189,21 @@ impl BlobLife {
     /// Removes these snapshots. Those that can't be removed are garbage if the blob was deleted.
     async fn discard(&self, context: &Context, times: Vec<SnapshotTime>) -> Result<(), AzureError> {
         let deletions = stream::iter(times).map(async |time| {
-            match context.store.delete(&self.path(time)?, Delete::default()).await {
-                Err(error) if *error.kind() != StoreErrorKind::NotFound => Err(AzureError::of_blob(error)),
+            match context
+                .store
+                .delete(&self.path(time)?, Delete::default())
+                .await
+            {
+                Err(error) if *error.kind() != StoreErrorKind::NotFound => {
+                    Err(AzureError::of_blob(error))
+                }
                 _ => Ok(()),
             }
         });
-        deletions.buffer_unordered(PARALLEL).try_collect::<()>().await
+        deletions
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await
     }
 
     async fn discard_all(&self, context: &Context) -> Result<(), AzureError> {
@@ -180,14 +223,29 @@ struct SnapshotOrigin {
 impl SnapshotOrigin {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
-        let (tag, date, name) = (parts.next()?, parts.next()?.parse().ok()?, name::decode(parts.next()?).ok()?);
+        let (tag, date, name) = (
+            parts.next()?,
+            parts.next()?.parse().ok()?,
+            name::decode(parts.next()?).ok()?,
+        );
         let tag = EntityTag::parse(tag.as_bytes()).ok();
-        Some(Self { tag, last_modified: HttpDate::from_unix(date), name: name.into_owned() })
+        Some(Self {
+            tag,
+            last_modified: HttpDate::from_unix(date),
+            name: name.into_owned(),
+        })
     }
 
     fn to_field(&self) -> Result<FieldText, AzureError> {
-        let tag = self.tag.as_ref().map_or("-".to_owned(), ToString::to_string);
-        let text = format!("{tag} {} {}", self.last_modified.unix(), utf8_percent_encode(&self.name, NON_ALPHANUMERIC));
+        let tag = self
+            .tag
+            .as_ref()
+            .map_or("-".to_owned(), ToString::to_string);
+        let text = format!(
+            "{tag} {} {}",
+            self.last_modified.unix(),
+            utf8_percent_encode(&self.name, NON_ALPHANUMERIC)
+        );
         FieldText::new(&text).map_err(|_| unsupported())
     }
 }
@@ -223,7 +281,11 @@ async fn take_at(
     time: SnapshotTime,
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
     let container = lookup::container(context, &blob.container).await?;
-    let opened = context.store.open(blob, Reading::WHOLE).await.map_err(AzureError::of_blob)?;
+    let opened = context
+        .store
+        .open(blob, Reading::WHOLE)
+        .await
+        .map_err(AzureError::of_blob)?;
     let opened = opened.ok_or_else(AzureError::blob_not_found)?;
     write::evaluate(&opened.info, &take.write)?;
     let life = BlobLife::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
@@ -234,17 +296,30 @@ async fn take_at(
         Some(_) => tag.and_then(|tag| tag.with_suffix(&format!("-{:x}", time.0)).ok()),
         None => tag,
     };
-    let origin = SnapshotOrigin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
-    let BlobHeaders { copied, tier, tags, .. } = opened.info.headers.clone();
-    let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
+    let origin = SnapshotOrigin {
+        tag,
+        last_modified: opened.info.last_modified,
+        name: blob.name.as_str().to_owned(),
+    };
+    let BlobHeaders {
+        copied, tier, tags, ..
+    } = opened.info.headers.clone();
+    let mut whole = Put::copying(blob, opened)
+        .await
+        .map_err(AzureError::of_blob)?;
     (whole.headers.copied, whole.headers.tier, whole.headers.tags) = (copied, tier, tags);
     whole.headers.snapshot = Some(origin.to_field()?);
     if let Some(metadata) = &take.metadata {
         whole.headers.metadata = metadata.clone();
     }
-    let put = Put { preconditions: Preconditions::absent(), ..whole };
+    let put = Put {
+        preconditions: Preconditions::absent(),
+        ..whole
+    };
     let written = match context.store.put(&path, put).await {
-        Err(error) if matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }) => return Ok(None),
+        Err(error) if matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }) => {
+            return Ok(None);
+        }
         written => written.map_err(AzureError::of_blob)?,
     };
     if let Err(error) = confirm(context, blob, &life).await {
@@ -255,8 +330,16 @@ async fn take_at(
         return Err(AzureError::of_blob(error));
     }
     let tag = origin.tag.or(written.tag);
-    let mut response = response::empty(StatusCode::CREATED, tag.as_ref(), Some(origin.last_modified));
-    response.headers_mut().extend(HeaderValue::try_from(time.to_string()).ok().map(|time| (SNAPSHOT, time)));
+    let mut response = response::empty(
+        StatusCode::CREATED,
+        tag.as_ref(),
+        Some(origin.last_modified),
+    );
+    response.headers_mut().extend(
+        HeaderValue::try_from(time.to_string())
+            .ok()
+            .map(|time| (SNAPSHOT, time)),
+    );
     response::set_not_encrypted(&mut response);
     Ok(Some(response))
 }
@@ -265,8 +348,14 @@ async fn take_at(
 async fn confirm(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
     let last = FieldText::new(&format!("{:016x}", nonce()?));
     let last = last.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let change = HeaderChange::Snapshot { last, created: life.created };
-    let set = SetHeaders { lease: LeaseUse::Read(None), ..SetHeaders::new(change) };
+    let change = HeaderChange::Snapshot {
+        last,
+        created: life.created,
+    };
+    let set = SetHeaders {
+        lease: LeaseUse::Read(None),
+        ..SetHeaders::new(change)
+    };
     context.store.set_headers(blob, set).await.map(drop)
 }
 
@@ -277,10 +366,25 @@ pub(crate) async fn open(
     snapshot: Option<SnapshotTime>,
     reading: Reading,
 ) -> Result<Option<Opened>, AzureError> {
-    let Some(time) = snapshot else { return context.store.open(blob, reading).await.map_err(AzureError::of_blob) };
-    let Some((life, _)) = BlobLife::find(context, blob).await? else { return Ok(None) };
-    let opened = context.store.open(&life.path(time)?, reading.without_lease()).await.map_err(AzureError::of_blob)?;
-    Ok(opened.map(|Opened { info, source }| Opened { info: life.restored(info), source }))
+    let Some(time) = snapshot else {
+        return context
+            .store
+            .open(blob, reading)
+            .await
+            .map_err(AzureError::of_blob);
+    };
+    let Some((life, _)) = BlobLife::find(context, blob).await? else {
+        return Ok(None);
+    };
+    let opened = context
+        .store
+        .open(&life.path(time)?, reading.without_lease())
+        .await
+        .map_err(AzureError::of_blob)?;
+    Ok(opened.map(|Opened { info, source }| Opened {
+        info: life.restored(info),
+        source,
+    }))
 }
 
 /// Returns the oldest snapshots of a listed blob after a time, and `true` if there are more.
@@ -314,7 +418,10 @@ pub(crate) async fn delete(
         SnapshotDeletion::Bare if context.store.has_index() => {
             for _ in 0..DELETIONS {
                 let last_snapshot = Some(refuse_snapshots(context, blob, &write).await?);
-                let delete = Delete { last_snapshot, ..delete.clone() };
+                let delete = Delete {
+                    last_snapshot,
+                    ..delete.clone()
+                };
                 match context.store.delete(blob, delete).await {
                     Err(error) if *error.kind() == StoreErrorKind::SnapshotTaken => {}
                     deleted => return explained(context, blob, deleted).await,
@@ -341,14 +448,24 @@ pub(crate) async fn delete(
         }
         SnapshotDeletion::Only => {
             lookup::container(context, &blob.container).await?;
-            let found = if may_exist(context) { BlobLife::find(context, blob).await? } else { None };
+            let found = if may_exist(context) {
+                BlobLife::find(context, blob).await?
+            } else {
+                None
+            };
             let snapshots = match found {
                 Some((life, _)) => Some((life.times(context).await?, life)),
                 None => None,
             };
-            let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+            let opened = context
+                .store
+                .open(blob, Reading::HEAD)
+                .await
+                .map_err(AzureError::of_blob)?;
             write::evaluate(&opened.ok_or_else(AzureError::blob_not_found)?.info, &write)?;
-            let Some((times, life)) = snapshots else { return Ok(()) };
+            let Some((times, life)) = snapshots else {
+                return Ok(());
+            };
             let context = context.clone();
             to_the_end(async move { life.discard(&context, times).await }).await
         }
@@ -360,7 +477,11 @@ pub(crate) async fn delete(
             write::evaluate(&opened.info, &write)?;
             let found = BlobLife::find(context, blob).await?;
             let (life, _) = found.ok_or_else(AzureError::blob_not_found)?;
-            context.store.delete(&life.path(time)?, Delete::default()).await.map_err(AzureError::of_blob)
+            context
+                .store
+                .delete(&life.path(time)?, Delete::default())
+                .await
+                .map_err(AzureError::of_blob)
         }
     }
 }
@@ -372,16 +493,27 @@ async fn refuse_snapshots(
     blob: &BlobPath,
     write: &WriteHeaders,
 ) -> Result<LastSnapshot, AzureError> {
-    let Some((life, info)) = BlobLife::find(context, blob).await? else { return Ok(LastSnapshot::default()) };
+    let Some((life, info)) = BlobLife::find(context, blob).await? else {
+        return Ok(LastSnapshot::default());
+    };
     if !may_exist(context) || life.page(context, None, 1).await?.0.is_empty() {
         return Ok(LastSnapshot(info.headers.last_snapshot));
     }
     write::evaluate(&info, write)?;
-    let message = "the blob has snapshots: delete them first, or with it (x-ms-delete-snapshots: include)";
-    Err(AzureError::new(StatusCode::CONFLICT, "SnapshotsPresent", message))
+    let message =
+        "the blob has snapshots: delete them first, or with it (x-ms-delete-snapshots: include)";
+    Err(AzureError::new(
+        StatusCode::CONFLICT,
+        "SnapshotsPresent",
+        message,
+    ))
 }
 
-async fn explained(context: &Context, blob: &BlobPath, deleted: Result<(), StoreError>) -> Result<(), AzureError> {
+async fn explained(
+    context: &Context,
+    blob: &BlobPath,
+    deleted: Result<(), StoreError>,
+) -> Result<(), AzureError> {
     match deleted {
         Ok(()) => Ok(()),
         Err(error) => Err(write::explain(context, blob, error).await),
@@ -390,7 +522,10 @@ async fn explained(context: &Context, blob: &BlobPath, deleted: Result<(), Store
 
 /// Returns `true` unless it is known that there are no snapshots at all.
 fn may_exist(context: &Context) -> bool {
-    context.store.peek().is_some_and(|store| !store.is_empty(&SNAPSHOTS))
+    context
+        .store
+        .peek()
+        .is_some_and(|store| !store.is_empty(&SNAPSHOTS))
 }
 
 /// Removes the snapshots that can't be reached, and returns their number.
@@ -398,20 +533,35 @@ pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     if !may_exist(context) {
         return Ok(0);
     }
-    remove_old(context, "snapshots", MAX_AGE, &[(&SNAPSHOTS, |context, place| is_used(context, place).boxed())]).await
+    remove_old(
+        context,
+        "snapshots",
+        MAX_AGE,
+        &[(&SNAPSHOTS, |context, place| is_used(context, place).boxed())],
+    )
+    .await
 }
 
 /// Returns `true` if a snapshot belongs to the current life of its blob.
 async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
     let store = &*context.store;
     let snapshot = store.open(place, Reading::HEAD.without_lease()).await?;
-    let origin = snapshot.and_then(|opened| SnapshotOrigin::parse(opened.info.headers.snapshot?.as_str()));
+    let origin =
+        snapshot.and_then(|opened| SnapshotOrigin::parse(opened.info.headers.snapshot?.as_str()));
     let container = place.name.as_str().split('/').next().unwrap_or_default();
-    let (Some(origin), Ok(container)) = (origin, ContainerName::new(container)) else { return Ok(true) };
-    let Ok(name) = BlobName::new(&origin.name) else { return Ok(true) };
+    let (Some(origin), Ok(container)) = (origin, ContainerName::new(container)) else {
+        return Ok(true);
+    };
+    let Ok(name) = BlobName::new(&origin.name) else {
+        return Ok(true);
+    };
     let blob = BlobPath { container, name };
-    let Some(container) = store.container(&blob.container).await? else { return Ok(false) };
-    let Some(opened) = store.open(&blob, Reading::HEAD.without_lease()).await? else { return Ok(false) };
+    let Some(container) = store.container(&blob.container).await? else {
+        return Ok(false);
+    };
+    let Some(opened) = store.open(&blob, Reading::HEAD.without_lease()).await? else {
+        return Ok(false);
+    };
     let life = BlobLife::of(&container, &blob, &opened.info);
     Ok(life.is_none_or(|life| place.name.as_str().starts_with(&life.folder)))
 }
@@ -420,7 +570,10 @@ async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, AzureError>> + Send + 'static,
 ) -> Result<T, AzureError> {
-    task::detach(work).result().await.unwrap_or_else(|| Err(AzureError::internal()))
+    task::detach(work)
+        .result()
+        .await
+        .unwrap_or_else(|| Err(AzureError::internal()))
 }
 
 fn unsupported() -> AzureError {
@@ -435,10 +588,17 @@ mod tests {
     #[test]
     fn an_origin_is_read_as_it_was_written() {
         for tag in [None, EntityTag::strong("7f3a-1").ok()] {
-            let origin =
-                SnapshotOrigin { tag: tag.clone(), last_modified: HttpDate::from_unix(7), name: "a b/\u{fc} c".into() };
-            let read = SnapshotOrigin::parse(origin.to_field().expect("writable").as_str()).expect("an origin");
-            assert_eq!((read.tag, read.last_modified, read.name), (tag, origin.last_modified, origin.name));
+            let origin = SnapshotOrigin {
+                tag: tag.clone(),
+                last_modified: HttpDate::from_unix(7),
+                name: "a b/\u{fc} c".into(),
+            };
+            let read = SnapshotOrigin::parse(origin.to_field().expect("writable").as_str())
+                .expect("an origin");
+            assert_eq!(
+                (read.tag, read.last_modified, read.name),
+                (tag, origin.last_modified, origin.name)
+            );
         }
     }
 }

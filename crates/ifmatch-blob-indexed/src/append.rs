@@ -6,7 +6,9 @@ use http::Method;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::records::{of_driver, refused};
-use ifmatch_blob::store::{AppendBlock, Appended, ContentChange, Current, StoreError, StoreErrorKind, Update, Updated};
+use ifmatch_blob::store::{
+    AppendBlock, Appended, ContentChange, Current, StoreError, StoreErrorKind, Update, Updated,
+};
 use ifmatch_core::command::{Content, Outcome};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
@@ -20,7 +22,11 @@ use super::swap::{Edit, WriteRequest, encoded, payload_of};
 use super::write::written;
 use super::{Inner, key};
 
-pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBlock) -> Result<Appended, StoreError> {
+pub(super) async fn append(
+    inner: &Arc<Inner>,
+    blob: &BlobPath,
+    append: AppendBlock,
+) -> Result<Appended, StoreError> {
     inner.bodies.check_space()?;
     let request = WriteRequest {
         if_tags: append.if_tags.clone(),
@@ -42,12 +48,20 @@ pub(super) async fn append(inner: &Arc<Inner>, blob: &BlobPath, append: AppendBl
         inner.confirm(&blob.container, incarnation).await?;
         let payload = inner.payload(&after)?.ok_or(StoreErrorKind::Unreadable)?;
         let blocks = payload.headers.append.map_or(0, |append| append.blocks);
-        Ok(Appended { written: written(settled, Some(payload.hash), None), offset: payload.length - length, blocks })
+        Ok(Appended {
+            written: written(settled, Some(payload.hash), None),
+            offset: payload.length - length,
+            blocks,
+        })
     })
     .await
 }
 
-pub(super) async fn update(inner: &Arc<Inner>, blob: &BlobPath, update: Update) -> Result<Updated, StoreError> {
+pub(super) async fn update(
+    inner: &Arc<Inner>,
+    blob: &BlobPath,
+    update: Update,
+) -> Result<Updated, StoreError> {
     inner.bodies.check_space()?;
     let request = WriteRequest::new(Method::PUT, Preconditions::NONE, LeaseUse::default())?;
     let (inner, blob) = (Arc::clone(inner), blob.clone());
@@ -83,11 +97,19 @@ pub(super) fn appended(
     draft: &mut Draft,
 ) -> Result<Content, StoreError> {
     // Refused, since there is nothing to append to.
-    let Some(version) = version else { return Ok(Content::Absent) };
+    let Some(version) = version else {
+        return Ok(Content::Absent);
+    };
     let payload = payload_of(version)?;
     let (headers, length) = append.after(&payload.headers, payload.length)?;
     let (place, hash) = draft.append(&append.block)?;
-    encoded(&Payload { hash, length, place, created: Some(payload.created(version)), headers })
+    encoded(&Payload {
+        hash,
+        length,
+        place,
+        created: Some(payload.created(version)),
+        headers,
+    })
 }
 
 /// Returns the content after an update of a version, or `None` if it stays.
@@ -97,30 +119,55 @@ pub(super) fn updated(
     draft: &mut Draft,
 ) -> Result<Option<Content>, StoreError> {
     let bytes = draft.bytes()?.cloned();
-    let current = version.zip(bytes).map(|(version, bytes)| Current { bytes, generation: Some(version.generation()) });
+    let current = version.zip(bytes).map(|(version, bytes)| Current {
+        bytes,
+        generation: Some(version.generation()),
+    });
     match (update.change)(current.as_ref()) {
         ContentChange::Keep => Ok(None),
         ContentChange::Delete => Ok(Some(Content::Absent)),
         ContentChange::Replace(bytes) => {
             let payload = version.map(payload_of).transpose()?;
-            let created = version.zip(payload.as_ref()).map(|(version, payload)| payload.created(version));
+            let created = version
+                .zip(payload.as_ref())
+                .map(|(version, payload)| payload.created(version));
             let last_snapshot = payload.and_then(|payload| payload.headers.last_snapshot);
             let length = bytes.len() as u64;
             let (place, hash) = draft.replace(bytes);
-            let headers = BlobHeaders { last_snapshot, ..BlobHeaders::default() };
-            encoded(&Payload { hash, length, place, created, headers }).map(Some)
+            let headers = BlobHeaders {
+                last_snapshot,
+                ..BlobHeaders::default()
+            };
+            encoded(&Payload {
+                hash,
+                length,
+                place,
+                created,
+                headers,
+            })
+            .map(Some)
         }
     }
 }
 
 impl Inner {
     /// Rejects an append early.
-    async fn check_append(&self, key: &Key, request: &WriteRequest, append: &AppendBlock) -> Result<(), StoreError> {
-        let (record, now) = (self.driver.load(key).await.map_err(of_driver)?, self.driver.now());
+    async fn check_append(
+        &self,
+        key: &Key,
+        request: &WriteRequest,
+        append: &AppendBlock,
+    ) -> Result<(), StoreError> {
+        let (record, now) = (
+            self.driver.load(key).await.map_err(of_driver)?,
+            self.driver.now(),
+        );
         let possible = match record.state(now).version() {
             Some(version) => {
                 let payload = payload_of(version)?;
-                append.after(&payload.headers, payload.length).map(|_| Content::Unknown)
+                append
+                    .after(&payload.headers, payload.length)
+                    .map(|_| Content::Unknown)
             }
             None => Ok(Content::Absent),
         };
@@ -133,6 +180,10 @@ impl Inner {
 
     /// Returns the payload of the version in a record.
     fn payload(&self, record: &Record) -> Result<Option<Payload>, StoreError> {
-        record.state(self.driver.now()).version().map(payload_of).transpose()
+        record
+            .state(self.driver.now())
+            .version()
+            .map(payload_of)
+            .transpose()
     }
 }

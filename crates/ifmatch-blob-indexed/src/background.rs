@@ -19,7 +19,12 @@ pub(super) fn in_the_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send {
     let work = AssertUnwindSafe(work).catch_unwind().map(|ended| {
-        ended.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "the write has panicked")))
+        ended.unwrap_or_else(|_| {
+            Err(StoreError::new(
+                StoreErrorKind::OutcomeUnknown,
+                "the write has panicked",
+            ))
+        })
     });
     Background(Some(Box::pin(work)))
 }
@@ -31,7 +36,9 @@ impl<T: Send + 'static> Future for Background<T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.0 else { return Poll::Pending };
+        let Some(work) = &mut self.0 else {
+            return Poll::Pending;
+        };
         let polled = work.as_mut().poll(context);
         if polled.is_ready() {
             self.0 = None;
@@ -60,7 +67,8 @@ mod tests {
         let (done, is_done) = oneshot::channel();
         let mut work = Box::pin(in_the_background(async move {
             let _ = told.await;
-            done.send(()).map_err(|()| StoreErrorKind::OutcomeUnknown.into())
+            done.send(())
+                .map_err(|()| StoreErrorKind::OutcomeUnknown.into())
         }));
         assert!((&mut work).now_or_never().is_none());
         drop(work);
@@ -71,13 +79,19 @@ mod tests {
     #[tokio::test]
     async fn work_that_was_never_polled_is_done() {
         let (done, is_done) = oneshot::channel();
-        drop(in_the_background(async move { done.send(()).map_err(|()| StoreErrorKind::OutcomeUnknown.into()) }));
+        drop(in_the_background(async move {
+            done.send(())
+                .map_err(|()| StoreErrorKind::OutcomeUnknown.into())
+        }));
         assert_eq!(is_done.await, Ok(()));
     }
 
     #[tokio::test]
     async fn work_that_panicked_has_an_unknown_outcome() {
         let ended = in_the_background::<()>(async { panic!("told to") }).await;
-        assert_eq!(ended.map_err(|error| error.kind().clone()), Err(StoreErrorKind::OutcomeUnknown));
+        assert_eq!(
+            ended.map_err(|error| error.kind().clone()),
+            Err(StoreErrorKind::OutcomeUnknown)
+        );
     }
 }

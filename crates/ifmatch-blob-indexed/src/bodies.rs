@@ -51,7 +51,11 @@ pub(super) trait Bodies: fmt::Debug + Send + Sync + 'static {
 
     /// Lets blocks follow the body of a version: in its place, if nothing else can have been written behind it, or behind a copy with
     /// this number.
-    async fn extend(self: Arc<Self>, version: Payload, nonce: u64) -> Result<ExtendedBody, StoreError>;
+    async fn extend(
+        self: Arc<Self>,
+        version: Payload,
+        nonce: u64,
+    ) -> Result<ExtendedBody, StoreError>;
 
     /// Returns the time after its beginning in which a record must name a body. Later, it may be gone. `None` if it stays.
     fn lifetime(&self) -> Option<Duration>;
@@ -83,7 +87,10 @@ pub(super) struct ExtendedBody {
 }
 
 pub(super) fn differs() -> StoreError {
-    StoreError::new(StoreErrorKind::Unreadable, "the body differs from what was stored")
+    StoreError::new(
+        StoreErrorKind::Unreadable,
+        "the body differs from what was stored",
+    )
 }
 
 /// A complete, durable body that isn't yet part of the store. Dropping it removes the body.
@@ -96,7 +103,10 @@ pub(super) struct Staged {
 
 impl Staged {
     pub(super) fn new(name: BodyName, bodies: Arc<dyn Bodies>) -> Self {
-        Self { name, bodies: Some(bodies) }
+        Self {
+            name,
+            bodies: Some(bodies),
+        }
     }
 
     pub(super) fn hash(&self) -> ContentHash {

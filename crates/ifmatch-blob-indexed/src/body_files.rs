@@ -32,7 +32,10 @@ impl Root {
         create_folder(path)?;
         let lock = private_files::open_or_create(&path.join("lock"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+            }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -74,7 +77,13 @@ impl Folder {
     /// Durably creates missing folders.
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
-        let folder = Self { root, bodies, temporary, disk, removals: Removals::default() };
+        let folder = Self {
+            root,
+            bodies,
+            temporary,
+            disk,
+            removals: Removals::default(),
+        };
         // A restored backup may have left them open to other users.
         private_files::restrict(&folder.bodies);
         private_files::restrict(&folder.temporary);
@@ -152,7 +161,9 @@ impl Folder {
     /// Returns the path of a complete body.
     pub(super) fn body(&self, name: &BodyName) -> PathBuf {
         let hex = name.hash.hex();
-        self.bodies.join(&hex[..2]).join(format!("{hex}-{:016x}", name.nonce))
+        self.bodies
+            .join(&hex[..2])
+            .join(format!("{hex}-{:016x}", name.nonce))
     }
 
     /// Returns the path of an incoming body.
@@ -180,7 +191,9 @@ pub(super) fn is_incoming(file_name: &str) -> bool {
 pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
     let is_body = hash.len() == 64 && nonce.len() == 16;
-    is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
+    is_body
+        .then(|| u64::from_str_radix(nonce, 16).ok())
+        .flatten()
 }
 
 /// Returns the files in a folder with these names.
@@ -212,10 +225,25 @@ pub(super) fn is_in_use(root: &Path) -> bool {
 pub(super) fn warn_of_foreign_files(root: &Path) {
     let own = |name: &str| {
         name.starts_with('.')
-            || ["index.redb", "lock", "bodies", "tmp", "snapshot", "lost+found"].iter().any(|own| name.starts_with(own))
+            || [
+                "index.redb",
+                "lock",
+                "bodies",
+                "tmp",
+                "snapshot",
+                "lost+found",
+            ]
+            .iter()
+            .any(|own| name.starts_with(own))
     };
-    let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let foreign = names.map(|name| name.to_string_lossy().into_owned()).find(|name| !own(name));
+    let names = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
+    let foreign = names
+        .map(|name| name.to_string_lossy().into_owned())
+        .find(|name| !own(name));
     if let Some(name) = foreign {
         let folder = root.display();
         tracing::warn!(%folder, %name, "the data folder has other files, which are not served: upload them, for instance with rclone");
@@ -223,9 +251,19 @@ pub(super) fn warn_of_foreign_files(root: &Path) {
 }
 
 fn has_bodies(root: &Path) -> bool {
-    let shards = fs::read_dir(root.join("bodies")).into_iter().flatten().flatten();
-    let mut files = shards.filter_map(|shard| fs::read_dir(shard.path()).ok()).flatten().flatten();
-    files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))
+    let shards = fs::read_dir(root.join("bodies"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut files = shards
+        .filter_map(|shard| fs::read_dir(shard.path()).ok())
+        .flatten()
+        .flatten();
+    files.any(|file| {
+        file.file_name()
+            .to_str()
+            .is_some_and(|name| nonce_of(name).is_some())
+    })
 }
 
 /// Durably creates a folder and its missing parents, inaccessible to other users of the machine. Leaves an existing

@@ -23,7 +23,8 @@ use ifmatch_register::Driver;
 use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart,
+    Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
+    WriteMultipart,
 };
 
 use super::bodies::{Bodies, BodyEnd, ExtendedBody, Incoming, Keep, Staged, differs};
@@ -65,13 +66,20 @@ pub struct Objects {
 impl Objects {
     /// Keeps the bodies under this prefix.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: Path) -> Self {
-        Self { store, prefix, copies: false }
+        Self {
+            store,
+            prefix,
+            copies: false,
+        }
     }
 
     /// Declares that a copy by the store is complete when it answers. Other copies pass through this process.
     #[must_use]
     pub fn copied_by_store(self) -> Self {
-        Self { copies: true, ..self }
+        Self {
+            copies: true,
+            ..self
+        }
     }
 }
 
@@ -91,7 +99,11 @@ struct Retired {
 
 impl Bucket {
     pub(super) fn new(objects: Objects, driver: Driver) -> Self {
-        Self { objects, driver, retired: Mutex::default() }
+        Self {
+            objects,
+            driver,
+            retired: Mutex::default(),
+        }
     }
 
     fn store(&self) -> &dyn ObjectStore {
@@ -112,14 +124,27 @@ impl Bucket {
     }
 
     /// Lists the bodies that are older than this, by the store's own clock.
-    pub(super) async fn older_than(&self, age: Duration) -> Result<BoxStream<'static, Result<BodyName, Error>>, Error> {
+    pub(super) async fn older_than(
+        &self,
+        age: Duration,
+    ) -> Result<BoxStream<'static, Result<BodyName, Error>>, Error> {
         let clock = self.objects.prefix.clone().join(CLOCK[0]).join(CLOCK[1]);
         self.store().put(&clock, PutPayload::new()).await?;
         let now = self.store().head(&clock).await?.last_modified;
-        let listed = self.store().list(Some(&self.objects.prefix.clone().join(BODIES)));
-        let is_old = move |meta: &ObjectMeta| (now - meta.last_modified).to_std().is_ok_and(|found| found >= age);
+        let listed = self
+            .store()
+            .list(Some(&self.objects.prefix.clone().join(BODIES)));
+        let is_old = move |meta: &ObjectMeta| {
+            (now - meta.last_modified)
+                .to_std()
+                .is_ok_and(|found| found >= age)
+        };
         let listed = listed.try_filter_map(move |meta| {
-            std::future::ready(Ok(meta.location.filename().and_then(name_of).filter(|_| is_old(&meta))))
+            std::future::ready(Ok(meta
+                .location
+                .filename()
+                .and_then(name_of)
+                .filter(|_| is_old(&meta))))
         });
         Ok(listed.boxed())
     }
@@ -153,7 +178,9 @@ impl Bucket {
             while let Some(deleted) = deleted.next().await {
                 match deleted {
                     Ok(_) | Err(Error::NotFound { .. }) => {}
-                    Err(error) => tracing::warn!(%error, "a replaced body remains; it is swept later"),
+                    Err(error) => {
+                        tracing::warn!(%error, "a replaced body remains; it is swept later")
+                    }
                 }
             }
         }
@@ -176,20 +203,30 @@ impl Bucket {
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket").field("objects", &self.objects).finish_non_exhaustive()
+        f.debug_struct("Bucket")
+            .field("objects", &self.objects)
+            .finish_non_exhaustive()
     }
 }
 
 /// Returns the body with this file name, or `None` if it isn't a body's. The hash of one that was sent in parts is unknown.
 fn name_of(file_name: &str) -> Option<BodyName> {
-    let (hash, nonce) = file_name.split_once('-').filter(|(_, nonce)| nonce.len() == 16)?;
+    let (hash, nonce) = file_name
+        .split_once('-')
+        .filter(|(_, nonce)| nonce.len() == 16)?;
     let nonce = u64::from_str_radix(nonce, 16).ok()?;
     match (hash, nonce & LONG) {
-        ("long", LONG) => Some(BodyName { hash: ContentHash::from_bytes([0; 32]), nonce }),
+        ("long", LONG) => Some(BodyName {
+            hash: ContentHash::from_bytes([0; 32]),
+            nonce,
+        }),
         (_, 0) => {
             let mut bytes = [0; 32];
             hex::decode_to_slice(hash, &mut bytes).ok()?;
-            Some(BodyName { hash: ContentHash::from_bytes(bytes), nonce })
+            Some(BodyName {
+                hash: ContentHash::from_bytes(bytes),
+                nonce,
+            })
         }
         _ => None,
     }
@@ -215,15 +252,27 @@ impl Bodies for Bucket {
         keep: Keep,
     ) -> Result<Option<Box<dyn Source>>, StoreError> {
         let (store, location) = (Arc::clone(&self.objects.store), self.location(&body));
-        Ok(Some(Box::new(Object { store, location, length, keep: Some(keep) })))
+        Ok(Some(Box::new(Object {
+            store,
+            location,
+            length,
+            keep: Some(keep),
+        })))
     }
 
     async fn duplicate(self: Arc<Self>, body: BodyName) -> Result<Option<Staged>, StoreError> {
         if !self.objects.copies {
             return Ok(None);
         }
-        let name = BodyName { nonce: BodyName::number()? | (body.nonce & LONG), ..body };
-        match self.store().copy(&self.location(&body), &self.location(&name)).await {
+        let name = BodyName {
+            nonce: BodyName::number()? | (body.nonce & LONG),
+            ..body
+        };
+        match self
+            .store()
+            .copy(&self.location(&body), &self.location(&name))
+            .await
+        {
             Ok(()) => Ok(Some(Staged::new(name, self))),
             // The bytes are read and written again. A copy that is made all the same has a name that no record has.
             Err(_) => Ok(None),
@@ -251,21 +300,39 @@ impl Bodies for Bucket {
     }
 
     /// An object can't be lengthened, so it is copied.
-    async fn extend(self: Arc<Self>, version: Payload, nonce: u64) -> Result<ExtendedBody, StoreError> {
+    async fn extend(
+        self: Arc<Self>,
+        version: Payload,
+        nonce: u64,
+    ) -> Result<ExtendedBody, StoreError> {
         let body = version.file().ok_or(StoreErrorKind::Unreadable)?;
-        let source = self.open(body, version.length, None, Box::new(drop)).await?;
-        let mut bytes = source.ok_or(StoreErrorKind::Unavailable)?.read(None).await?;
-        let name = BodyName { hash: version.hash, nonce };
+        let source = self
+            .open(body, version.length, None, Box::new(drop))
+            .await?;
+        let mut bytes = source
+            .ok_or(StoreErrorKind::Unavailable)?
+            .read(None)
+            .await?;
+        let name = BodyName {
+            hash: version.hash,
+            nonce,
+        };
         let mut copy = Arriving::new(self, nonce, Some(name));
         while let Some(frame) = bytes.frame().await {
-            let Ok(chunk) = frame?.into_data() else { continue };
+            let Ok(chunk) = frame?.into_data() else {
+                continue;
+            };
             copy.take(chunk).await?;
         }
         let hasher = copy.hasher.clone();
         if hasher.clone().finish() != version.hash {
             return Err(differs());
         }
-        Ok(ExtendedBody { name, end: Box::new(copy), hasher })
+        Ok(ExtendedBody {
+            name,
+            end: Box::new(copy),
+            hasher,
+        })
     }
 
     fn lifetime(&self) -> Option<Duration> {
@@ -304,7 +371,16 @@ impl Drop for Parts {
 impl Arriving {
     fn new(bucket: Arc<Bucket>, nonce: u64, name: Option<BodyName>) -> Self {
         let began = bucket.now();
-        Self { bucket, nonce, name, hasher: Hasher::default(), held: Vec::new(), size: 0, parts: None, began }
+        Self {
+            bucket,
+            nonce,
+            name,
+            hasher: Hasher::default(),
+            held: Vec::new(),
+            size: 0,
+            parts: None,
+            began,
+        }
     }
 
     /// Makes the body durable under this name, which it has had from the beginning.
@@ -314,7 +390,11 @@ impl Arriving {
             upload.finish().await.map_err(unavailable)?;
         } else {
             let payload: PutPayload = std::mem::take(&mut self.held).into_iter().collect();
-            self.bucket.store().put(&self.bucket.location(&name), payload).await.map_err(unavailable)?;
+            self.bucket
+                .store()
+                .put(&self.bucket.location(&name), payload)
+                .await
+                .map_err(unavailable)?;
         }
         let staged = Staged::new(name, Arc::<Bucket>::clone(&self.bucket));
         if self.began.until(self.bucket.now()) > LIFETIME {
@@ -338,15 +418,28 @@ impl Arriving {
         if self.parts.is_none() {
             let name = self.name.unwrap_or_else(|| {
                 self.nonce |= LONG;
-                BodyName { hash: ContentHash::from_bytes([0; 32]), nonce: self.nonce }
+                BodyName {
+                    hash: ContentHash::from_bytes([0; 32]),
+                    nonce: self.nonce,
+                }
             });
-            let upload = self.bucket.store().put_multipart(&self.bucket.location(&name)).await.map_err(unavailable)?;
-            self.parts = Some(Parts(Some(WriteMultipart::new_with_chunk_size(upload, PART))));
+            let upload = self
+                .bucket
+                .store()
+                .put_multipart(&self.bucket.location(&name))
+                .await
+                .map_err(unavailable)?;
+            self.parts = Some(Parts(Some(WriteMultipart::new_with_chunk_size(
+                upload, PART,
+            ))));
         }
         let upload = self.parts.as_mut().and_then(|parts| parts.0.as_mut());
         let upload = upload.ok_or_else(|| unavailable("the upload has ended"))?;
         for bytes in self.held.drain(..) {
-            upload.wait_for_capacity(PARTS_UNDER_WAY).await.map_err(unavailable)?;
+            upload
+                .wait_for_capacity(PARTS_UNDER_WAY)
+                .await
+                .map_err(unavailable)?;
             upload.put(bytes);
         }
         Ok(upload)
@@ -359,12 +452,18 @@ impl Incoming for Arriving {
         self.take(chunk.into()).await
     }
 
-    async fn finish(mut self: Box<Self>, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
+    async fn finish(
+        mut self: Box<Self>,
+        promised: Option<ContentHash>,
+    ) -> Result<Staged, StoreError> {
         let hash = std::mem::take(&mut self.hasher).finish();
         if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
-        let name = self.name.unwrap_or(BodyName { hash, nonce: self.nonce });
+        let name = self.name.unwrap_or(BodyName {
+            hash,
+            nonce: self.nonce,
+        });
         self.finish_as(name).await
     }
 }
@@ -391,24 +490,35 @@ struct Object {
 impl Object {
     /// Requests a range of the object.
     async fn get(&self, range: Range<u64>) -> Result<GetResult, StoreError> {
-        let part = Some(range.clone()).filter(|range| *range != (0..self.length)).map(GetRange::Bounded);
-        let got =
-            self.store.get_opts(&self.location, GetOptions::new().with_range(part)).await.map_err(
-                |error| match error {
-                    Error::NotFound { .. } => {
-                        unavailable("the body is gone: it was replaced a while ago, or the bucket has lost it")
-                    }
-                    error => unavailable(error),
-                },
-            )?;
+        let part = Some(range.clone())
+            .filter(|range| *range != (0..self.length))
+            .map(GetRange::Bounded);
+        let got = self
+            .store
+            .get_opts(&self.location, GetOptions::new().with_range(part))
+            .await
+            .map_err(|error| match error {
+                Error::NotFound { .. } => unavailable(
+                    "the body is gone: it was replaced a while ago, or the bucket has lost it",
+                ),
+                error => unavailable(error),
+            })?;
         if got.meta.size != self.length || got.range != range {
-            return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's object has another length"));
+            return Err(StoreError::new(
+                StoreErrorKind::Unreadable,
+                "the body's object has another length",
+            ));
         }
         Ok(got)
     }
 
     async fn short(&mut self) -> Result<Bytes, StoreError> {
-        let bytes = self.get(0..self.length).await?.bytes().await.map_err(unavailable)?;
+        let bytes = self
+            .get(0..self.length)
+            .await?
+            .bytes()
+            .await
+            .map_err(unavailable)?;
         if let Some(keep) = self.keep.take() {
             keep(bytes.clone());
         }
@@ -423,7 +533,11 @@ impl Source for Object {
                 return Memory::from(self.short().await?).read(range).await;
             }
             let got = self.get(range.unwrap_or(0..self.length)).await?;
-            let frames = got.into_stream().map_ok(Frame::data).map_err(unavailable).boxed();
+            let frames = got
+                .into_stream()
+                .map_ok(Frame::data)
+                .map_err(unavailable)
+                .boxed();
             Ok(BlobBody::stream(StreamBody::new(frames)))
         })
     }

@@ -35,7 +35,9 @@ impl Inner {
     pub(super) async fn collect(&self, folder: &Arc<Folder>) -> Result<(), OpenError> {
         let index = self.read_index().await?;
         let swept = Arc::clone(folder);
-        let collected = tokio::task::spawn_blocking(move || index.sweep(&swept)).await.map_err(OpenError::other)?;
+        let collected = tokio::task::spawn_blocking(move || index.sweep(&swept))
+            .await
+            .map_err(OpenError::other)?;
         match collected.map_err(|error| OpenError::folder(folder.temporary(), error))? {
             0 => {}
             files => tracing::info!(files, "collected the remains of a crash"),
@@ -48,8 +50,9 @@ impl Inner {
         // Containers first: if a newer release wrote one, nothing is touched.
         for prefix in [key::CONTAINERS, key::BLOBS] {
             let mut after = None;
-            while let Some(records) =
-                next_page(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
+            while let Some(records) = next_page(self.driver.register(), prefix, &mut after)
+                .await
+                .map_err(OpenError::register)?
             {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
                     let now = self.driver.now();
@@ -77,7 +80,8 @@ impl Inner {
         let prefix = key::of_blobs_in(container, incarnation);
         let mut after = None;
         let collected: Result<(), RegisterError> = async {
-            while let Some(records) = next_page(self.driver.register(), &prefix, &mut after).await? {
+            while let Some(records) = next_page(self.driver.register(), &prefix, &mut after).await?
+            {
                 for (key, record) in records {
                     self.discard(&key, record).await?;
                 }
@@ -104,7 +108,9 @@ impl Inner {
                         let current = self.current(&container).await?;
                         containers.insert(container.clone(), current);
                     }
-                    containers.get(&container).is_some_and(|current| current.excludes(incarnation))
+                    containers
+                        .get(&container)
+                        .is_some_and(|current| current.excludes(incarnation))
                 }
                 None => false,
             };
@@ -121,18 +127,28 @@ impl Inner {
     /// Returns the incarnation of the container with this record.
     async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
         let record = self.driver.register().load(container).await?;
-        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
+        let Some(version) = record
+            .as_ref()
+            .and_then(|record| record.state(self.driver.now()).version())
+        else {
             return Ok(Incarnation::None);
         };
         let payload = Payload::decode(version.payload());
-        Ok(payload.map_or(Incarnation::Unknown, |payload| Incarnation::Is(payload.created(version))))
+        Ok(payload.map_or(Incarnation::Unknown, |payload| {
+            Incarnation::Is(payload.created(version))
+        }))
     }
 
     /// Removes an unreachable record and its body. A writer that found it earlier may still write to it once more.
     async fn discard(&self, key: &Key, record: Record) -> Result<(), RegisterError> {
         let mut found = Some(record);
         while let Some(record) = found {
-            found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
+            found = match self
+                .driver
+                .register()
+                .compare_and_swap(key, record.revision(), None)
+                .await?
+            {
                 Swap::Done => {
                     self.retire(body_of(&record, self.driver.now())).await;
                     None
@@ -147,7 +163,10 @@ impl Inner {
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && is_past_retention(record, now) {
-            self.driver.register().compare_and_swap(key, record.revision(), None).await?;
+            self.driver
+                .register()
+                .compare_and_swap(key, record.revision(), None)
+                .await?;
         }
         Ok(())
     }
@@ -184,7 +203,10 @@ impl Inner {
     ///
     /// The bodies are listed before the records are read, so a record that is about to name one of them would be too late.
     pub(super) async fn sweep(&self, bucket: &Bucket) -> Result<u64, OpenError> {
-        let mut listed = bucket.older_than(bucket::AGE).await.map_err(OpenError::bucket)?;
+        let mut listed = bucket
+            .older_than(bucket::AGE)
+            .await
+            .map_err(OpenError::bucket)?;
         let mut swept = 0;
         loop {
             let mut old = HashMap::new();
@@ -204,7 +226,8 @@ impl Inner {
                 self.driver.clock().sleep(bucket::GRACE).await;
             }
             swept += old.len() as u64;
-            let remove = |body: BodyName| async move { bucket.delete(&bucket.location(&body)).await };
+            let remove =
+                |body: BodyName| async move { bucket.delete(&bucket.location(&body)).await };
             stream::iter(old.into_values())
                 .map(Ok)
                 .try_for_each_concurrent(REMOVALS, remove)
@@ -216,14 +239,19 @@ impl Inner {
     /// Spares the bodies that records name. Returns `false` if a record is damaged, which may name any of them.
     async fn spare_named(&self, old: &mut HashMap<u64, BodyName>) -> Result<bool, OpenError> {
         let mut after = None;
-        while let Some(records) =
-            next_page(self.driver.register(), key::BLOBS, &mut after).await.map_err(OpenError::register)?
+        while let Some(records) = next_page(self.driver.register(), key::BLOBS, &mut after)
+            .await
+            .map_err(OpenError::register)?
         {
             for (key, record) in records {
-                let Some(version) = record.state(self.driver.now()).version() else { continue };
+                let Some(version) = record.state(self.driver.now()).version() else {
+                    continue;
+                };
                 match Payload::decode(version.payload()) {
                     Ok(payload) => drop(payload.file().and_then(|body| old.remove(&body.nonce))),
-                    Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+                    Err(error @ PayloadError::Newer(_)) => {
+                        return Err(OpenError::record(key.as_str(), error));
+                    }
                     Err(PayloadError::Damaged) => {
                         tracing::warn!(%key, "the record is damaged: no body is swept, since one of them may be its own");
                         return Ok(false);
@@ -237,10 +265,14 @@ impl Inner {
 
 impl Index {
     fn add(&mut self, key: &Key, record: &Record, now: Timestamp) -> Result<(), OpenError> {
-        let Some(version) = record.state(now).version() else { return Ok(()) };
+        let Some(version) = record.state(now).version() else {
+            return Ok(());
+        };
         match Payload::decode(version.payload()) {
             Ok(payload) => self.bodies.extend(payload.file().map(|name| name.nonce)),
-            Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+            Err(error @ PayloadError::Newer(_)) => {
+                return Err(OpenError::record(key.as_str(), error));
+            }
             Err(PayloadError::Damaged) => self.damaged = Some(key.clone()),
         }
         Ok(())
@@ -254,7 +286,8 @@ impl Index {
             return Ok(collected);
         }
         for shard in folder.shards() {
-            let unknown = |name: &str| nonce_of(name).is_some_and(|nonce| !self.bodies.contains(&nonce));
+            let unknown =
+                |name: &str| nonce_of(name).is_some_and(|nonce| !self.bodies.contains(&nonce));
             collected += remove_files(&shard, unknown)?;
         }
         Ok(collected)

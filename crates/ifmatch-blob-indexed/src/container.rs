@@ -36,7 +36,10 @@ use super::{Inner, key};
 
 impl Inner {
     /// Looks up a container other than an internal one. Returns `None` if there is no such container.
-    pub(super) async fn look_up(&self, container: &ContainerName) -> Result<Option<Arc<Container>>, StoreError> {
+    pub(super) async fn look_up(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<Arc<Container>>, StoreError> {
         let key = key::of_container(container)?;
         let current = self.driver.revision_at_once(&key);
         if let Some(container) = current.and_then(|current| self.decoded.container(&key, current)) {
@@ -45,25 +48,46 @@ impl Inner {
         let record = self.look(&key).await?;
         // A container's record never has a write in flight, so it says the same at any time, except for its lease.
         let now = self.driver.now();
-        let Some(version) = record.state(now).version() else { return Ok(None) };
+        let Some(version) = record.state(now).version() else {
+            return Ok(None);
+        };
         let incarnation = payload_of(version)?.created(version);
-        let (blobs, info) = (key::of_blobs_in(container, incarnation), container_info(&record, version, now)?);
-        let container = Arc::new(Container { incarnation, blobs, info });
-        self.decoded.keep_container(key, record.revision(), &container);
+        let (blobs, info) = (
+            key::of_blobs_in(container, incarnation),
+            container_info(&record, version, now)?,
+        );
+        let container = Arc::new(Container {
+            incarnation,
+            blobs,
+            info,
+        });
+        self.decoded
+            .keep_container(key, record.revision(), &container);
         Ok(Some(container))
     }
 
     /// Returns the incarnation of a container, or `None` if there is no such container.
-    pub(super) async fn find(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
+    pub(super) async fn find(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<Revision>, StoreError> {
         if container.is_internal() {
             return Ok(Some(key::INTERNAL));
         }
-        Ok(self.look_up(container).await?.map(|container| container.incarnation))
+        Ok(self
+            .look_up(container)
+            .await?
+            .map(|container| container.incarnation))
     }
 
     /// Returns the incarnation of a container that must exist.
-    pub(super) async fn incarnation(&self, container: &ContainerName) -> Result<Revision, StoreError> {
-        self.find(container).await?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+    pub(super) async fn incarnation(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Revision, StoreError> {
+        self.find(container)
+            .await?
+            .ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
     /// Returns the incarnation of a container, creating it if necessary.
@@ -73,7 +97,8 @@ impl Inner {
         match applied.outcome {
             // A failed precondition means that another writer was faster.
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+                incarnation_of(&applied.after, self)?
+                    .ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             outcome => Err(refused(outcome, self.driver.now())),
         }
@@ -88,10 +113,12 @@ impl Inner {
         let key = key::of_container(container)?;
         let applied = self.create(&key, headers).await?;
         match applied.outcome {
-            Outcome::Written(_) => {
-                self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+            Outcome::Written(_) => self
+                .info_of(&applied.after)?
+                .ok_or_else(|| StoreErrorKind::ContainerNotFound.into()),
+            Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
+                Err(StoreErrorKind::ContainerExists.into())
             }
-            Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
             outcome => Err(refused(outcome, self.driver.now())),
         }
     }
@@ -105,12 +132,20 @@ impl Inner {
         self.swap(key, request, content).await
     }
 
-    pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        let Some(found) = self.look_up(container).await? else { return Ok(None) };
+    pub(super) async fn container(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<ContainerInfo>, StoreError> {
+        let Some(found) = self.look_up(container).await? else {
+            return Ok(None);
+        };
         let now = self.driver.now();
         // The record may have been decoded earlier.
         let lease = found.info.lease.map(|seen| SeenLease { at: now, ..seen });
-        Ok(Some(ContainerInfo { lease, ..found.info.clone() }))
+        Ok(Some(ContainerInfo {
+            lease,
+            ..found.info.clone()
+        }))
     }
 
     pub(super) async fn set_container(
@@ -121,14 +156,22 @@ impl Inner {
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
         let lease = LeaseUse::Read(set.lease.id());
-        let request = WriteRequest { request, ..WriteRequest::new(Method::PUT, set.preconditions, lease)? };
+        let request = WriteRequest {
+            request,
+            ..WriteRequest::new(Method::PUT, set.preconditions, lease)?
+        };
         let key = key::of_container(container)?;
         let set = self.set_fields(&key, request, set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
-        self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+        self.info_of(&record)?
+            .ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    async fn delete_container(self: Arc<Self>, container: &ContainerName, edit: Edit) -> Result<(), StoreError> {
+    async fn delete_container(
+        self: Arc<Self>,
+        container: &ContainerName,
+        edit: Edit,
+    ) -> Result<(), StoreError> {
         let key = key::of_container(container)?;
         let applied = self.change(&key, edit).await?;
         match applied.outcome {
@@ -144,7 +187,10 @@ impl Inner {
     }
 
     async fn has_blobs(&self, container: &ContainerName) -> Result<bool, StoreError> {
-        Ok(self.list(container, &ListQuery::first(1)).await?.is_some_and(|page| !page.items.is_empty()))
+        Ok(self
+            .list(container, &ListQuery::first(1))
+            .await?
+            .is_some_and(|page| !page.items.is_empty()))
     }
 
     /// Deletes a container that has no blobs, although other processes may write to it.
@@ -158,14 +204,19 @@ impl Inner {
                 .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
             if self.mark(container, Some(mark.clone())).await?.is_none() {
                 // The retry of a deletion gets its response again.
-                return self.delete_container(container, Edit::absent(request)).await;
+                return self
+                    .delete_container(container, Edit::absent(request))
+                    .await;
             }
             if self.has_blobs(container).await? {
                 self.mark(container, None).await?;
                 return Err(StoreErrorKind::ContainerNotEmpty.into());
             }
             let absent = move |version: Option<&Version>| {
-                let found = version.map(payload_of).transpose()?.and_then(|payload| payload.headers.emptying);
+                let found = version
+                    .map(payload_of)
+                    .transpose()?
+                    .and_then(|payload| payload.headers.emptying);
                 if found.as_ref() == Some(&mark) {
                     Ok(Content::Absent)
                 } else {
@@ -183,7 +234,11 @@ impl Inner {
     }
 
     /// Sets or clears a container's mark. Returns the container's incarnation, or `None` if the container doesn't exist.
-    async fn mark(&self, container: &ContainerName, mark: Option<FieldText>) -> Result<Option<Revision>, StoreError> {
+    async fn mark(
+        &self,
+        container: &ContainerName,
+        mark: Option<FieldText>,
+    ) -> Result<Option<Revision>, StoreError> {
         let request = WriteRequest::new(Method::PUT, Preconditions::NONE, LeaseUse::Read(None))?;
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
@@ -193,7 +248,13 @@ impl Inner {
             }
             None => Err(StoreErrorKind::ContainerNotFound.into()),
         };
-        match self.change(&key::of_container(container)?, Edit::Write(request, Box::new(content))).await {
+        match self
+            .change(
+                &key::of_container(container)?,
+                Edit::Write(request, Box::new(content)),
+            )
+            .await
+        {
             Ok(applied) => incarnation_of(&applied.after, self),
             Err(error) if *error.kind() == StoreErrorKind::ContainerNotFound => Ok(None),
             Err(error) => Err(error),
@@ -206,7 +267,11 @@ impl Inner {
     }
 
     /// Confirms that a blob was written to a container that exists. Keeps away the deletion of a container that had no blobs.
-    pub(super) async fn confirm(&self, container: &ContainerName, incarnation: Revision) -> Result<(), StoreError> {
+    pub(super) async fn confirm(
+        &self,
+        container: &ContainerName,
+        incarnation: Revision,
+    ) -> Result<(), StoreError> {
         if !self.confirms(container) {
             return Ok(());
         }
@@ -218,20 +283,37 @@ impl Inner {
             }
             found => found.map(|found| found.incarnation),
         };
-        if found == Some(incarnation) { Ok(()) } else { Err(StoreErrorKind::ContainerNotFound.into()) }
+        if found == Some(incarnation) {
+            Ok(())
+        } else {
+            Err(StoreErrorKind::ContainerNotFound.into())
+        }
     }
 
     fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
-        record.state(now).version().map(|version| container_info(record, version, now)).transpose()
+        record
+            .state(now)
+            .version()
+            .map(|version| container_info(record, version, now))
+            .transpose()
     }
 }
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
-pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+pub(super) async fn delete(
+    inner: &Arc<Inner>,
+    container: &ContainerName,
+    delete: Delete,
+) -> Result<(), StoreError> {
     let request = WriteRequest::deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
-    in_the_background(async move { Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await }).await
+    in_the_background(async move {
+        Arc::clone(&inner)
+            .delete_container(&container, Edit::absent(request))
+            .await
+    })
+    .await
 }
 
 /// Deletes a container that has no blobs, while no write to it is between its look at the container and its swap.
@@ -250,13 +332,19 @@ pub(super) async fn delete_empty(
         if inner.has_blobs(&container).await? {
             return Err(StoreErrorKind::ContainerNotEmpty.into());
         }
-        Arc::clone(&inner).delete_container(&container, Edit::absent(request)).await
+        Arc::clone(&inner)
+            .delete_container(&container, Edit::absent(request))
+            .await
     })
     .await
 }
 
 /// Returns the properties of a container from its record, read at `now`.
-pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp) -> Result<ContainerInfo, StoreError> {
+pub(super) fn container_info(
+    record: &Record,
+    version: &Version,
+    now: Timestamp,
+) -> Result<ContainerInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(ContainerInfo {
         tag: version.tags().first().cloned(),
@@ -270,7 +358,9 @@ pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp)
 /// Returns the incarnation in a container's record, or `None` if there is no such container.
 fn incarnation_of(record: &Record, inner: &Inner) -> Result<Option<Revision>, StoreError> {
     let version = record.state(inner.driver.now()).version();
-    version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
+    version
+        .map(|version| Ok(payload_of(version)?.created(version)))
+        .transpose()
 }
 
 /// Maximum number of attempts to delete an empty container.
@@ -287,14 +377,20 @@ pub(super) struct Gates {
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { locks: [const { RwLock::const_new(()) }; LOCKS], are_shared: false }
+        Self {
+            locks: [const { RwLock::const_new(()) }; LOCKS],
+            are_shared: false,
+        }
     }
 }
 
 impl Gates {
     /// Returns the gates of containers that other processes write to, too.
     pub(super) fn shared() -> Self {
-        Self { are_shared: true, ..Self::default() }
+        Self {
+            are_shared: true,
+            ..Self::default()
+        }
     }
 
     /// Lets a write enter the container, until the result is dropped.
@@ -315,9 +411,18 @@ impl Gates {
 }
 
 impl Inner {
-    pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+    pub(super) async fn lease(
+        &self,
+        blob: &BlobPath,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
         let incarnation = self.incarnation(&blob.container).await?;
-        let leased = self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await?;
+        let leased = self
+            .operate(
+                &key::of_blob(&blob.container, incarnation, &blob.name)?,
+                request,
+            )
+            .await?;
         self.confirm(&blob.container, incarnation).await?;
         Ok(leased)
     }
@@ -327,7 +432,9 @@ impl Inner {
         container: &ContainerName,
         request: LeaseRequest,
     ) -> Result<Leased, StoreError> {
-        self.operate(&key::of_container(container)?, request).await.map_err(StoreError::of_container)
+        self.operate(&key::of_container(container)?, request)
+            .await
+            .map_err(StoreError::of_container)
     }
 
     async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {

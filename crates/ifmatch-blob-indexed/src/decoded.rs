@@ -82,7 +82,11 @@ impl Weighter<Key, Entry> for BySize {
         let own = match &entry.decoded {
             Decoded::Container(container) => size_of_metadata(&container.info.headers),
             Decoded::Blob(blob) => {
-                let inline = if let Body::Inline(bytes) = &blob.body { bytes.len() } else { 0 };
+                let inline = if let Body::Inline(bytes) = &blob.body {
+                    bytes.len()
+                } else {
+                    0
+                };
                 inline + size_of_metadata(&blob.info.headers)
             }
         };
@@ -92,49 +96,92 @@ impl Weighter<Key, Entry> for BySize {
 
 /// Returns the approximate size of the user's own fields in memory, in bytes.
 fn size_of_metadata(headers: &BlobHeaders) -> usize {
-    let own = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128);
-    own.chain(headers.internal().map(|(name, text)| name.len() + text.len() + 128)).sum()
+    let own = headers
+        .metadata
+        .iter()
+        .map(|(name, value)| name.len() + value.as_str().len() + 128);
+    own.chain(
+        headers
+            .internal()
+            .map(|(name, text)| name.len() + text.len() + 128),
+    )
+    .sum()
 }
 
 impl DecodedRecords {
     pub(super) fn new() -> Self {
         let usual = USUAL_SIZE as u64;
-        Self(Cache::with_weighter(usize::try_from(CAPACITY / usual).unwrap_or(usize::MAX), CAPACITY, BySize))
+        Self(Cache::with_weighter(
+            usize::try_from(CAPACITY / usual).unwrap_or(usize::MAX),
+            CAPACITY,
+            BySize,
+        ))
     }
 
     /// Returns a record as decoded at this revision, the current one.
     fn get(&self, key: &Key, current: Revision) -> Option<Decoded> {
-        self.0.get(key).filter(|entry| entry.revision == current).map(|entry| entry.decoded)
+        self.0
+            .get(key)
+            .filter(|entry| entry.revision == current)
+            .map(|entry| entry.decoded)
     }
 
     /// Returns a container at this revision of its record, the current one.
     pub(super) fn container(&self, key: &Key, current: Revision) -> Option<Arc<Container>> {
-        let Decoded::Container(container) = self.get(key, current)? else { return None };
+        let Decoded::Container(container) = self.get(key, current)? else {
+            return None;
+        };
         Some(container)
     }
 
     /// Returns a blob at this revision of its record, the current one.
     pub(super) fn blob(&self, key: &Key, current: Revision) -> Option<Arc<Blob>> {
-        let Decoded::Blob(blob) = self.get(key, current)? else { return None };
+        let Decoded::Blob(blob) = self.get(key, current)? else {
+            return None;
+        };
         Some(blob)
     }
 
     /// Caches a container's record at this revision.
     pub(super) fn keep_container(&self, key: Key, revision: Revision, container: &Arc<Container>) {
-        self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
+        self.0.insert(
+            key,
+            Entry {
+                revision,
+                decoded: Decoded::Container(Arc::clone(container)),
+            },
+        );
     }
 
     /// Caches a blob's record at this revision, without the lease, which may end. The record must have no write in flight,
     /// since that would end with time and without a new revision.
-    pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
+    pub(super) fn keep_blob(
+        &self,
+        key: Key,
+        revision: Revision,
+        payload: &Payload,
+        info: &BlobInfo,
+    ) {
         let body = match (&payload.place, payload.file()) {
             (Place::Inline(bytes), _) => Body::Inline(bytes.clone()),
             (_, Some(name)) => Body::File(name),
             (_, None) => return,
         };
-        let info = BlobInfo { lease: None, ..info.clone() };
-        let blob = Blob { body, info: Arc::new(info) };
-        self.0.insert(key, Entry { revision, decoded: Decoded::Blob(Arc::new(blob)) });
+        let info = BlobInfo {
+            lease: None,
+            ..info.clone()
+        };
+        let blob = Blob {
+            body,
+            info: Arc::new(info),
+        };
+        self.0.insert(
+            key,
+            Entry {
+                revision,
+                decoded: Decoded::Blob(Arc::new(blob)),
+            },
+        );
     }
 }
 
@@ -149,11 +196,16 @@ mod tests {
     use super::*;
     use crate::IndexedStore;
     use ifmatch_blob::headers::FieldText;
-    use ifmatch_blob::store::{BlobStore, Cached, Delete, HeaderChange, Peek, Put, Reading, SetHeaders, Upload};
+    use ifmatch_blob::store::{
+        BlobStore, Cached, Delete, HeaderChange, Peek, Put, Reading, SetHeaders, Upload,
+    };
 
     async fn store() -> (IndexedStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
-        (IndexedStore::open(folder.path()).await.expect("it opens"), folder)
+        (
+            IndexedStore::open(folder.path()).await.expect("it opens"),
+            folder,
+        )
     }
 
     fn blob() -> BlobPath {
@@ -167,7 +219,10 @@ mod tests {
     /// Returns the cached blob after it was opened a few times. The first time brings its records into memory.
     async fn opened(store: &IndexedStore) -> Option<Cached> {
         for _ in 0..3 {
-            store.open(&blob(), Reading::WHOLE).await.expect("it can be read");
+            store
+                .open(&blob(), Reading::WHOLE)
+                .await
+                .expect("it can be read");
         }
         store.cached(&blob())
     }
@@ -178,15 +233,27 @@ mod tests {
         assert!(opened(&store).await.is_none());
         let first = store.put(&blob(), bytes("first")).await.expect("written");
         let cached = opened(&store).await.expect("it was opened");
-        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&first.tag, Some(&b"first"[..])));
+        assert_eq!(
+            (&cached.info.tag, cached.content.as_deref()),
+            (&first.tag, Some(&b"first"[..]))
+        );
 
         let second = store.put(&blob(), bytes("second")).await.expect("written");
         let tag = store.cached(&blob()).map(|cached| cached.info.tag.clone());
-        assert!(tag.is_none_or(|tag| tag == second.tag), "the previous version is cached");
+        assert!(
+            tag.is_none_or(|tag| tag == second.tag),
+            "the previous version is cached"
+        );
         let cached = opened(&store).await.expect("it was opened");
-        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&second.tag, Some(&b"second"[..])));
+        assert_eq!(
+            (&cached.info.tag, cached.content.as_deref()),
+            (&second.tag, Some(&b"second"[..]))
+        );
 
-        store.delete(&blob(), Delete::default()).await.expect("deleted");
+        store
+            .delete(&blob(), Delete::default())
+            .await
+            .expect("deleted");
         assert!(store.cached(&blob()).is_none());
     }
 
@@ -195,9 +262,15 @@ mod tests {
         let (store, _folder) = store().await;
         store.put(&blob(), bytes("first")).await.expect("written");
         assert!(opened(&store).await.is_some());
-        store.delete_container(&blob().container, Delete::default()).await.expect("deleted");
+        store
+            .delete_container(&blob().container, Delete::default())
+            .await
+            .expect("deleted");
         assert!(store.cached(&blob()).is_none());
-        store.create_container(&blob().container, BlobHeaders::default()).await.expect("created");
+        store
+            .create_container(&blob().container, BlobHeaders::default())
+            .await
+            .expect("created");
         assert!(opened(&store).await.is_none());
     }
 
@@ -208,23 +281,32 @@ mod tests {
         store.put(&blob(), bytes("first")).await.expect("written");
         let (newest, writing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(2)));
         let writers = (0..2).map(|_| {
-            let (store, newest, writing) = (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
+            let (store, newest, writing) =
+                (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
             tokio::spawn(async move {
                 for _ in 0..40 {
                     let written = store.put(&blob(), bytes("more")).await.expect("written");
-                    newest.fetch_max(written.generation.expect("a number").get(), Ordering::SeqCst);
+                    newest.fetch_max(
+                        written.generation.expect("a number").get(),
+                        Ordering::SeqCst,
+                    );
                 }
                 writing.fetch_sub(1, Ordering::SeqCst);
             })
         });
         let writers = futures_util::future::join_all(writers);
         let readers = (0..4).map(|_| {
-            let (store, newest, writing) = (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
+            let (store, newest, writing) =
+                (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
             tokio::spawn(async move {
                 let mut cached = 0_usize;
                 while writing.load(Ordering::SeqCst) > 0 || cached == 0 {
                     let floor = newest.load(Ordering::SeqCst);
-                    let opened = store.open(&blob(), Reading::HEAD).await.expect("it can be read").expect("it exists");
+                    let opened = store
+                        .open(&blob(), Reading::HEAD)
+                        .await
+                        .expect("it can be read")
+                        .expect("it exists");
                     let seen = opened.info.generation.expect("a number").get();
                     assert!(seen >= floor, "opened an older version");
                     let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
@@ -240,12 +322,19 @@ mod tests {
         });
         let readers = futures_util::future::join_all(readers);
         let (writers, readers) = futures_util::join!(writers, readers);
-        assert!(writers.into_iter().chain(readers).all(|ended| ended.is_ok()));
+        assert!(
+            writers
+                .into_iter()
+                .chain(readers)
+                .all(|ended| ended.is_ok())
+        );
     }
 
     fn fields(owner: &str) -> BlobHeaders {
         let mut fields = BlobHeaders::default();
-        fields.metadata.insert("owner".into(), FieldText::new(owner).expect("valid"));
+        fields
+            .metadata
+            .insert("owner".into(), FieldText::new(owner).expect("valid"));
         fields
     }
 
@@ -263,21 +352,38 @@ mod tests {
         let store = IndexedStore::open(folder.path()).await.expect("it opens");
         let name = ContainerName::new("notes").expect("valid");
         assert!(look_up(&store, &name).await.is_none());
-        store.create_container(&name, fields("me")).await.expect("created");
+        store
+            .create_container(&name, fields("me"))
+            .await
+            .expect("created");
         let first = look_up(&store, &name).await.expect("it exists");
         assert_eq!(first.info.headers, fields("me"));
-        let again = store.inner.look_up(&name).await.expect("it can be read").expect("it exists");
+        let again = store
+            .inner
+            .look_up(&name)
+            .await
+            .expect("it can be read")
+            .expect("it exists");
         assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
 
         let change = HeaderChange::Metadata(fields("you").metadata);
         let set = SetHeaders::new(change);
         store.set_container(&name, set).await.expect("changed");
         let changed = look_up(&store, &name).await.expect("it exists");
-        assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));
+        assert_eq!(
+            (&changed.info.headers, changed.incarnation),
+            (&fields("you"), first.incarnation)
+        );
 
-        store.delete_container(&name, Delete::default()).await.expect("deleted");
+        store
+            .delete_container(&name, Delete::default())
+            .await
+            .expect("deleted");
         assert!(look_up(&store, &name).await.is_none());
-        store.create_container(&name, fields("me")).await.expect("created");
+        store
+            .create_container(&name, fields("me"))
+            .await
+            .expect("created");
         let second = look_up(&store, &name).await.expect("it exists");
         assert_ne!(second.incarnation, first.incarnation);
     }

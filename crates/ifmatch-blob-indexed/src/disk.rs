@@ -21,7 +21,10 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
     /// Opens a folder before changes to its entries.
     fn open_folder<'a>(&self, path: &'a Path) -> io::Result<OpenFolder<'a>> {
-        Ok(OpenFolder { path, file: folders::open(path)? })
+        Ok(OpenFolder {
+            path,
+            file: folders::open(path)?,
+        })
     }
 
     /// Makes a folder's entries durable, or reports any failure since the folder was opened.
@@ -49,7 +52,10 @@ pub(super) struct System;
 impl Disk for System {
     fn space(&self, folder: &Path) -> io::Result<Space> {
         let stats = statvfs(folder)?;
-        Ok(Space { free: stats.available_space(), total: stats.total_space() })
+        Ok(Space {
+            free: stats.available_space(),
+            total: stats.total_space(),
+        })
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
@@ -57,7 +63,9 @@ impl Disk for System {
     }
 
     fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.path.display()));
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", folder.path.display()))
+        };
         folder.file.sync_all().map_err(named)
     }
 }
@@ -69,7 +77,9 @@ const PART: u64 = 16;
 /// Rejects a write that would use the reserved disk space. The system answers this without disk access.
 pub(super) fn check_free_space(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     match disk.space(folder) {
-        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
+        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => {
+            Err(io::ErrorKind::StorageFull.into())
+        }
         // If the free space is unknown, the write itself fails once the disk is full.
         _ => Ok(()),
     }
@@ -94,8 +104,8 @@ mod tests {
     use ifmatch_blob::headers::BlobHeaders;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob::store::{
-        AppendBlock, BlobStore, BoxError, ContentChange, Delete, LeaseRequest, Put, Reading, StoreError,
-        StoreErrorKind, Update, Upload, Written,
+        AppendBlock, BlobStore, BoxError, ContentChange, Delete, LeaseRequest, Put, Reading,
+        StoreError, StoreErrorKind, Update, Upload, Written,
     };
 
     const MIB: u64 = 1024 * 1024;
@@ -112,7 +122,10 @@ mod tests {
 
     impl Measured {
         fn new(free: u64, total: u64) -> Arc<Self> {
-            Arc::new(Self { free: free.into(), total })
+            Arc::new(Self {
+                free: free.into(),
+                total,
+            })
         }
 
         fn set(&self, free: u64) {
@@ -124,7 +137,10 @@ mod tests {
         fn space(&self, _: &Path) -> io::Result<Space> {
             match self.free.load(Ordering::SeqCst) {
                 SILENCE => Err(io::ErrorKind::Unsupported.into()),
-                free => Ok(Space { free, total: self.total }),
+                free => Ok(Space {
+                    free,
+                    total: self.total,
+                }),
             }
         }
 
@@ -164,39 +180,81 @@ mod tests {
     #[tokio::test]
     async fn a_full_disk_refuses_writes_but_not_deletions() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
-        let store = IndexedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
-        let put = async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
+        let (driver, disk) = (
+            Driver::new(MemoryRegister::unbounded()),
+            Measured::new(100 * MIB, 1024 * MIB),
+        );
+        let store = IndexedStore::on_disk(folder.path(), driver, disk.clone())
+            .await
+            .expect("it opens");
+        let put =
+            async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
         put("large", bytes(100_000)).await.expect("there is room");
         put("small", bytes(100)).await.expect("there is room");
         assert!(is_full(put("large", fatal(&disk)).await));
         assert!(is_full(put("large", bytes(100_000)).await));
         assert!(is_full(put("small", bytes(100)).await));
-        assert!(is_full(store.append(&blob("small"), AppendBlock::new("x".into())).await));
-        assert!(is_full(store.update(&blob("small"), Update::new(|_| ContentChange::Keep)).await));
+        assert!(is_full(
+            store
+                .append(&blob("small"), AppendBlock::new("x".into()))
+                .await
+        ));
+        assert!(is_full(
+            store
+                .update(&blob("small"), Update::new(|_| ContentChange::Keep))
+                .await
+        ));
         let other = blob("x").container;
-        assert!(is_full(store.create_container(&other, BlobHeaders::default()).await));
-        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).expect("a folder").count(), 0);
+        assert!(is_full(
+            store.create_container(&other, BlobHeaders::default()).await
+        ));
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("tmp"))
+                .expect("a folder")
+                .count(),
+            0
+        );
 
-        let opened = store.open(&blob("large"), Reading::HEAD).await.expect("it can be read").expect("it exists");
+        let opened = store
+            .open(&blob("large"), Reading::HEAD)
+            .await
+            .expect("it can be read")
+            .expect("it exists");
         assert_eq!(opened.info.length, 100_000);
-        let action =
-            LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite, holder: None };
-        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        let action = LeaseAction::Acquire {
+            id: LeaseId::from_random([1; 16]),
+            duration: LeaseDuration::Infinite,
+            holder: None,
+        };
+        let lease = LeaseRequest {
+            action,
+            preconditions: Preconditions::default(),
+            request: None,
+        };
         store.lease(&blob("small"), lease).await.expect("leased");
-        store.delete(&blob("large"), Delete::default()).await.expect("deleted");
+        store
+            .delete(&blob("large"), Delete::default())
+            .await
+            .expect("deleted");
         for free in [16 * MIB, SILENCE] {
             disk.set(free);
-            put("large", bytes(100_000)).await.expect("there is room again");
+            put("large", bytes(100_000))
+                .await
+                .expect("there is room again");
         }
     }
 
     #[test]
     fn a_small_disk_has_a_small_reserve() {
-        let is_refused = |free, total| check_free_space(&*Measured::new(free, total), Path::new(".")).is_err();
+        let is_refused =
+            |free, total| check_free_space(&*Measured::new(free, total), Path::new(".")).is_err();
         assert!(!is_refused(2 * MIB, 32 * MIB));
         assert!(is_refused(2 * MIB - 1, 32 * MIB));
         assert!(!is_refused(0, 0));
-        assert!(System.space(Path::new(".")).is_ok_and(|space| space.total >= space.free && space.total > 0));
+        assert!(
+            System
+                .space(Path::new("."))
+                .is_ok_and(|space| space.total >= space.free && space.total > 0)
+        );
     }
 }

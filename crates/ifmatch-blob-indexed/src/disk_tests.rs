@@ -15,7 +15,8 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_blob::headers::{Append, BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    AppendBlock, Appended, BlobStore, HeaderChange, Put, Reading, SetHeaders, StoreErrorKind, Upload,
+    AppendBlock, Appended, BlobStore, HeaderChange, Put, Reading, SetHeaders, StoreErrorKind,
+    Upload,
 };
 use ifmatch_register::{Driver, MemoryRegister};
 
@@ -59,7 +60,10 @@ struct State {
 
 impl Platter {
     fn new(seed: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { draws: seed as u64, ..State::default() })))
+        Arc::new(Self(Mutex::new(State {
+            draws: seed as u64,
+            ..State::default()
+        })))
     }
 
     fn fail(&self, call: Call, number: usize) {
@@ -76,7 +80,10 @@ impl Platter {
 
 impl State {
     fn draw(&mut self, below: u64) -> u64 {
-        self.draws = self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.draws = self
+            .draws
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.draws >> 33) % below
     }
 
@@ -103,7 +110,10 @@ impl State {
                 continue;
             }
             if self.draw(2) == 0 {
-                self.names.entry(folder.to_owned()).or_default().insert(name, number);
+                self.names
+                    .entry(folder.to_owned())
+                    .or_default()
+                    .insert(name, number);
             } else {
                 self.pinned.push(File::open(folder.join(&name)).unwrap());
                 self.lost.insert((folder.to_owned(), name, number));
@@ -134,7 +144,9 @@ impl State {
 
 fn entries(folder: &Path) -> Vec<(OsString, u64)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries.map(|entry| (entry.file_name(), entry.metadata().unwrap().ino())).collect()
+    entries
+        .map(|entry| (entry.file_name(), entry.metadata().unwrap().ino()))
+        .collect()
 }
 
 impl Disk for Platter {
@@ -149,8 +161,13 @@ impl Disk for Platter {
         let mut bytes = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         if state.is_to_fail(Call::File) {
             // Durable bytes stay durable.
-            let durable = state.bytes.get(&number).map_or(0, Vec::len).min(bytes.len());
-            let torn = durable + usize::try_from(state.draw((bytes.len() - durable) as u64)).unwrap();
+            let durable = state
+                .bytes
+                .get(&number)
+                .map_or(0, Vec::len)
+                .min(bytes.len());
+            let torn =
+                durable + usize::try_from(state.draw((bytes.len() - durable) as u64)).unwrap();
             bytes[torn..].fill(0);
             state.bytes.insert(number, bytes);
             state.torn.insert(number);
@@ -184,8 +201,11 @@ impl Disk for Platter {
             return Err(io::Error::other("the disk did not answer"));
         }
         let durable = entries(folder.path).into_iter();
-        let durable =
-            durable.filter(|(name, number)| !state.lost.contains(&(folder.path.to_owned(), name.clone(), *number)));
+        let durable = durable.filter(|(name, number)| {
+            !state
+                .lost
+                .contains(&(folder.path.to_owned(), name.clone(), *number))
+        });
         let durable = durable.collect();
         state.names.insert(folder.path.to_owned(), durable);
         Ok(())
@@ -200,7 +220,11 @@ fn content(number: usize) -> Bytes {
     vec![u8::try_from(number % COPY).unwrap(); 10_000].into()
 }
 
-async fn open(folder: &Path, register: &Arc<MemoryRegister>, disk: Arc<dyn Disk>) -> Result<Store, super::OpenError> {
+async fn open(
+    folder: &Path,
+    register: &Arc<MemoryRegister>,
+    disk: Arc<dyn Disk>,
+) -> Result<Store, super::OpenError> {
     IndexedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
 }
 
@@ -217,8 +241,14 @@ async fn write(store: &Store) -> Vec<usize> {
         }
     }
     for number in acknowledged.clone() {
-        let opened = store.open(&blob(number), Reading::WHOLE).await.expect("it can be read").expect("acknowledged");
-        let put = Put::copying(&blob(number), opened).await.expect("it can be read");
+        let opened = store
+            .open(&blob(number), Reading::WHOLE)
+            .await
+            .expect("it can be read")
+            .expect("acknowledged");
+        let put = Put::copying(&blob(number), opened)
+            .await
+            .expect("it can be read");
         if store.put(&blob(COPY + number), put).await.is_ok() {
             acknowledged.push(COPY + number);
         }
@@ -231,14 +261,31 @@ async fn read(store: &Store, number: usize) -> Option<Bytes> {
 }
 
 async fn bytes_of(store: &Store, blob: &BlobPath) -> Option<Bytes> {
-    let mut opened = store.open(blob, Reading::WHOLE).await.expect("it can be read")?;
-    Some(opened.source.read(None).await.expect("it can be read").collect().await.expect("whole").to_bytes())
+    let mut opened = store
+        .open(blob, Reading::WHOLE)
+        .await
+        .expect("it can be read")?;
+    Some(
+        opened
+            .source
+            .read(None)
+            .await
+            .expect("it can be read")
+            .collect()
+            .await
+            .expect("whole")
+            .to_bytes(),
+    )
 }
 
 #[tokio::test]
 async fn one_failed_sync_costs_no_acknowledged_body() {
     // The first two folders belong to the store itself.
-    for (call, numbers) in [(Call::File, [1, 2, 3]), (Call::Folder, [1, 4, 9]), (Call::FolderOfAnother, [2, 4, 9])] {
+    for (call, numbers) in [
+        (Call::File, [1, 2, 3]),
+        (Call::Folder, [1, 4, 9]),
+        (Call::FolderOfAnother, [2, 4, 9]),
+    ] {
         for number in numbers {
             let root = tempfile::tempdir().unwrap();
             let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
@@ -246,17 +293,30 @@ async fn one_failed_sync_costs_no_acknowledged_body() {
             // A folder that can't be made durable isn't used; the next start recreates it.
             let store = match open(root.path(), &register, platter.clone()).await {
                 Ok(store) => store,
-                Err(_) => open(root.path(), &register, platter.clone()).await.expect("one failure is not two"),
+                Err(_) => open(root.path(), &register, platter.clone())
+                    .await
+                    .expect("one failure is not two"),
             };
             let acknowledged = write(&store).await;
-            assert!(acknowledged.len() >= 8, "one failure costs one write, and its copy");
+            assert!(
+                acknowledged.len() >= 8,
+                "one failure costs one write, and its copy"
+            );
             drop(store);
             let left = platter.after_power_loss(root.path());
-            let store = open(left.path(), &register, Platter::new(number)).await.expect("it opens");
+            let store = open(left.path(), &register, Platter::new(number))
+                .await
+                .expect("it opens");
             for blob in 0..2 * COPY {
                 let found = read(&store, blob).await;
-                assert!(found.is_none() || found == Some(content(blob)), "{call:?} {number}: blob {blob} is torn");
-                assert!(found.is_some() || !acknowledged.contains(&blob), "{call:?} {number}: blob {blob} is lost");
+                assert!(
+                    found.is_none() || found == Some(content(blob)),
+                    "{call:?} {number}: blob {blob} is torn"
+                );
+                assert!(
+                    found.is_some() || !acknowledged.contains(&blob),
+                    "{call:?} {number}: blob {blob} is lost"
+                );
             }
         }
     }
@@ -268,10 +328,26 @@ fn log() -> BlobPath {
 
 /// Appends blocks one after another, and in between all at once, while a call fails. Returns the acknowledged ones with their offsets.
 async fn append(store: &Store) -> Vec<(u64, u8)> {
-    let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
-    let put = Put { headers, ..Put::new(Upload::new(Full::<Bytes>::default())) };
-    store.put(&log(), put).await.expect("it is in the index alone");
-    let append = async |number: u8| (number, store.append(&log(), AppendBlock::new(vec![number; BLOCK].into())).await);
+    let headers = BlobHeaders {
+        append: Some(Append::default()),
+        ..BlobHeaders::default()
+    };
+    let put = Put {
+        headers,
+        ..Put::new(Upload::new(Full::<Bytes>::default()))
+    };
+    store
+        .put(&log(), put)
+        .await
+        .expect("it is in the index alone");
+    let append = async |number: u8| {
+        (
+            number,
+            store
+                .append(&log(), AppendBlock::new(vec![number; BLOCK].into()))
+                .await,
+        )
+    };
     let mut appended = Vec::new();
     for number in [1, 2, 3] {
         appended.push(append(number).await);
@@ -285,29 +361,48 @@ async fn append(store: &Store) -> Vec<(u64, u8)> {
 /// The sync of some appends fails, and a change of the fields waits with them.
 #[tokio::test]
 async fn a_failed_append_fails_no_other_change_of_its_group() {
-    let (root, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
+    let (root, register) = (
+        tempfile::tempdir().unwrap(),
+        Arc::new(MemoryRegister::unbounded()),
+    );
     let platter = Platter::new(1);
-    let store = open(root.path(), &register, platter.clone()).await.expect("it opens");
+    let store = open(root.path(), &register, platter.clone())
+        .await
+        .expect("it opens");
     append(&store).await;
     platter.fail(Call::File, 1);
     let block = || AppendBlock::new(vec![8; BLOCK].into());
     let log = log();
     let before = bytes_of(&store, &log).await.expect("there it is").len();
-    let metadata = HeaderChange::Metadata([("owner".into(), FieldText::new("me").expect("valid"))].into());
+    let metadata =
+        HeaderChange::Metadata([("owner".into(), FieldText::new("me").expect("valid"))].into());
     let (first, second, set) = tokio::join!(
         store.append(&log, block()),
         store.append(&log, block()),
         store.set_headers(&log, SetHeaders::new(metadata)),
     );
     set.expect("it needs no sync of the file");
-    let failed = [first, second].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    let failed = [first, second]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect::<Vec<_>>();
     assert!(
-        !failed.is_empty() && failed.iter().all(|error| *error.kind() == StoreErrorKind::Unavailable),
+        !failed.is_empty()
+            && failed
+                .iter()
+                .all(|error| *error.kind() == StoreErrorKind::Unavailable),
         "{failed:?}"
     );
-    let next = store.append(&log, block()).await.expect("the body is copied");
+    let next = store
+        .append(&log, block())
+        .await
+        .expect("the body is copied");
     assert_eq!(next.offset, (before + (2 - failed.len()) * BLOCK) as u64);
-    let opened = store.open(&log, Reading::HEAD).await.expect("readable").expect("there it is");
+    let opened = store
+        .open(&log, Reading::HEAD)
+        .await
+        .expect("readable")
+        .expect("there it is");
     assert_eq!(opened.info.headers.metadata.len(), 1);
 }
 
@@ -317,24 +412,42 @@ const BLOCK: usize = 3_000;
 #[tokio::test]
 async fn one_failed_sync_costs_no_acknowledged_block() {
     let mut failures = 0;
-    for (call, numbers) in [(Call::File, 1..5), (Call::Folder, 1..6), (Call::FolderOfAnother, 2..6)] {
+    for (call, numbers) in [
+        (Call::File, 1..5),
+        (Call::Folder, 1..6),
+        (Call::FolderOfAnother, 2..6),
+    ] {
         for number in numbers {
             let root = tempfile::tempdir().unwrap();
             let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
-            let store = open(root.path(), &register, platter.clone()).await.expect("it opens");
+            let store = open(root.path(), &register, platter.clone())
+                .await
+                .expect("it opens");
             platter.fail(call, number);
             let acknowledged = append(&store).await;
             failures += usize::from(acknowledged.len() < 7);
-            assert!(acknowledged.len() >= 4, "one failure costs one group: {acknowledged:?}");
+            assert!(
+                acknowledged.len() >= 4,
+                "one failure costs one group: {acknowledged:?}"
+            );
             drop(store);
             let left = platter.after_power_loss(root.path());
-            let store = open(left.path(), &register, Platter::new(number)).await.expect("it opens");
+            let store = open(left.path(), &register, Platter::new(number))
+                .await
+                .expect("it opens");
             let bytes = bytes_of(&store, &log()).await.expect("the log is there");
-            assert_eq!(bytes.len(), acknowledged.len() * BLOCK, "{call:?} {number}: {acknowledged:?}");
+            assert_eq!(
+                bytes.len(),
+                acknowledged.len() * BLOCK,
+                "{call:?} {number}: {acknowledged:?}"
+            );
             for (offset, number) in acknowledged {
                 let offset = usize::try_from(offset).unwrap();
                 let block = &bytes[offset..offset + BLOCK];
-                assert!(block.iter().all(|byte| *byte == number), "{call:?}: block {number} at {offset} is torn");
+                assert!(
+                    block.iter().all(|byte| *byte == number),
+                    "{call:?}: block {number} at {offset} is torn"
+                );
             }
         }
     }
@@ -359,14 +472,33 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
 #[tokio::test]
 async fn other_users_cannot_read_a_new_store() {
     let root = tempfile::tempdir().expect("a temporary folder");
-    let mode = |name: &str| fs::metadata(root.path().join(name)).expect("it exists").permissions().mode() & 0o777;
-    drop(IndexedStore::open(root.path().join("new/data")).await.expect("it opens"));
+    let mode = |name: &str| {
+        fs::metadata(root.path().join(name))
+            .expect("it exists")
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    drop(
+        IndexedStore::open(root.path().join("new/data"))
+            .await
+            .expect("it opens"),
+    );
     assert_eq!((mode("new"), mode("new/data")), (0o700, 0o700));
 
     fs::create_dir(root.path().join("shared")).expect("created");
-    fs::set_permissions(root.path().join("shared"), Permissions::from_mode(0o750)).expect("changed");
-    drop(IndexedStore::open(root.path().join("shared")).await.expect("it opens"));
-    assert_eq!(mode("shared"), 0o750, "an existing folder keeps its permissions");
+    fs::set_permissions(root.path().join("shared"), Permissions::from_mode(0o750))
+        .expect("changed");
+    drop(
+        IndexedStore::open(root.path().join("shared"))
+            .await
+            .expect("it opens"),
+    );
+    assert_eq!(
+        mode("shared"),
+        0o750,
+        "an existing folder keeps its permissions"
+    );
 }
 
 #[tokio::test]
@@ -375,7 +507,8 @@ async fn other_users_cannot_read_new_files_in_a_shared_folder() {
     fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("changed");
     // As restored from a backup that keeps no permissions.
     fs::create_dir(root.path().join("bodies")).expect("created");
-    fs::set_permissions(root.path().join("bodies"), Permissions::from_mode(0o755)).expect("changed");
+    fs::set_permissions(root.path().join("bodies"), Permissions::from_mode(0o755))
+        .expect("changed");
     fs::write(root.path().join("bodies/foreign"), "").expect("written");
     let index = root.path().join("index.redb");
     drop(IndexedStore::open(root.path()).await.expect("it opens"));
@@ -383,6 +516,12 @@ async fn other_users_cannot_read_new_files_in_a_shared_folder() {
 
     let store = IndexedStore::open(root.path()).await.expect("it opens");
     let put = Put::new(Upload::new(Full::<Bytes>::from(vec![7; 100_000])));
-    store.put(&BlobPath::parse("/c/b").expect("valid"), put).await.expect("written");
-    assert_eq!(open_to_others(root.path()), [root.path().join("bodies/foreign")]);
+    store
+        .put(&BlobPath::parse("/c/b").expect("valid"), put)
+        .await
+        .expect("written");
+    assert_eq!(
+        open_to_others(root.path()),
+        [root.path().join("bodies/foreign")]
+    );
 }

@@ -85,7 +85,11 @@ enum Proposed {
 
 impl Draft {
     fn new(content: Reached, nonce: u64) -> Self {
-        Self { content, nonce, proposed: None }
+        Self {
+            content,
+            nonce,
+            proposed: None,
+        }
     }
 
     fn failed(error: &StoreError) -> Self {
@@ -132,23 +136,44 @@ impl Draft {
                 for block in &blocks {
                     hasher.update(block);
                 }
-                let name = BodyName { hash: hasher.clone().finish(), nonce: self.nonce };
-                let appending = Appending { name, end: None, hasher: hasher.clone(), blocks };
+                let name = BodyName {
+                    hash: hasher.clone().finish(),
+                    nonce: self.nonce,
+                };
+                let appending = Appending {
+                    name,
+                    end: None,
+                    hasher: hasher.clone(),
+                    blocks,
+                };
                 self.proposed = Some(Proposed::Other(Reached::Appending(appending.into())));
                 (name, hasher)
             }
             _ => return Err(self.error()),
         };
         let state = hasher.state().unwrap_or_default();
-        Ok((Place::Appended(AppendedBody { file: name, hasher: state }), hasher.finish()))
+        Ok((
+            Place::Appended(AppendedBody {
+                file: name,
+                hasher: state,
+            }),
+            hasher.finish(),
+        ))
     }
 
     /// Proposes to replace the content. Returns its place and hash.
     pub(super) fn replace(&mut self, bytes: Bytes) -> (Place, ContentHash) {
         let hash = ContentHash::of(&bytes);
         let is_small = bytes.len() <= INLINE;
-        let place = if is_small { Place::Inline(bytes.clone()) } else { Place::File(self.nonce) };
-        let name = (!is_small).then_some(BodyName { hash, nonce: self.nonce });
+        let place = if is_small {
+            Place::Inline(bytes.clone())
+        } else {
+            Place::File(self.nonce)
+        };
+        let name = (!is_small).then_some(BodyName {
+            hash,
+            nonce: self.nonce,
+        });
         self.proposed = Some(Proposed::Other(Reached::Memory(bytes, name)));
         (place, hash)
     }
@@ -168,7 +193,10 @@ impl Draft {
     /// Another change has led to this version.
     pub(super) fn follow(&mut self, before: Option<&Version>, after: Option<&Version>) {
         let place = |version: &Version| Payload::of(version).map(|payload| payload.place);
-        self.content = match (std::mem::replace(&mut self.content, Reached::Unread), after.map(place)) {
+        self.content = match (
+            std::mem::replace(&mut self.content, Reached::Unread),
+            after.map(place),
+        ) {
             (stays @ (Reached::Unread | Reached::Failed(..)), _) => stays,
             (_, None) => Reached::Absent,
             (kept, Some(after)) if before.map(place) == Some(after.clone()) => kept,
@@ -191,15 +219,21 @@ pub(super) struct Drafts(pub(super) Arc<dyn Bodies>);
 
 impl Staging<Edit> for Drafts {
     async fn prepare(&self, before: &Record, changes: &[&Edit], now: Timestamp) -> Draft {
-        let Some(need) = changes.iter().find_map(|change| change.need()) else { return Draft::new(Reached::Unread, 0) };
-        self.read(before.state(now).version(), need).await.unwrap_or_else(|error| Draft::failed(&error))
+        let Some(need) = changes.iter().find_map(|change| change.need()) else {
+            return Draft::new(Reached::Unread, 0);
+        };
+        self.read(before.state(now).version(), need)
+            .await
+            .unwrap_or_else(|error| Draft::failed(&error))
     }
 
     async fn stage(&self, draft: &mut Draft) -> Result<(), Draft> {
         let (end, name, blocks) = match &mut draft.content {
-            Reached::Appending(appending) if !appending.blocks.is_empty() => {
-                (appending.end.take(), appending.name, std::mem::take(&mut appending.blocks))
-            }
+            Reached::Appending(appending) if !appending.blocks.is_empty() => (
+                appending.end.take(),
+                appending.name,
+                std::mem::take(&mut appending.blocks),
+            ),
             Reached::Memory(bytes, Some(name)) => (None, *name, vec![bytes.clone()]),
             _ => return Ok(()),
         };
@@ -223,7 +257,9 @@ pub(super) enum Need {
 impl Drafts {
     async fn read(&self, version: Option<&Version>, need: Need) -> Result<Draft, StoreError> {
         let nonce = BodyName::number()?;
-        let Some(payload) = version.map(payload_of).transpose()? else { return Ok(Draft::new(Reached::Absent, nonce)) };
+        let Some(payload) = version.map(payload_of).transpose()? else {
+            return Ok(Draft::new(Reached::Absent, nonce));
+        };
         let content = match (&payload.place, need) {
             (_, Need::Whole(limit)) if payload.length > limit => {
                 return Err(StoreErrorKind::TooLarge { limit }.into());
@@ -233,7 +269,15 @@ impl Drafts {
             (_, Need::End) => {
                 let extended = Arc::clone(&self.0).extend(payload, nonce).await?;
                 let (name, end, hasher) = (extended.name, Some(extended.end), extended.hasher);
-                Reached::Appending(Appending { name, end, hasher, blocks: Vec::new() }.into())
+                Reached::Appending(
+                    Appending {
+                        name,
+                        end,
+                        hasher,
+                        blocks: Vec::new(),
+                    }
+                    .into(),
+                )
             }
         };
         Ok(Draft::new(content, nonce))
@@ -251,11 +295,18 @@ impl Drafts {
 
     async fn whole(&self, payload: &Payload) -> Result<Bytes, StoreError> {
         let body = payload.file().ok_or(StoreErrorKind::Unreadable)?;
-        let source = self.0.open(body, payload.length, None, Box::new(drop)).await?;
+        let source = self
+            .0
+            .open(body, payload.length, None, Box::new(drop))
+            .await?;
         let mut source = source.ok_or(StoreErrorKind::Unavailable)?;
         let whole = source.read(None).await?.collect().await?.to_bytes();
         let mut hasher = Hasher::new(payload.hash.format());
         hasher.update(&whole);
-        if hasher.finish() == payload.hash { Ok(whole) } else { Err(differs()) }
+        if hasher.finish() == payload.hash {
+            Ok(whole)
+        } else {
+            Err(differs())
+        }
     }
 }

@@ -51,13 +51,23 @@ impl OpenError {
             _ => OpenErrorKind::Other,
         };
         let text = format!("can't use the data folder {}", path.display());
-        Self { kind, text, source: Some(source.into()) }
+        Self {
+            kind,
+            text,
+            source: Some(source.into()),
+        }
     }
 
     fn in_use(path: &Path, source: io::Error) -> Self {
-        let text =
-            format!("another process uses the data folder {}. Stop it, or choose another folder", path.display());
-        Self { kind: OpenErrorKind::InUse, text, source: Some(source.into()) }
+        let text = format!(
+            "another process uses the data folder {}. Stop it, or choose another folder",
+            path.display()
+        );
+        Self {
+            kind: OpenErrorKind::InUse,
+            text,
+            source: Some(source.into()),
+        }
     }
 
     pub(super) fn index(path: &Path, source: ifmatch_redb::OpenError) -> Self {
@@ -70,7 +80,11 @@ impl OpenError {
             Index::LostCommit => return Self::lost_commit(path),
             _ => OpenErrorKind::Other,
         };
-        Self { kind, text: format!("can't open the index {}", path.display()), source: Some(source.into()) }
+        Self {
+            kind,
+            text: format!("can't open the index {}", path.display()),
+            source: Some(source.into()),
+        }
     }
 
     fn lost_commit(path: &Path) -> Self {
@@ -79,7 +93,11 @@ impl OpenError {
              accept the loss with `ifmatch verify --accept-rollback`",
             path.display()
         );
-        Self { kind: OpenErrorKind::Unreadable, text, source: None }
+        Self {
+            kind: OpenErrorKind::Unreadable,
+            text,
+            source: None,
+        }
     }
 
     /// The folder has been in use, but there is no index. With an empty one, all blobs would be gone.
@@ -89,7 +107,11 @@ impl OpenError {
              to start empty",
             path.display()
         );
-        Self { kind: OpenErrorKind::Unreadable, text, source: None }
+        Self {
+            kind: OpenErrorKind::Unreadable,
+            text,
+            source: None,
+        }
     }
 
     /// `verify` was given a path that isn't a data folder, so it can check nothing.
@@ -100,7 +122,11 @@ impl OpenError {
         } else {
             format!("no such folder: {path_shown}. Check the path")
         };
-        Self { kind: OpenErrorKind::Missing, text, source: None }
+        Self {
+            kind: OpenErrorKind::Missing,
+            text,
+            source: None,
+        }
     }
 
     /// With a register that can lose a record, the garbage collector would delete the body of a live blob.
@@ -109,21 +135,38 @@ impl OpenError {
             "this register can't keep the index: a failover may lose acknowledged swaps, and with them blobs. Use a \
                     register that keeps them"
                 .to_owned();
-        Self { kind: OpenErrorKind::Other, text, source: None }
+        Self {
+            kind: OpenErrorKind::Other,
+            text,
+            source: None,
+        }
     }
 
     pub(super) fn bucket(source: object_store::Error) -> Self {
-        Self { kind: OpenErrorKind::Other, text: "can't use the bucket".into(), source: Some(source.into()) }
+        Self {
+            kind: OpenErrorKind::Other,
+            text: "can't use the bucket".into(),
+            source: Some(source.into()),
+        }
     }
 
     pub(super) fn not_empty() -> Self {
         let text = "the target of the copy isn't empty. Choose an empty one".to_owned();
-        Self { kind: OpenErrorKind::Other, text, source: None }
+        Self {
+            kind: OpenErrorKind::Other,
+            text,
+            source: None,
+        }
     }
 
     pub(super) fn no_folder() -> Self {
-        let text = "a bucket has no snapshot of its own. Copy its blobs with `ifmatch backup`".to_owned();
-        Self { kind: OpenErrorKind::Other, text, source: None }
+        let text =
+            "a bucket has no snapshot of its own. Copy its blobs with `ifmatch backup`".to_owned();
+        Self {
+            kind: OpenErrorKind::Other,
+            text,
+            source: None,
+        }
     }
 
     pub(super) fn custom_index() -> Self {
@@ -131,12 +174,20 @@ impl OpenError {
             "a snapshot can't contain a custom index (IndexedStore::with_driver). Copy the index with its register's \
                     tools"
                 .to_owned();
-        Self { kind: OpenErrorKind::Other, text, source: None }
+        Self {
+            kind: OpenErrorKind::Other,
+            text,
+            source: None,
+        }
     }
 
     pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
         let text = format!("can't read the record {key} in the index");
-        Self { kind: OpenErrorKind::Unreadable, text, source: Some(source.into()) }
+        Self {
+            kind: OpenErrorKind::Unreadable,
+            text,
+            source: Some(source.into()),
+        }
     }
 
     pub(super) fn register(source: RegisterError) -> Self {
@@ -145,11 +196,19 @@ impl OpenError {
             RegisterErrorKind::Full => OpenErrorKind::Full,
             _ => OpenErrorKind::Other,
         };
-        Self { kind, text: "can't read the index".into(), source: Some(source.into()) }
+        Self {
+            kind,
+            text: "can't read the index".into(),
+            source: Some(source.into()),
+        }
     }
 
     pub(super) fn other(source: impl Into<BoxError>) -> Self {
-        Self { kind: OpenErrorKind::Other, text: "can't open the store".into(), source: Some(source.into()) }
+        Self {
+            kind: OpenErrorKind::Other,
+            text: "can't open the store".into(),
+            source: Some(source.into()),
+        }
     }
 }
 
@@ -171,7 +230,11 @@ impl std::error::Error for OpenError {
 
 /// Converts a failure of the disk before anything was committed.
 pub(super) fn disk(error: io::Error) -> StoreError {
-    let kind = if is_full(&error) { StoreErrorKind::Full } else { StoreErrorKind::Unavailable };
+    let kind = if is_full(&error) {
+        StoreErrorKind::Full
+    } else {
+        StoreErrorKind::Unavailable
+    };
     StoreError::new(kind, error)
 }
 
@@ -181,5 +244,8 @@ pub(super) fn lost(error: tokio::task::JoinError) -> StoreError {
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }

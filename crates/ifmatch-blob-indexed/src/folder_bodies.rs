@@ -58,7 +58,10 @@ impl Bodies for Folder {
             return;
         }
         let path = self.body(&body);
-        let removed = spawn_blocking(move || fs::remove_file(path)).await.map_err(io::Error::other).flatten();
+        let removed = spawn_blocking(move || fs::remove_file(path))
+            .await
+            .map_err(io::Error::other)
+            .flatten();
         if let Err(error) = removed {
             tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
         }
@@ -74,8 +77,14 @@ impl Bodies for Folder {
         let _ = fs::remove_file(self.body(&body));
     }
 
-    async fn extend(self: Arc<Self>, version: Payload, nonce: u64) -> Result<ExtendedBody, StoreError> {
-        spawn_blocking(move || end(self, &version, nonce)).await.map_err(lost)?
+    async fn extend(
+        self: Arc<Self>,
+        version: Payload,
+        nonce: u64,
+    ) -> Result<ExtendedBody, StoreError> {
+        spawn_blocking(move || end(self, &version, nonce))
+            .await
+            .map_err(lost)?
     }
 
     /// Only a start collects files.
@@ -113,12 +122,19 @@ enum Target {
 
 /// Returns the file of the version if a block can be written to its end, or else a copy.
 fn end(folder: Arc<Folder>, version: &Payload, nonce: u64) -> Result<ExtendedBody, StoreError> {
-    let name = version.file().ok_or_else(|| disk(io::ErrorKind::NotFound.into()))?;
+    let name = version
+        .file()
+        .ok_or_else(|| disk(io::ErrorKind::NotFound.into()))?;
     let file = File::open(folder.body(&name)).map_err(disk)?;
     let found = file.metadata().map_err(disk)?;
-    let end = FileEnd { length: found.len(), has_one_name: folders::has_one_name(&found) };
+    let end = FileEnd {
+        length: found.len(),
+        has_one_name: folders::has_one_name(&found),
+    };
     let state = match &version.place {
-        Place::Appended(body) if end.takes_append_at(version.length) => Hasher::resume(&body.hasher),
+        Place::Appended(body) if end.takes_append_at(version.length) => {
+            Hasher::resume(&body.hasher)
+        }
         _ => None,
     };
     let resumed = state.filter(|state| state.clone().finish() == version.hash);
@@ -126,13 +142,33 @@ fn end(folder: Arc<Folder>, version: &Payload, nonce: u64) -> Result<ExtendedBod
         (name, Target::InPlace(version.length), hasher)
     } else {
         let (target, hasher) = copy(&folder, file, version, nonce)?;
-        (BodyName { hash: version.hash, nonce }, target, hasher)
+        (
+            BodyName {
+                hash: version.hash,
+                nonce,
+            },
+            target,
+            hasher,
+        )
     };
-    Ok(ExtendedBody { name, end: Box::new(FileToExtend { folder, name, target }), hasher })
+    Ok(ExtendedBody {
+        name,
+        end: Box::new(FileToExtend {
+            folder,
+            name,
+            target,
+        }),
+        hasher,
+    })
 }
 
 /// Copies the body into a new file.
-fn copy(folder: &Folder, from: File, version: &Payload, nonce: u64) -> Result<(Target, Hasher), StoreError> {
+fn copy(
+    folder: &Folder,
+    from: File,
+    version: &Payload,
+    nonce: u64,
+) -> Result<(Target, Hasher), StoreError> {
     let path = folder.incoming(nonce);
     let mut to = private_files::create_new(&path).map_err(disk)?;
     let path = Removed::on_drop(path);
@@ -143,22 +179,36 @@ fn copy(folder: &Folder, from: File, version: &Payload, nonce: u64) -> Result<(T
         if count == 0 {
             break;
         }
-        folder.check_free_space().and_then(|()| to.write_all(&buffer[..count])).map_err(disk)?;
+        folder
+            .check_free_space()
+            .and_then(|()| to.write_all(&buffer[..count]))
+            .map_err(disk)?;
         hasher.update(&buffer[..count]);
     }
-    if hasher.clone().finish() == version.hash { Ok((Target::Copied(to, path), hasher)) } else { Err(differs()) }
+    if hasher.clone().finish() == version.hash {
+        Ok((Target::Copied(to, path), hasher))
+    } else {
+        Err(differs())
+    }
 }
 
 #[async_trait]
 impl BodyEnd for FileToExtend {
     async fn write(self: Box<Self>, blocks: Vec<Bytes>) -> Result<(), StoreError> {
-        spawn_blocking(move || self.write_now(&blocks)).await.map_err(lost)?.map_err(disk)
+        spawn_blocking(move || self.write_now(&blocks))
+            .await
+            .map_err(lost)?
+            .map_err(disk)
     }
 }
 
 impl FileToExtend {
     fn write_now(self, blocks: &[Bytes]) -> io::Result<()> {
-        let Self { folder, name, target } = self;
+        let Self {
+            folder,
+            name,
+            target,
+        } = self;
         folder.check_free_space()?;
         let write = |mut file: &File| blocks.iter().try_for_each(|block| file.write_all(block));
         match target {

@@ -31,19 +31,27 @@ pub(super) struct Counted<'a> {
 impl InternalCounts {
     /// Returns the counts of containers that other processes write to, too: none is known to be empty.
     pub(super) fn unknown() -> Self {
-        Self { is_unknown: true, ..Self::default() }
+        Self {
+            is_unknown: true,
+            ..Self::default()
+        }
     }
 
     /// Returns `true` if an internal container is known to be empty.
     pub(super) fn is_empty(&self, container: &ContainerName) -> bool {
         !self.is_unknown
             && container.is_internal()
-            && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
+            && self
+                .lock()
+                .get(container.as_str())
+                .is_none_or(|blobs| *blobs == 0)
     }
 
     /// Counts a record that exists before the first write.
     pub(super) fn found(&self, key: &Key, record: &Record, now: Timestamp) {
-        if let Some(container) = key::internal_container_of(key).filter(|_| is_present(record, now) == 1) {
+        if let Some(container) =
+            key::internal_container_of(key).filter(|_| is_present(record, now) == 1)
+        {
             self.change(container, |blobs| blobs.saturating_add(1));
         }
     }
@@ -52,7 +60,10 @@ impl InternalCounts {
     pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
         let container = key::internal_container_of(key).filter(|_| !self.is_unknown)?;
         self.change(container, |blobs| blobs.saturating_add(1));
-        Some(Counted { counts: self, container })
+        Some(Counted {
+            counts: self,
+            container,
+        })
     }
 
     fn change(&self, container: &str, change: impl FnOnce(u64) -> u64) {
@@ -73,12 +84,16 @@ impl Counted<'_> {
     /// forever. `None` is a write without an effect.
     pub(super) fn end(self, applied: Option<&Applied>, now: Timestamp) {
         let (before, after) = match applied {
-            Some(Applied { before, after, outcome: Outcome::Written(_) }) => {
-                (is_present(before, now), is_present(after, now))
-            }
+            Some(Applied {
+                before,
+                after,
+                outcome: Outcome::Written(_),
+            }) => (is_present(before, now), is_present(after, now)),
             _ => (0, 0),
         };
-        self.counts.change(self.container, |blobs| (blobs + after).saturating_sub(1 + before));
+        self.counts.change(self.container, |blobs| {
+            (blobs + after).saturating_sub(1 + before)
+        });
     }
 }
 
@@ -96,23 +111,34 @@ mod tests {
     use super::*;
     use crate::IndexedStore;
     use ifmatch_blob::name::{BlobName, BlobPath};
-    use ifmatch_blob::store::{BlobStore, Delete, MissingContainer, Peek, Put, Reading, StoreErrorKind, Upload};
+    use ifmatch_blob::store::{
+        BlobStore, Delete, MissingContainer, Peek, Put, Reading, StoreErrorKind, Upload,
+    };
 
     fn blocks() -> ContainerName {
         ContainerName::internal("blocks").expect("valid")
     }
 
     fn blob(name: &str) -> BlobPath {
-        BlobPath { container: blocks(), name: BlobName::new(name).expect("valid") }
+        BlobPath {
+            container: blocks(),
+            name: BlobName::new(name).expect("valid"),
+        }
     }
 
     fn bytes() -> Put {
         let put = Put::new(Upload::new(Full::<Bytes>::from("a block")));
-        Put { container: MissingContainer::Refuse, ..put }
+        Put {
+            container: MissingContainer::Refuse,
+            ..put
+        }
     }
 
     fn if_absent() -> Preconditions {
-        Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
+        Preconditions {
+            if_none_match: Some(TagList::Any),
+            ..Preconditions::default()
+        }
     }
 
     #[tokio::test]
@@ -130,7 +156,10 @@ mod tests {
         let store = open().await;
         for name in ["a", "b"] {
             assert!(!store.is_empty(&blocks()), "{name}");
-            store.delete(&blob(name), Delete::default()).await.expect("deleted");
+            store
+                .delete(&blob(name), Delete::default())
+                .await
+                .expect("deleted");
         }
         assert!(store.is_empty(&blocks()));
         drop(store);
@@ -142,11 +171,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = IndexedStore::open(folder.path()).await.expect("it opens");
         store.put(&blob("a"), bytes()).await.expect("written");
-        let refused = store.put(&blob("a"), Put { preconditions: if_absent(), ..bytes() }).await;
-        assert!(matches!(refused.expect_err("there is one").kind(), StoreErrorKind::PreconditionFailed { .. }));
+        let refused = store
+            .put(
+                &blob("a"),
+                Put {
+                    preconditions: if_absent(),
+                    ..bytes()
+                },
+            )
+            .await;
+        assert!(matches!(
+            refused.expect_err("there is one").kind(),
+            StoreErrorKind::PreconditionFailed { .. }
+        ));
         assert!(store.delete(&blob("b"), Delete::default()).await.is_err());
         assert!(!store.is_empty(&blocks()));
-        store.delete(&blob("a"), Delete::default()).await.expect("deleted");
+        store
+            .delete(&blob("a"), Delete::default())
+            .await
+            .expect("deleted");
         assert!(store.delete(&blob("a"), Delete::default()).await.is_err());
         assert!(store.is_empty(&blocks()));
     }
@@ -163,7 +206,11 @@ mod tests {
     #[test]
     fn other_containers_are_not_counted() {
         let counts = InternalCounts::default();
-        assert!(counts.begin(&Key::new("b/notes/0000000000000001/a").expect("valid")).is_none());
+        assert!(
+            counts
+                .begin(&Key::new("b/notes/0000000000000001/a").expect("valid"))
+                .is_none()
+        );
         assert!(!counts.is_empty(&ContainerName::new("notes").expect("valid")));
     }
 
@@ -184,11 +231,26 @@ mod tests {
                 }
             })
         });
-        assert!(futures_util::future::join_all(writers).await.into_iter().all(|ended| ended.is_ok()));
+        assert!(
+            futures_util::future::join_all(writers)
+                .await
+                .into_iter()
+                .all(|ended| ended.is_ok())
+        );
         for name in ["0", "1", "2"] {
-            let there = store.open(&blob(name), Reading::HEAD).await.expect("it can be read").is_some();
-            assert!(!there || !store.is_empty(&blocks()), "{name} was not counted");
-            assert_eq!(store.delete(&blob(name), Delete::default()).await.is_ok(), there);
+            let there = store
+                .open(&blob(name), Reading::HEAD)
+                .await
+                .expect("it can be read")
+                .is_some();
+            assert!(
+                !there || !store.is_empty(&blocks()),
+                "{name} was not counted"
+            );
+            assert_eq!(
+                store.delete(&blob(name), Delete::default()).await.is_ok(),
+                there
+            );
         }
         assert!(store.is_empty(&blocks()));
     }

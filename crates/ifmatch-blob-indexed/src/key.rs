@@ -21,7 +21,11 @@ const DIGITS: usize = 16;
 pub(super) const INTERNAL: Revision = Revision::NONE;
 
 /// Returns the key of a blob's record.
-pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
+pub(super) fn of_blob(
+    container: &ContainerName,
+    incarnation: Revision,
+    name: &BlobName,
+) -> Result<Key, StoreError> {
     below(&of_blobs_in(container, incarnation), name)
 }
 
@@ -50,14 +54,23 @@ pub(super) fn internal_container_of(blob: &Key) -> Option<&str> {
 /// Returns the key of the container's record, and the incarnation, from a blob's key.
 pub(super) fn container_of(blob: &Key) -> Option<(Key, Revision)> {
     let (container, rest) = blob.as_str().strip_prefix(BLOBS)?.split_once('/')?;
-    let (incarnation, _name) = rest.split_once('/').filter(|(digits, _)| digits.len() == DIGITS)?;
+    let (incarnation, _name) = rest
+        .split_once('/')
+        .filter(|(digits, _)| digits.len() == DIGITS)?;
     let incarnation = Revision::new(u64::from_str_radix(incarnation, 16).ok()?);
-    Some((Key::new(format!("{CONTAINERS}{container}")).ok()?, incarnation))
+    Some((
+        Key::new(format!("{CONTAINERS}{container}")).ok()?,
+        incarnation,
+    ))
 }
 
 /// Returns `container/blob` from a blob's key, for display.
 pub(super) fn path_of(blob: &Key) -> String {
-    let parts = blob.as_str().strip_prefix(BLOBS).unwrap_or(blob.as_str()).splitn(3, '/');
+    let parts = blob
+        .as_str()
+        .strip_prefix(BLOBS)
+        .unwrap_or(blob.as_str())
+        .splitn(3, '/');
     match *parts.collect::<Vec<_>>() {
         [container, _incarnation, name] => format!("{container}/{name}"),
         _ => blob.to_string(),
@@ -81,6 +94,9 @@ mod tests {
         let key = of_blob(&container, incarnation, &name).expect("it fits");
         let room = BlobName::MAX_BYTES - name.as_str().len();
         assert!(key.as_str().len() + room <= Key::MAX_LEN);
-        assert_eq!(container_of(&key), Some((of_container(&container).expect("it fits"), incarnation)));
+        assert_eq!(
+            container_of(&key),
+            Some((of_container(&container).expect("it fits"), incarnation))
+        );
     }
 }

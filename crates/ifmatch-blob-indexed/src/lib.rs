@@ -27,8 +27,9 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_register;
 use ifmatch_blob::store::{
-    AppendBlock, Appended, BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
-    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete,
+    LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError,
+    Update, Updated, Written,
 };
 
 use bodies::Bodies;
@@ -135,12 +136,21 @@ impl IndexedStore {
                 }
                 warn_of_foreign_files(&path);
             }
-            let register = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
+            let register =
+                RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
             Ok((root, register))
         };
-        let (root, register) = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
+        let (root, register) = tokio::task::spawn_blocking(open)
+            .await
+            .map_err(OpenError::other)??;
         let register = Arc::new(register);
-        Self::in_root(root, Driver::new(Arc::clone(&register)), Some(register), Arc::new(System)).await
+        Self::in_root(
+            root,
+            Driver::new(Arc::clone(&register)),
+            Some(register),
+            Arc::new(System),
+        )
+        .await
     }
 
     /// Opens the store in a folder, with a custom index.
@@ -154,10 +164,16 @@ impl IndexedStore {
         Self::on_disk(folder, driver, Arc::new(System)).await
     }
 
-    async fn on_disk(folder: impl AsRef<Path>, driver: Driver, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+    async fn on_disk(
+        folder: impl AsRef<Path>,
+        driver: Driver,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let take = move || Root::take(&path).map_err(|error| OpenError::folder(&path, error));
-        let root = tokio::task::spawn_blocking(take).await.map_err(OpenError::other)??;
+        let root = tokio::task::spawn_blocking(take)
+            .await
+            .map_err(OpenError::other)??;
         Self::in_root(root, driver, None, disk).await
     }
 
@@ -169,11 +185,19 @@ impl IndexedStore {
     ) -> Result<Self, OpenError> {
         check_guarantee(&driver)?;
         let path = root.path().to_owned();
-        let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
-        let folder = Arc::new(tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??);
+        let create =
+            move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
+        let folder = Arc::new(
+            tokio::task::spawn_blocking(create)
+                .await
+                .map_err(OpenError::other)??,
+        );
         let inner = Inner::new(driver, Arc::<Folder>::clone(&folder));
         inner.collect(&folder).await?;
-        Ok(Self { inner: Arc::new(inner), place: Place::Folder(Arc::new(Local { folder, index })) })
+        Ok(Self {
+            inner: Arc::new(inner),
+            place: Place::Folder(Arc::new(Local { folder, index })),
+        })
     }
 
     /// Opens the store with its bodies in a bucket, and its index in a register. Any number of processes may open it, each with this
@@ -203,7 +227,10 @@ impl IndexedStore {
             gates: Gates::shared(),
             ..Inner::new(driver, Arc::<Bucket>::clone(&bucket))
         };
-        Ok(Self { inner: Arc::new(inner), place: Place::Bucket(bucket) })
+        Ok(Self {
+            inner: Arc::new(inner),
+            place: Place::Bucket(bucket),
+        })
     }
 
     /// Removes bodies in a bucket that are older than a day and that no record names: what processes left that were killed. Returns
@@ -274,7 +301,11 @@ impl IndexedStore {
 
 /// With a register that can lose a record, the body of a live blob would be removed.
 fn check_guarantee(driver: &Driver) -> Result<(), OpenError> {
-    if driver.register().engine().guarantee.may_lose_swaps() { Err(OpenError::lossy_index()) } else { Ok(()) }
+    if driver.register().engine().guarantee.may_lose_swaps() {
+        Err(OpenError::lossy_index())
+    } else {
+        Ok(())
+    }
 }
 
 impl Inner {
@@ -295,7 +326,9 @@ impl Inner {
 
 impl fmt::Debug for IndexedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexedStore").field("bodies", &self.inner.bodies).finish_non_exhaustive()
+        f.debug_struct("IndexedStore")
+            .field("bodies", &self.inner.bodies)
+            .finish_non_exhaustive()
     }
 }
 
@@ -325,7 +358,11 @@ impl BlobStore for IndexedStore {
         write::delete(&self.inner, blob, delete).await
     }
 
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+    async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         self.inner.list(container, query).await
     }
 
@@ -345,23 +382,42 @@ impl BlobStore for IndexedStore {
         self.inner.create_container(container, headers).await
     }
 
-    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+    async fn container(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<ContainerInfo>, StoreError> {
         self.inner.container(container).await
     }
 
-    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+    async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
         self.inner.set_container(container, set).await
     }
 
-    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+    async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
         self.inner.lease_container(container, request).await
     }
 
-    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+    async fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
         container::delete(&self.inner, container, delete).await
     }
 
-    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+    async fn delete_empty_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
         container::delete_empty(&self.inner, container, delete).await
     }
 

@@ -53,7 +53,9 @@ pub(super) struct AppendedBody {
 /// Error returned for bytes that aren't a payload of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum PayloadError {
-    #[error("the encoding version is {0}, but this release reads up to {VERSION}: run a newer release")]
+    #[error(
+        "the encoding version is {0}, but this release reads up to {VERSION}: run a newer release"
+    )]
     Newer(u8),
     #[error("the payload is damaged")]
     Damaged,
@@ -64,14 +66,27 @@ impl Payload {
     pub(super) fn of(version: &Version) -> Result<Self, PayloadError> {
         let payload = Self::decode(version.payload())?;
         let tag = payload.hash.content_tag();
-        let is_tagged = version.tags().iter().all(|found| found.opaque().starts_with(tag.opaque()));
-        if is_tagged { Ok(payload) } else { Err(PayloadError::Damaged) }
+        let is_tagged = version
+            .tags()
+            .iter()
+            .all(|found| found.opaque().starts_with(tag.opaque()));
+        if is_tagged {
+            Ok(payload)
+        } else {
+            Err(PayloadError::Damaged)
+        }
     }
 
     /// Returns the payload of a container, which has no bytes.
     pub(super) fn of_container(headers: BlobHeaders) -> Self {
         let place = Place::Inline(Bytes::new());
-        Self { hash: ContentHash::of(b""), length: 0, place, created: None, headers }
+        Self {
+            hash: ContentHash::of(b""),
+            length: 0,
+            place,
+            created: None,
+            headers,
+        }
     }
 
     /// Returns the generation of the first version.
@@ -82,7 +97,10 @@ impl Payload {
     /// Returns the file of the body, if it has one.
     pub(super) fn file(&self) -> Option<BodyName> {
         match self.place {
-            Place::File(nonce) => Some(BodyName { hash: self.hash, nonce }),
+            Place::File(nonce) => Some(BodyName {
+                hash: self.hash,
+                nonce,
+            }),
             Place::Appended(AppendedBody { file, .. }) => Some(file),
             Place::Inline(_) => None,
         }
@@ -93,13 +111,28 @@ impl Payload {
         let place = match &self.place {
             Place::Inline(bytes) => StoredPlace::Inline(bytes),
             Place::File(nonce) => StoredPlace::File(*nonce),
-            Place::Appended(AppendedBody { file: BodyName { hash, nonce }, hasher }) => {
-                StoredPlace::Appended { hash: *hash, nonce: *nonce, hasher }
-            }
+            Place::Appended(AppendedBody {
+                file: BodyName { hash, nonce },
+                hasher,
+            }) => StoredPlace::Appended {
+                hash: *hash,
+                nonce: *nonce,
+                hasher,
+            },
         };
         let headers = StoredHeaders::from(&self.headers);
-        let stored = Stored { hash: self.hash, length: self.length, place, created: self.created, headers };
-        let inline = if let Place::Inline(bytes) = &self.place { bytes.len() } else { 0 };
+        let stored = Stored {
+            hash: self.hash,
+            length: self.length,
+            place,
+            created: self.created,
+            headers,
+        };
+        let inline = if let Place::Inline(bytes) = &self.place {
+            bytes.len()
+        } else {
+            0
+        };
         let mut encoded = Vec::with_capacity(USUAL_SIZE + inline);
         encoded.push(VERSION);
         postcard::to_extend(&stored, encoded).map(Bytes::from)
@@ -108,10 +141,14 @@ impl Payload {
     /// Returns the file that an encoded payload refers to, without decoding the rest.
     pub(super) fn file_in(bytes: &[u8]) -> Result<Option<BodyName>, PayloadError> {
         let rest = after_version(bytes)?;
-        let (beginning, _) = postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        let (beginning, _) =
+            postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
         Ok(match beginning.place {
             StoredPlace::Inline(_) => None,
-            StoredPlace::File(nonce) => Some(BodyName { hash: beginning.hash, nonce }),
+            StoredPlace::File(nonce) => Some(BodyName {
+                hash: beginning.hash,
+                nonce,
+            }),
             StoredPlace::Appended { hash, nonce, .. } => Some(BodyName { hash, nonce }),
         })
     }
@@ -119,13 +156,19 @@ impl Payload {
     /// Decodes a payload. An inline body shares its memory.
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
         let rest = after_version(bytes)?;
-        let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        let (stored, rest) =
+            postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
         let place = match stored.place {
             StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
             StoredPlace::File(nonce) => Place::File(nonce),
-            StoredPlace::Appended { hash, nonce, hasher } => {
-                Place::Appended(AppendedBody { file: BodyName { hash, nonce }, hasher: hasher.into() })
-            }
+            StoredPlace::Appended {
+                hash,
+                nonce,
+                hasher,
+            } => Place::Appended(AppendedBody {
+                file: BodyName { hash, nonce },
+                hasher: hasher.into(),
+            }),
         };
         let whole = match &place {
             Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
@@ -135,7 +178,13 @@ impl Payload {
             return Err(PayloadError::Damaged);
         }
         let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
-        Ok(Self { hash: stored.hash, length: stored.length, place, created: stored.created, headers })
+        Ok(Self {
+            hash: stored.hash,
+            length: stored.length,
+            place,
+            created: stored.created,
+            headers,
+        })
     }
 }
 
@@ -241,7 +290,9 @@ impl StoredHeaders<'_> {
             if name.starts_with(' ') {
                 headers.set_internal(name, value).ok()?;
             } else {
-                headers.metadata.insert((*name).into(), FieldText::new(value).ok()?);
+                headers
+                    .metadata
+                    .insert((*name).into(), FieldText::new(value).ok()?);
             }
         }
         Some(headers)
@@ -254,20 +305,38 @@ mod tests {
 
     fn payload() -> Payload {
         let text = |text| Some(FieldText::new(text).expect("valid"));
-        let mut headers = BlobHeaders { content_type: text("text/plain"), ..BlobHeaders::default() };
-        headers.metadata.insert("owner".into(), FieldText::new("me").expect("valid"));
+        let mut headers = BlobHeaders {
+            content_type: text("text/plain"),
+            ..BlobHeaders::default()
+        };
+        headers
+            .metadata
+            .insert("owner".into(), FieldText::new("me").expect("valid"));
         headers.content_md5 = Some(ContentMd5::of(b"hello"));
         let created = Some(Revision::new(7));
-        Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), created, headers }
+        Payload {
+            hash: ContentHash::of(b"hello"),
+            length: 5,
+            place: Place::Inline("hello".into()),
+            created,
+            headers,
+        }
     }
 
     #[test]
     fn a_payload_is_read_as_it_was_written() {
         let appended = AppendedBody {
-            file: BodyName { hash: ContentHash::of(b"hel"), nonce: 7 },
+            file: BodyName {
+                hash: ContentHash::of(b"hel"),
+                nonce: 7,
+            },
             hasher: b"state".as_slice().into(),
         };
-        for place in [Place::Inline("hello".into()), Place::File(7), Place::Appended(appended)] {
+        for place in [
+            Place::Inline("hello".into()),
+            Place::File(7),
+            Place::Appended(appended),
+        ] {
             let payload = Payload { place, ..payload() };
             let bytes = payload.encode().expect("plain data");
             assert_eq!(Payload::file_in(&bytes), Ok(payload.file()));
@@ -279,14 +348,21 @@ mod tests {
     fn a_newer_payload_is_refused() {
         let mut bytes = payload().encode().expect("plain data").to_vec();
         bytes[0] = VERSION + 1;
-        assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::Newer(VERSION + 1)));
+        assert_eq!(
+            Payload::decode(&bytes.into()),
+            Err(PayloadError::Newer(VERSION + 1))
+        );
     }
 
     #[test]
     fn a_truncated_or_extended_payload_is_refused() {
         let whole = payload().encode().expect("plain data");
         for end in 0..whole.len() {
-            assert_eq!(Payload::decode(&whole.slice(..end)), Err(PayloadError::Damaged), "cut at {end}");
+            assert_eq!(
+                Payload::decode(&whole.slice(..end)),
+                Err(PayloadError::Damaged),
+                "cut at {end}"
+            );
         }
         let longer = [&whole[..], b"x"].concat();
         assert_eq!(Payload::decode(&longer.into()), Err(PayloadError::Damaged));
@@ -294,7 +370,13 @@ mod tests {
 
     #[test]
     fn an_inline_body_must_have_the_stated_length() {
-        let lying = Payload { length: 4, ..payload() };
-        assert_eq!(Payload::decode(&lying.encode().expect("plain data")), Err(PayloadError::Damaged));
+        let lying = Payload {
+            length: 4,
+            ..payload()
+        };
+        assert_eq!(
+            Payload::decode(&lying.encode().expect("plain data")),
+            Err(PayloadError::Damaged)
+        );
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::records::{of_driver, of_register};
 use ifmatch_blob::store::{
-    BlobEntry, BlobInfo, Cached, ContainerEntry, Extent, ListQuery, Opened, Page, Reading, Source, StoreError,
-    StoreErrorKind,
+    BlobEntry, BlobInfo, Cached, ContainerEntry, Extent, ListQuery, Opened, Page, Reading, Source,
+    StoreError, StoreErrorKind,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision, Version};
@@ -26,44 +26,70 @@ impl Inner {
     /// Returns the current version of a blob, if its records are in memory.
     pub(super) fn cached(&self, path: &BlobPath) -> Option<Cached> {
         let key = key::of_container(&path.container).ok()?;
-        let container = self.decoded.container(&key, self.driver.revision_at_once(&key)?)?;
+        let container = self
+            .decoded
+            .container(&key, self.driver.revision_at_once(&key)?)?;
         let key = key::below(&container.blobs, &path.name).ok()?;
-        let blob = self.decoded.blob(&key, self.driver.revision_at_once(&key)?)?;
+        let blob = self
+            .decoded
+            .blob(&key, self.driver.revision_at_once(&key)?)?;
         let content = match &blob.body {
             Body::Inline(bytes) => Some(bytes.clone()),
             Body::File(name) => self.small_bodies.get(name, blob.info.length),
         };
-        Some(Cached { info: Arc::clone(&blob.info), content })
+        Some(Cached {
+            info: Arc::clone(&blob.info),
+            content,
+        })
     }
 
-    pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        let Some(incarnation) = self.find(&blob.container).await? else { return Ok(None) };
+    pub(super) async fn open(
+        &self,
+        blob: &BlobPath,
+        reading: Reading,
+    ) -> Result<Option<Opened>, StoreError> {
+        let Some(incarnation) = self.find(&blob.container).await? else {
+            return Ok(None);
+        };
         let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let Some(version) = record.state(now).version() else { return Ok(None) };
+            let Some(version) = record.state(now).version() else {
+                return Ok(None);
+            };
             let payload = payload_of(version)?;
             let Some(source) = self.source(&payload, reading).await? else {
                 // A file is removed after its record was replaced. If the record is unchanged, the file was lost.
                 if version.generation() == missing {
-                    return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's file is missing"));
+                    return Err(StoreError::new(
+                        StoreErrorKind::Unreadable,
+                        "the body's file is missing",
+                    ));
                 }
                 missing = version.generation();
                 continue;
             };
             let info = info(&record, version, now)?;
             if record.settled(now).is_some() {
-                self.decoded.keep_blob(key, record.revision(), &payload, &info);
+                self.decoded
+                    .keep_blob(key, record.revision(), &payload, &info);
             }
             return Ok(Some(Opened { info, source }));
         }
-        Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
+        Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "the blob is replaced faster than it can be opened",
+        ))
     }
 
     /// Returns the bytes, or `None` if the file is gone.
-    async fn source(&self, payload: &Payload, reading: Reading) -> Result<Option<Box<dyn Source>>, StoreError> {
+    async fn source(
+        &self,
+        payload: &Payload,
+        reading: Reading,
+    ) -> Result<Option<Box<dyn Source>>, StoreError> {
         if reading.extent == Extent::None {
             return Ok(Some(Box::new(Memory::empty())));
         }
@@ -83,7 +109,11 @@ impl Inner {
 }
 
 /// Returns the properties of a blob from its record, read at `now`.
-pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> Result<BlobInfo, StoreError> {
+pub(super) fn info(
+    record: &Record,
+    version: &Version,
+    now: Timestamp,
+) -> Result<BlobInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(BlobInfo {
         tag: version.tags().first().cloned(),
@@ -108,19 +138,32 @@ impl Inner {
         container: &ContainerName,
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        let Some(incarnation) = self.find(container).await? else { return Ok(None) };
+        let Some(incarnation) = self.find(container).await? else {
+            return Ok(None);
+        };
         let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = BlobName::new(name).map_err(unreadable)?;
-            let entry = BlobEntry { name, info: info(record, version, now)? };
+            let entry = BlobEntry {
+                name,
+                info: info(record, version, now)?,
+            };
             Ok((entry.size(), entry))
         };
-        self.page(&key::of_blobs_in(container, incarnation), query, entry).await.map(Some)
+        self.page(&key::of_blobs_in(container, incarnation), query, entry)
+            .await
+            .map(Some)
     }
 
-    pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+    pub(super) async fn containers(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<ContainerEntry>, StoreError> {
         let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = ContainerName::new(name).map_err(unreadable)?;
-            let entry = ContainerEntry { name, info: container_info(record, version, now)? };
+            let entry = ContainerEntry {
+                name,
+                info: container_info(record, version, now)?,
+            };
             Ok((entry.size(), entry))
         };
         self.page(key::CONTAINERS, query, entry).await
@@ -135,17 +178,33 @@ impl Inner {
     ) -> Result<Page<T>, StoreError> {
         let prefix = format!("{root}{}", query.prefix);
         let mut after = query.after.as_ref().map(|after| format!("{root}{after}"));
-        let mut page = Page { items: Vec::new(), next: None };
+        let mut page = Page {
+            items: Vec::new(),
+            next: None,
+        };
         let (mut last, mut bytes) = (String::new(), 0);
         loop {
             let limit = (query.limit - page.items.len()).saturating_add(1).min(STEP);
-            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit };
-            let records = self.driver.register().scan(&scan).await.map_err(of_register)?;
-            let Some((end, _)) = records.last() else { return Ok(page) };
+            let scan = Scan {
+                prefix: &prefix,
+                after: after.as_deref(),
+                limit,
+            };
+            let records = self
+                .driver
+                .register()
+                .scan(&scan)
+                .await
+                .map_err(of_register)?;
+            let Some((end, _)) = records.last() else {
+                return Ok(page);
+            };
             after = Some(end.as_str().to_owned());
             for (key, record) in &records {
                 let now = self.driver.now();
-                let Some(version) = record.state(now).version() else { continue };
+                let Some(version) = record.state(now).version() else {
+                    continue;
+                };
                 if page.items.len() >= query.limit || bytes >= PAGE {
                     page.next = Some(last);
                     return Ok(page);

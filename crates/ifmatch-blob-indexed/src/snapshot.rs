@@ -53,7 +53,10 @@ pub(super) struct Removals {
 impl Removals {
     /// Postpones the removal of a body. Returns `false` if it can be removed now.
     pub(super) fn postpone(&self, body: BodyName) -> bool {
-        self.postponed().as_mut().map(|bodies| bodies.push(body)).is_some()
+        self.postponed()
+            .as_mut()
+            .map(|bodies| bodies.push(body))
+            .is_some()
     }
 
     fn postponed(&self) -> MutexGuard<'_, Option<Vec<BodyName>>> {
@@ -101,7 +104,10 @@ impl Local {
         let runtime = Handle::current();
         let take = move || {
             let Some(_postponing) = Postponing::start(&self.folder) else {
-                return Err(OpenError::folder(self.folder.root(), ErrorKind::ResourceBusy.into()));
+                return Err(OpenError::folder(
+                    self.folder.root(),
+                    ErrorKind::ResourceBusy.into(),
+                ));
             };
             let incomplete = self.folder.root().join(INCOMPLETE);
             let taken = self.take(&incomplete, &runtime, now);
@@ -119,22 +125,35 @@ impl Local {
         self.folder.check_free_space().map_err(failed)?;
         remove(folder).map_err(failed)?;
         let bodies = folder.join("bodies");
-        private_files::create_dir(folder).and_then(|()| private_files::create_dir(&bodies)).map_err(failed)?;
+        private_files::create_dir(folder)
+            .and_then(|()| private_files::create_dir(&bodies))
+            .map_err(failed)?;
         let index = folder.join("index.redb");
         let register = self.index.as_ref().ok_or_else(OpenError::custom_index)?;
-        register.copy_to(&index).map_err(|error| OpenError::index(&index, error))?;
-        let mut snapshot = Snapshot { folder: self.folder.root().join(SNAPSHOT), bodies: 0, bytes: 0 };
+        register
+            .copy_to(&index)
+            .map_err(|error| OpenError::index(&index, error))?;
+        let mut snapshot = Snapshot {
+            folder: self.folder.root().join(SNAPSHOT),
+            bodies: 0,
+            bytes: 0,
+        };
         // In a block, since the copy must be closed before its folder is renamed.
         {
-            let copy = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
+            let copy =
+                RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
             let mut after = None;
-            while let Some(records) =
-                runtime.block_on(next_page(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
+            while let Some(records) = runtime
+                .block_on(next_page(&copy, key::BLOBS, &mut after))
+                .map_err(OpenError::register)?
             {
                 for (key, record) in records {
-                    let Some(version) = record.state(now).version() else { continue };
+                    let Some(version) = record.state(now).version() else {
+                        continue;
+                    };
                     let payload = Payload::decode(version.payload());
-                    let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
+                    let payload =
+                        payload.map_err(|error| OpenError::record(key.as_str(), error))?;
                     if let Some(body) = payload.file() {
                         self.link(&body, &bodies).map_err(failed)?;
                     }
@@ -143,14 +162,17 @@ impl Local {
                 }
             }
         }
-        sync(folder).and_then(|()| self.put_in_place(folder, &snapshot.folder)).map_err(failed)?;
+        sync(folder)
+            .and_then(|()| self.put_in_place(folder, &snapshot.folder))
+            .map_err(failed)?;
         Ok(snapshot)
     }
 
     /// Links a body, or copies it if the file system has no links or the body too many.
     fn link(&self, body: &BodyName, bodies: &Path) -> io::Result<()> {
         let from = self.folder.body(body);
-        let (Some(shard), Some(name)) = (from.parent().and_then(Path::file_name), from.file_name()) else {
+        let (Some(shard), Some(name)) = (from.parent().and_then(Path::file_name), from.file_name())
+        else {
             return Err(ErrorKind::InvalidFilename.into());
         };
         let shard = bodies.join(shard);
@@ -176,7 +198,10 @@ impl Local {
 
     /// Removes the snapshot. Returns `false` if there is none.
     pub(super) async fn remove_snapshot(self: Arc<Self>) -> Result<bool, OpenError> {
-        let discard = move || self.discard_snapshot().map_err(|error| OpenError::folder(self.folder.root(), error));
+        let discard = move || {
+            self.discard_snapshot()
+                .map_err(|error| OpenError::folder(self.folder.root(), error))
+        };
         spawn_blocking(discard).await.map_err(OpenError::other)?
     }
 

@@ -61,7 +61,11 @@ pub(super) async fn open(
             keep(bytes.clone());
             Box::new(Memory::from(bytes))
         } else {
-            Box::new(Opened { file, length, budget })
+            Box::new(Opened {
+                file,
+                length,
+                budget,
+            })
         };
         Ok(Some(source))
     });
@@ -105,12 +109,18 @@ pub(super) struct UnsentBytes(Arc<Shares<Client>>);
 
 impl UnsentBytes {
     pub(super) fn new() -> Self {
-        Self(Shares::new(SlotLimit { total: UNSENT, per_client: None }))
+        Self(Shares::new(SlotLimit {
+            total: UNSENT,
+            per_client: None,
+        }))
     }
 
     /// Returns the memory for a response to this client.
     pub(super) fn of(&self, client: Client) -> Budget {
-        Budget { unsent: self.clone(), client }
+        Budget {
+            unsent: self.clone(),
+            client,
+        }
     }
 }
 
@@ -124,7 +134,9 @@ pub(super) struct Budget {
 impl Budget {
     /// Takes memory for a chunk, if there is some.
     fn take(&self) -> Option<Share<Client>> {
-        self.unsent.0.take(Some(self.client), u32::try_from(CHUNK).unwrap_or(u32::MAX))
+        self.unsent
+            .0
+            .take(Some(self.client), u32::try_from(CHUNK).unwrap_or(u32::MAX))
     }
 }
 
@@ -150,7 +162,13 @@ impl Source for Opened {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
         let range = range.unwrap_or(0..self.length);
         let (file, budget) = (Arc::clone(&self.file), self.budget.clone());
-        let body = Chunks { file, budget, unread: range.clone(), unsent: range, reading: None };
+        let body = Chunks {
+            file,
+            budget,
+            unread: range.clone(),
+            unsent: range,
+            reading: None,
+        };
         Box::pin(ready(Ok(BlobBody::stream(body))))
     }
 }
@@ -176,20 +194,32 @@ impl Chunks {
     /// Starts to read the next chunk before it is needed, if there is memory for it.
     fn read_ahead(&mut self) -> Option<JoinHandle<io::Result<Bytes>>> {
         match &self.budget {
-            Some(budget) => budget.take().and_then(|share| self.begin(CHUNK, Some(share))),
+            Some(budget) => budget
+                .take()
+                .and_then(|share| self.begin(CHUNK, Some(share))),
             None => self.begin(CHUNK, None),
         }
     }
 
-    fn begin(&mut self, length: u64, share: Option<Share<Client>>) -> Option<JoinHandle<io::Result<Bytes>>> {
+    fn begin(
+        &mut self,
+        length: u64,
+        share: Option<Share<Client>>,
+    ) -> Option<JoinHandle<io::Result<Bytes>>> {
         if self.unread.is_empty() {
             return None;
         }
-        let end = self.unread.end.min(self.unread.start.saturating_add(length));
+        let end = self
+            .unread
+            .end
+            .min(self.unread.start.saturating_add(length));
         let part = std::mem::replace(&mut self.unread.start, end)..end;
         let (file, piece) = (Arc::clone(&self.file), buffer(part.end - part.start));
         Some(spawn_blocking(move || {
-            Ok(Bytes::from_owner(Chunk { bytes: read(&file, part.start, piece)?, _share: share }))
+            Ok(Bytes::from_owner(Chunk {
+                bytes: read(&file, part.start, piece)?,
+                _share: share,
+            }))
         }))
     }
 }
@@ -202,12 +232,16 @@ impl Body for Chunks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StoreError>>> {
-        let Some(mut reading) = self.reading.take().or_else(|| self.read_next()) else { return Poll::Ready(None) };
+        let Some(mut reading) = self.reading.take().or_else(|| self.read_next()) else {
+            return Poll::Ready(None);
+        };
         let Poll::Ready(chunk) = Pin::new(&mut reading).poll(context) else {
             self.reading = Some(reading);
             return Poll::Pending;
         };
-        let chunk = chunk.map_err(lost).and_then(|chunk| chunk.map_err(unreadable));
+        let chunk = chunk
+            .map_err(lost)
+            .and_then(|chunk| chunk.map_err(unreadable));
         match &chunk {
             Ok(bytes) => {
                 self.unsent.start += bytes.len() as u64;
@@ -246,7 +280,9 @@ fn read(file: &Mutex<File>, start: u64, mut piece: Vec<u8>) -> io::Result<Vec<u8
 
 fn unreadable(error: io::Error) -> StoreError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => StoreError::new(StoreErrorKind::Unreadable, "the body's file is too short"),
+        io::ErrorKind::UnexpectedEof => {
+            StoreError::new(StoreErrorKind::Unreadable, "the body's file is too short")
+        }
         _ => disk(error),
     }
 }
@@ -305,7 +341,10 @@ mod tests {
     #[tokio::test]
     async fn unsent_chunks_of_a_client_take_half_of_the_memory_and_then_become_small() {
         let folder = tempfile::tempdir().unwrap();
-        let unsent = UnsentBytes(Shares::new(SlotLimit { total: 8 * u32::try_from(CHUNK).unwrap(), per_client: None }));
+        let unsent = UnsentBytes(Shares::new(SlotLimit {
+            total: 8 * u32::try_from(CHUNK).unwrap(),
+            per_client: None,
+        }));
         let (slow, other) = (Client([192, 0, 2, 7].into()), Client([192, 0, 2, 8].into()));
         let mut held = Vec::new();
         let mut lengths = Vec::new();
@@ -314,7 +353,10 @@ mod tests {
             held.push(next(&mut unread).await);
             lengths.push(held.last().map_or(0, Bytes::len) as u64);
         }
-        assert_eq!(lengths, [CHUNK, CHUNK, CHUNK, CHUNK, SMALL_CHUNK, SMALL_CHUNK]);
+        assert_eq!(
+            lengths,
+            [CHUNK, CHUNK, CHUNK, CHUNK, SMALL_CHUNK, SMALL_CHUNK]
+        );
         assert_eq!(u64::from(unsent.0.taken()), 4 * CHUNK);
         let mut own = body(&folder, 2 * CHUNK, Some(unsent.of(slow))).await;
         assert_eq!(
@@ -323,7 +365,8 @@ mod tests {
             "the client's other responses go on in small chunks"
         );
         let mut others = body(&folder, 2 * CHUNK, Some(unsent.of(other))).await;
-        let others = [next(&mut others).await, next(&mut others).await].map(|chunk| chunk.len() as u64);
+        let others =
+            [next(&mut others).await, next(&mut others).await].map(|chunk| chunk.len() as u64);
         assert_eq!(others, [CHUNK, CHUNK], "another client has memory");
         let part = held[0].slice(7..9);
         held.clear();
@@ -333,7 +376,11 @@ mod tests {
             "a part of a chunk occupies all of it, and nothing else is left"
         );
         drop(part);
-        assert_eq!(next(&mut unread).await.len() as u64, CHUNK, "with memory, its chunks are large again");
+        assert_eq!(
+            next(&mut unread).await.len() as u64,
+            CHUNK,
+            "with memory, its chunks are large again"
+        );
     }
 
     #[tokio::test]
@@ -341,10 +388,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let length = 5 * CHUNK + 77;
         for total in [0, 1, 3 * u32::try_from(CHUNK).unwrap(), u32::MAX] {
-            let unsent = UnsentBytes(Shares::new(SlotLimit { total, per_client: None }));
-            let body = body(&folder, length, Some(unsent.of(Client([192, 0, 2, 7].into())))).await;
+            let unsent = UnsentBytes(Shares::new(SlotLimit {
+                total,
+                per_client: None,
+            }));
+            let body = body(
+                &folder,
+                length,
+                Some(unsent.of(Client([192, 0, 2, 7].into()))),
+            )
+            .await;
             let whole = body.collect().await.unwrap().to_bytes();
-            assert_eq!((whole.len() as u64, whole.iter().all(|byte| *byte == 7)), (length, true), "{total}");
+            assert_eq!(
+                (whole.len() as u64, whole.iter().all(|byte| *byte == 7)),
+                (length, true),
+                "{total}"
+            );
             assert_eq!(unsent.0.taken(), 0);
         }
     }

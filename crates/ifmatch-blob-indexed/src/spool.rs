@@ -38,14 +38,26 @@ impl Spool {
         let path = folder.incoming(nonce);
         let step = spawn_blocking(move || {
             let file = private_files::create_new(&path)?;
-            Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
+            Ok(Writing {
+                hasher: Hasher::default(),
+                file,
+                path: Removed(path),
+            })
         });
-        Self { folder, nonce, name: None, step }
+        Self {
+            folder,
+            nonce,
+            name: None,
+            step,
+        }
     }
 
     /// Begins a body with this name.
     pub(super) fn begin_as(folder: Arc<Folder>, name: BodyName) -> Self {
-        Self { name: Some(name), ..Self::begin(folder, name.nonce) }
+        Self {
+            name: Some(name),
+            ..Self::begin(folder, name.nonce)
+        }
     }
 
     /// Writes the next bytes. Returns once the previous ones are written.
@@ -66,7 +78,9 @@ impl Spool {
         let writing = self.step.await.map_err(lost)?.map_err(disk)?;
         let (folder, nonce, name) = (self.folder, self.nonce, self.name);
         let name = move |hash| name.unwrap_or(BodyName { hash, nonce });
-        spawn_blocking(move || writing.finish(folder, name, promised)).await.map_err(lost)?
+        spawn_blocking(move || writing.finish(folder, name, promised))
+            .await
+            .map_err(lost)?
     }
 }
 
@@ -77,7 +91,11 @@ impl Writing {
         name: impl FnOnce(ContentHash) -> BodyName,
         promised: Option<ContentHash>,
     ) -> Result<Staged, StoreError> {
-        let Self { hasher, file, mut path } = self;
+        let Self {
+            hasher,
+            file,
+            mut path,
+        } = self;
         let hash = hasher.finish();
         if promised.is_some_and(|promised| promised != hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
@@ -90,7 +108,11 @@ impl Writing {
 }
 
 /// Gives a complete body another name. Returns `None` if it has been removed, or if there are no second names.
-pub(super) async fn link(folder: Arc<Folder>, body: BodyName, nonce: u64) -> Result<Option<Staged>, StoreError> {
+pub(super) async fn link(
+    folder: Arc<Folder>,
+    body: BodyName,
+    nonce: u64,
+) -> Result<Option<Staged>, StoreError> {
     let name = BodyName { nonce, ..body };
     let linked = spawn_blocking(move || {
         let file = Removed(folder.body(&name));

@@ -18,7 +18,9 @@ use super::body_files::BodyName;
 use super::draft::{Draft, Need};
 use super::payload::Payload;
 use ifmatch_blob::records::{nonce, of_driver, refused};
-use ifmatch_blob::store::{AppendBlock, Delete, HeaderChange, LeaseRequest, StoreError, StoreErrorKind, Update};
+use ifmatch_blob::store::{
+    AppendBlock, Delete, HeaderChange, LeaseRequest, StoreError, StoreErrorKind, Update,
+};
 use ifmatch_blob::tags::TagCondition;
 
 /// A write apart from its content.
@@ -46,14 +48,29 @@ static FALSE: Preconditions = Preconditions {
 
 impl WriteRequest {
     /// Creates a write without a condition on the tags, an identity or a time limit.
-    pub(super) fn new(method: Method, preconditions: Preconditions, lease: LeaseUse) -> Result<Self, StoreError> {
-        Ok(Self { method, preconditions, if_tags: None, lease, request: None, nonce: nonce()?, until: None })
+    pub(super) fn new(
+        method: Method,
+        preconditions: Preconditions,
+        lease: LeaseUse,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            method,
+            preconditions,
+            if_tags: None,
+            lease,
+            request: None,
+            nonce: nonce()?,
+            until: None,
+        })
     }
 
     /// Creates a deletion.
     pub(super) fn deletion(delete: Delete) -> Result<Self, StoreError> {
         let request = delete.request.map(|key| key.request(None));
-        Ok(Self { request, ..Self::new(Method::DELETE, delete.preconditions, delete.lease)? })
+        Ok(Self {
+            request,
+            ..Self::new(Method::DELETE, delete.preconditions, delete.lease)?
+        })
     }
 
     pub(super) fn write(&self, content: Content) -> Write<'_> {
@@ -61,7 +78,9 @@ impl WriteRequest {
     }
 
     fn write_if<'a>(&'a self, preconditions: &'a Preconditions, content: Content) -> Write<'a> {
-        Write::new(&self.method, preconditions, content, self.nonce).with_lease(self.lease).with_request(self.request)
+        Write::new(&self.method, preconditions, content, self.nonce)
+            .with_lease(self.lease)
+            .with_request(self.request)
     }
 
     /// Returns the write of this content over the version in a record. A condition that is false comes before a failure, and so does the
@@ -85,10 +104,27 @@ impl WriteRequest {
     }
 
     /// Returns the write of this content over a version, also on the condition on its tags.
-    fn write_over(&self, version: Option<&Version>, content: Content) -> Result<Write<'_>, StoreError> {
-        let Some(condition) = &self.if_tags else { return Ok(self.write(content)) };
-        let tags = version.map(payload_of).transpose()?.map(|payload| payload.headers.tags).unwrap_or_default();
-        Ok(self.write_if(if condition.holds(&tags) { &self.preconditions } else { &FALSE }, content))
+    fn write_over(
+        &self,
+        version: Option<&Version>,
+        content: Content,
+    ) -> Result<Write<'_>, StoreError> {
+        let Some(condition) = &self.if_tags else {
+            return Ok(self.write(content));
+        };
+        let tags = version
+            .map(payload_of)
+            .transpose()?
+            .map(|payload| payload.headers.tags)
+            .unwrap_or_default();
+        Ok(self.write_if(
+            if condition.holds(&tags) {
+                &self.preconditions
+            } else {
+                &FALSE
+            },
+            content,
+        ))
     }
 }
 
@@ -137,22 +173,40 @@ impl Change for Edit {
         }
     }
 
-    fn command(&self, before: &Record, now: Timestamp, draft: &mut Draft) -> Result<Command<'_>, StoreError> {
+    fn command(
+        &self,
+        before: &Record,
+        now: Timestamp,
+        draft: &mut Draft,
+    ) -> Result<Command<'_>, StoreError> {
         let version = before.state(now).version();
         Ok(match self {
             Self::Write(request, _) if request.until.is_some_and(|until| now > until) => {
                 let why = "the body took too long to arrive";
-                request.over(before, now, Err(StoreError::new(StoreErrorKind::Unavailable, why)))?
+                request.over(
+                    before,
+                    now,
+                    Err(StoreError::new(StoreErrorKind::Unavailable, why)),
+                )?
             }
             Self::Write(request, content) => request.over(before, now, content(version))?,
-            Self::Append(request, append) => request.over(before, now, append::appended(append, version, draft))?,
+            Self::Append(request, append) => {
+                request.over(before, now, append::appended(append, version, draft))?
+            }
             Self::Update(request, update) => match append::updated(update, version, draft)? {
                 Some(content) => request.over(before, now, Ok(content))?,
                 // Refused, so nothing changes.
                 None => Command::Write(request.write_if(&FALSE, Content::Unknown)),
             },
             Self::Look => Command::Write(Write::new(&Method::GET, &FALSE, Content::Unknown, 0)),
-            Self::Lease(LeaseRequest { action, preconditions, request }, nonce) => Command::Lease(
+            Self::Lease(
+                LeaseRequest {
+                    action,
+                    preconditions,
+                    request,
+                },
+                nonce,
+            ) => Command::Lease(
                 LeaseOperation::new(*action, preconditions, *nonce)
                     .with_authority(Authority::Register)
                     .with_request(request.as_ref().map(|key| key.request(None))),
@@ -165,8 +219,12 @@ impl Change for Edit {
         match self {
             Self::Append(..) | Self::Update(..) if is_written => draft.accept(),
             Self::Write(..) if is_written => {
-                let version = |record: &Record| record.settled(record.revision().timestamp()).cloned();
-                draft.follow(version(&applied.before).as_ref(), version(&applied.after).as_ref());
+                let version =
+                    |record: &Record| record.settled(record.revision().timestamp()).cloned();
+                draft.follow(
+                    version(&applied.before).as_ref(),
+                    version(&applied.after).as_ref(),
+                );
             }
             _ => {}
         }
@@ -203,8 +261,17 @@ impl Inner {
     }
 
     /// Swaps in this content.
-    pub(super) async fn swap(&self, key: &Key, request: WriteRequest, content: Content) -> Result<Applied, StoreError> {
-        self.change(key, Edit::Write(request, Box::new(move |_| Ok(content.clone())))).await
+    pub(super) async fn swap(
+        &self,
+        key: &Key,
+        request: WriteRequest,
+        content: Content,
+    ) -> Result<Applied, StoreError> {
+        self.change(
+            key,
+            Edit::Write(request, Box::new(move |_| Ok(content.clone()))),
+        )
+        .await
     }
 
     /// Changes header fields. The body stays in its place.
@@ -217,34 +284,55 @@ impl Inner {
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
-                fields.check(&payload.headers, payload.length, Some(payload.created(version).timestamp()))?;
+                fields.check(
+                    &payload.headers,
+                    payload.length,
+                    Some(payload.created(version).timestamp()),
+                )?;
                 let headers = fields.of(&payload.headers);
                 if fields.keeps_version() {
                     return kept(&Payload { headers, ..payload });
                 }
                 let created = Some(payload.created(version));
-                encoded(&Payload { created, headers, ..payload })
+                encoded(&Payload {
+                    created,
+                    headers,
+                    ..payload
+                })
             }
             // There is no version, so the change is refused, unless it is the retry of one that took effect.
             None => Ok(Content::Absent),
         };
-        let applied = self.change(key, Edit::Write(request, Box::new(content))).await?;
+        let applied = self
+            .change(key, Edit::Write(request, Box::new(content)))
+            .await?;
         let after = applied.after.clone();
         Ok((self.settle(applied, None).await?, after))
     }
 
     /// Removes the file that is unreferenced after this outcome: the previous one, or the staged one.
-    pub(super) async fn settle(&self, applied: Applied, staged: Option<BodyName>) -> Result<Settled, StoreError> {
+    pub(super) async fn settle(
+        &self,
+        applied: Applied,
+        staged: Option<BodyName>,
+    ) -> Result<Settled, StoreError> {
         let now = self.driver.now();
         match applied.outcome {
             Outcome::Written(receipt) => {
                 let kept = body_of(&applied.after, now);
-                self.retire(body_of(&applied.before, now).filter(|before| Some(*before) != kept)).await;
-                Ok(Settled { receipt, is_replay: false })
+                self.retire(body_of(&applied.before, now).filter(|before| Some(*before) != kept))
+                    .await;
+                Ok(Settled {
+                    receipt,
+                    is_replay: false,
+                })
             }
             Outcome::Replayed(receipt) => {
                 self.remove(staged).await;
-                Ok(Settled { receipt, is_replay: true })
+                Ok(Settled {
+                    receipt,
+                    is_replay: true,
+                })
             }
             outcome => {
                 self.remove(staged).await;
@@ -282,14 +370,21 @@ pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
 
 /// Returns the content of a version with this payload.
 pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
-    Ok(Content::Hashed { hash: payload.hash, payload: bytes_of(payload)? })
+    Ok(Content::Hashed {
+        hash: payload.hash,
+        payload: bytes_of(payload)?,
+    })
 }
 
 /// Returns the content of a version that gets this payload, and stays the same version.
 pub(super) fn kept(payload: &Payload) -> Result<Content, StoreError> {
-    Ok(Content::Kept { payload: bytes_of(payload)? })
+    Ok(Content::Kept {
+        payload: bytes_of(payload)?,
+    })
 }
 
 fn bytes_of(payload: &Payload) -> Result<Bytes, StoreError> {
-    payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
+    payload
+        .encode()
+        .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }

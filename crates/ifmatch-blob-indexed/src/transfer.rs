@@ -54,16 +54,26 @@ impl IndexedStore {
         // Containers last, so no blob of an incomplete copy can be read.
         for prefix in [key::BLOBS, key::CONTAINERS] {
             let mut after = None;
-            if next_page(target.index(), prefix, &mut after).await.map_err(OpenError::register)?.is_some() {
+            if next_page(target.index(), prefix, &mut after)
+                .await
+                .map_err(OpenError::register)?
+                .is_some()
+            {
                 return Err(OpenError::not_empty());
             }
             let mut after = None;
-            while let Some(records) = next_page(self.index(), prefix, &mut after).await.map_err(OpenError::register)? {
+            while let Some(records) = next_page(self.index(), prefix, &mut after)
+                .await
+                .map_err(OpenError::register)?
+            {
                 let copy = |(key, record)| self.copy_record(target, key, record, progress);
                 let mut copies = stream::iter(records).map(copy).buffer_unordered(AT_ONCE);
                 while let Some(length) = copies.try_next().await? {
                     let Some(length) = length else { continue };
-                    total = Total { bodies: total.bodies + 1, bytes: total.bytes + length };
+                    total = Total {
+                        bodies: total.bodies + 1,
+                        bytes: total.bytes + length,
+                    };
                 }
             }
         }
@@ -82,11 +92,18 @@ impl IndexedStore {
         let mut record = Some(record);
         let mut damage = None;
         for _ in 0..ATTEMPTS {
-            let Some(found) = record.filter(|found| damage.as_ref().is_none_or(|(of, _)| *of != found.revision()))
-            else {
+            let Some(found) = record.filter(|found| {
+                damage
+                    .as_ref()
+                    .is_none_or(|(of, _)| *of != found.revision())
+            }) else {
                 break;
             };
-            let payload = found.state(self.inner.driver.now()).version().map(Payload::of).transpose();
+            let payload = found
+                .state(self.inner.driver.now())
+                .version()
+                .map(Payload::of)
+                .transpose();
             let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
             let copied = match &payload {
                 Some(payload) => self.copy_body(target, payload, progress).await,
@@ -98,7 +115,11 @@ impl IndexedStore {
                 record = self.index().load(&key).await.map_err(OpenError::register)?;
                 continue;
             }
-            return match target.index().compare_and_swap(&key, Revision::NONE, Some(&found)).await {
+            return match target
+                .index()
+                .compare_and_swap(&key, Revision::NONE, Some(&found))
+                .await
+            {
                 Ok(Swap::Done) => {
                     let is_blob = key.as_str().starts_with(key::BLOBS);
                     Ok(payload.filter(|_| is_blob).map(|payload| payload.length))
@@ -114,18 +135,29 @@ impl IndexedStore {
         }
     }
 
-    async fn copy_body(&self, target: &Self, payload: &Payload, progress: &Progress) -> Result<(), StoreError> {
+    async fn copy_body(
+        &self,
+        target: &Self,
+        payload: &Payload,
+        progress: &Progress,
+    ) -> Result<(), StoreError> {
         let Some(body) = payload.file() else {
             progress.count(payload.length);
             return Ok(());
         };
         let missing = || StoreError::new(StoreErrorKind::Unreadable, "the body is missing");
-        let source = self.inner.bodies.open(body, payload.length, None, Box::new(drop)).await?;
+        let source = self
+            .inner
+            .bodies
+            .open(body, payload.length, None, Box::new(drop))
+            .await?;
         let mut bytes = source.ok_or_else(missing)?.read(None).await?;
         let mut copy = Arc::clone(&target.inner.bodies).begin(Some(body))?;
         let (mut hasher, mut length) = (Hasher::new(payload.hash.format()), 0);
         while let Some(frame) = bytes.frame().await {
-            let Ok(chunk) = frame?.into_data() else { continue };
+            let Ok(chunk) = frame?.into_data() else {
+                continue;
+            };
             length += chunk.len() as u64;
             hasher.update(&chunk);
             copy.write(chunk.into()).await?;

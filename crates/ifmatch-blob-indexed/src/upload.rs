@@ -64,7 +64,9 @@ pub(super) async fn receive(
     let mut length = 0_u64;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(StoreError::of_body)?;
-        let Ok(mut data) = frame.into_data() else { continue };
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
         length = length.saturating_add(data.len() as u64);
         expected.check_so_far(length)?;
         while data.has_remaining() {
@@ -87,7 +89,11 @@ pub(super) async fn receive(
     let mut incoming = incoming.map_or_else(|| Arc::clone(bodies).begin(None), Ok)?;
     incoming.write(buffer).await?;
     let staged = incoming.finish(expected.digest).await?;
-    Ok(Received { hash: staged.hash(), length, body: Body::File(staged) })
+    Ok(Received {
+        hash: staged.hash(),
+        length,
+        body: Body::File(staged),
+    })
 }
 
 /// Gives a body that is in the store a second name, which is durable. Returns `None` if the body is gone, or if there are no
@@ -97,11 +103,17 @@ pub(super) async fn share(
     body: BodyName,
     expected: &Expected,
 ) -> Result<Option<Received>, StoreError> {
-    let Some(length) = expected.length else { return Ok(None) };
+    let Some(length) = expected.length else {
+        return Ok(None);
+    };
     expected.check_promise()?;
     bodies.check_space()?;
     let staged = Arc::clone(bodies).duplicate(body).await?;
-    Ok(staged.map(|staged| Received { hash: body.hash, length, body: Body::File(staged) }))
+    Ok(staged.map(|staged| Received {
+        hash: body.hash,
+        length,
+        body: Body::File(staged),
+    }))
 }
 
 fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreError> {
@@ -111,12 +123,17 @@ fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreErro
     }
     bytes.shrink_to_fit();
     let length = bytes.len() as u64;
-    Ok(Received { hash, length, body: Body::Inline(bytes.into()) })
+    Ok(Received {
+        hash,
+        length,
+        body: Body::Inline(bytes.into()),
+    })
 }
 
 impl Expected {
     fn check_promise(&self) -> Result<(), StoreError> {
-        self.length.map_or(Ok(()), |length| self.check_limit(length))
+        self.length
+            .map_or(Ok(()), |length| self.check_limit(length))
     }
 
     fn check_so_far(&self, length: u64) -> Result<(), StoreError> {
@@ -135,6 +152,10 @@ impl Expected {
     }
 
     fn check_limit(&self, length: u64) -> Result<(), StoreError> {
-        if length > self.limit { Err(StoreErrorKind::TooLarge { limit: self.limit }.into()) } else { Ok(()) }
+        if length > self.limit {
+            Err(StoreErrorKind::TooLarge { limit: self.limit }.into())
+        } else {
+            Ok(())
+        }
     }
 }

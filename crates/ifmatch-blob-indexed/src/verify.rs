@@ -136,7 +136,10 @@ impl Verification {
     /// # Errors
     /// Same as [`IndexedStore::open`](crate::IndexedStore::open); also fails if the folder contains no store.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_read_only(index)).await
+        Self::open_index(folder.as_ref().to_owned(), |index| {
+            RedbRegister::open_read_only(index)
+        })
+        .await
     }
 
     /// Opens a folder as [`Verification::open`] does, even if the newest commit in its index is damaged: continues from the commit
@@ -145,7 +148,10 @@ impl Verification {
     /// # Errors
     /// Same as [`Verification::open`].
     pub async fn open_rolled_back(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_rolled_back(index)).await
+        Self::open_index(folder.as_ref().to_owned(), |index| {
+            RedbRegister::open_rolled_back(index)
+        })
+        .await
     }
 
     async fn open_index(
@@ -158,7 +164,8 @@ impl Verification {
                 return Err(OpenError::no_store(&path));
             }
             let failed = |error| OpenError::folder(&path, error);
-            let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System)).map_err(failed)?;
+            let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System))
+                .map_err(failed)?;
             let failed = |error| OpenError::index(&index, error);
             // Before it is opened, which may replace an index that wasn't closed cleanly by a copy.
             let damage = match RedbRegister::integrity(&index).map_err(failed)? {
@@ -168,7 +175,15 @@ impl Verification {
                 Integrity::Damaged => Some(Damage::Index),
             };
             let register = open_register(&index).map_err(failed)?;
-            Ok((folder, register, damage.map(|damage| Finding { blob: None, file: Some(index), damage })))
+            Ok((
+                folder,
+                register,
+                damage.map(|damage| Finding {
+                    blob: None,
+                    file: Some(index),
+                    damage,
+                }),
+            ))
         };
         let (folder, register, index) = spawn_blocking(open).await.map_err(OpenError::other)??;
         let mut verification = Self {
@@ -232,13 +247,17 @@ impl Verification {
             return Ok(Some(vec![index]));
         }
         let before = self.after.clone();
-        let Some(records) = self.page().await? else { return Ok(None) };
+        let Some(records) = self.page().await? else {
+            return Ok(None);
+        };
         let (mut findings, mut tasks) = (Vec::new(), Vec::new());
         for (key, record) in &records {
             match self.task(key, record) {
                 Ok(task) => tasks.extend(task),
                 Err(PayloadError::Damaged) => findings.push(damaged_record(key)),
-                Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+                Err(error @ PayloadError::Newer(_)) => {
+                    return Err(OpenError::record(key.as_str(), error));
+                }
             }
         }
         let threads = available_parallelism().map_or(1, NonZero::get);
@@ -271,19 +290,29 @@ impl Verification {
         let list = move || {
             let mut found = files(folder.temporary(), is_incoming)?;
             for shard in folder.shards() {
-                let is_unknown = |name: &str| nonce_of(name).is_some_and(|nonce| !referenced.bodies.contains(&nonce));
+                let is_unknown = |name: &str| {
+                    nonce_of(name).is_some_and(|nonce| !referenced.bodies.contains(&nonce))
+                };
                 found.extend(files(&shard, is_unknown)?);
             }
             Ok(found)
         };
         let found: io::Result<_> = spawn_blocking(list).await.map_err(OpenError::other)?;
-        let found: Vec<_> = found.map_err(|error| OpenError::folder(self.folder.temporary(), error))?;
-        let finding = |file| Finding { blob: None, file: Some(file), damage: Damage::Superfluous };
+        let found: Vec<_> =
+            found.map_err(|error| OpenError::folder(self.folder.temporary(), error))?;
+        let finding = |file| Finding {
+            blob: None,
+            file: Some(file),
+            damage: Damage::Superfluous,
+        };
         Ok(found.into_iter().map(finding).collect())
     }
 
     async fn count(&mut self) -> Result<(), OpenError> {
-        let mut referenced = Referenced { incomplete: self.index.is_some(), ..Referenced::default() };
+        let mut referenced = Referenced {
+            incomplete: self.index.is_some(),
+            ..Referenced::default()
+        };
         while let Some(records) = self.page().await? {
             for (key, record) in &records {
                 match self.payload(record) {
@@ -291,10 +320,14 @@ impl Verification {
                     Ok(Some(payload)) => {
                         self.total.bodies += 1;
                         self.total.bytes += payload.length;
-                        referenced.bodies.extend(payload.file().map(|name| name.nonce));
+                        referenced
+                            .bodies
+                            .extend(payload.file().map(|name| name.nonce));
                     }
                     Err(PayloadError::Damaged) => referenced.incomplete = true,
-                    Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+                    Err(error @ PayloadError::Newer(_)) => {
+                        return Err(OpenError::record(key.as_str(), error));
+                    }
                 }
             }
         }
@@ -305,7 +338,8 @@ impl Verification {
 
     async fn page(&mut self) -> Result<Option<Vec<(Key, Record)>>, OpenError> {
         let mut after = self.after.clone();
-        let page: Result<_, RegisterError> = next_page(self.driver.register(), key::BLOBS, &mut after).await;
+        let page: Result<_, RegisterError> =
+            next_page(self.driver.register(), key::BLOBS, &mut after).await;
         let page = page.map_err(OpenError::register)?;
         if page.is_some() {
             self.after = after;
@@ -315,25 +349,38 @@ impl Verification {
 
     /// Returns the payload of a blob, or `None` for the record of a deletion.
     fn payload(&self, record: &Record) -> Result<Option<Payload>, PayloadError> {
-        let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+        let Some(version) = record.state(self.driver.now()).version() else {
+            return Ok(None);
+        };
         Payload::of(version).map(Some)
     }
 
     /// Returns the task for a record, or `None` if it has no body or isn't in the sample.
     fn task(&self, key: &Key, record: &Record) -> Result<Option<Task>, PayloadError> {
-        let Some(payload) = self.payload(record)? else { return Ok(None) };
+        let Some(payload) = self.payload(record)? else {
+            return Ok(None);
+        };
         if self.share < SHARES && random(self.seed, key) >= self.share {
             return Ok(None);
         }
         let file = payload.file().map(|name| self.folder.body(&name));
         let blob = key::path_of(key);
-        Ok(Some(Task { blob, hash: payload.hash, length: payload.length, place: payload.place, file }))
+        Ok(Some(Task {
+            blob,
+            hash: payload.hash,
+            length: payload.length,
+            place: payload.place,
+            file,
+        }))
     }
 }
 
 impl fmt::Debug for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verification").field("total", &self.total).field("read", &self.read).finish_non_exhaustive()
+        f.debug_struct("Verification")
+            .field("total", &self.total)
+            .field("read", &self.read)
+            .finish_non_exhaustive()
     }
 }
 
@@ -400,7 +447,9 @@ impl Task {
         let read = match (&self.place, &self.file) {
             (Place::Inline(bytes), _) => hash(&bytes[..], self.hash, progress),
             // Appends that have no record, and later versions, lengthen a file.
-            (_, Some(file)) => File::open(file).and_then(|file| hash(file.take(self.length), self.hash, progress)),
+            (_, Some(file)) => {
+                File::open(file).and_then(|file| hash(file.take(self.length), self.hash, progress))
+            }
             (_, None) => Err(io::ErrorKind::NotFound.into()),
         };
         let damage = match read {
@@ -411,12 +460,20 @@ impl Task {
             Err(error) => Some(Damage::Unreadable(error)),
         };
         progress.bodies.fetch_add(1, Relaxed);
-        damage.map(|damage| Finding { blob: Some(self.blob), file: self.file, damage })
+        damage.map(|damage| Finding {
+            blob: Some(self.blob),
+            file: self.file,
+            damage,
+        })
     }
 }
 
 /// Returns the hash of all bytes, in the format of `expected`, and their number.
-fn hash(mut from: impl Read, expected: ContentHash, progress: &Progress) -> io::Result<(ContentHash, u64)> {
+fn hash(
+    mut from: impl Read,
+    expected: ContentHash,
+    progress: &Progress,
+) -> io::Result<(ContentHash, u64)> {
     let mut hasher = Hasher::new(expected.format());
     let mut buffer = vec![0; BUFFER];
     let mut length = 0;
@@ -435,11 +492,18 @@ fn hash(mut from: impl Read, expected: ContentHash, progress: &Progress) -> io::
 }
 
 fn damaged_record(key: &Key) -> Finding {
-    Finding { blob: Some(key::path_of(key)), file: None, damage: Damage::Record }
+    Finding {
+        blob: Some(key::path_of(key)),
+        file: None,
+        damage: Damage::Record,
+    }
 }
 
 /// Returns a number below [`SHARES`] that depends on the seed and the key.
 fn random(seed: u64, key: &Key) -> u64 {
     let hash = ContentHash::of(&[&seed.to_be_bytes()[..], key.as_str().as_bytes()].concat());
-    hash.as_bytes().iter().take(4).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    hash.as_bytes()
+        .iter()
+        .take(4)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -75,7 +75,13 @@ pub(super) struct StoredVersion {
 impl WriteStamp {
     /// Creates the stamp of a write with its number and container still unknown.
     pub(super) fn new(nonce: String, hash: Option<ContentHash>, request: Option<String>) -> Self {
-        Self { nonce, generation: None, hash, request, incarnation: None }
+        Self {
+            nonce,
+            generation: None,
+            hash,
+            request,
+            incarnation: None,
+        }
     }
 
     /// Returns the identity of the write, in hexadecimal.
@@ -88,11 +94,19 @@ impl WriteStamp {
 
     /// Returns `true` if this write made the version.
     pub(super) fn made(&self, version: &StoredVersion) -> bool {
-        version.write.as_ref().is_some_and(|write| write.ends_with(&self.nonce))
+        version
+            .write
+            .as_ref()
+            .is_some_and(|write| write.ends_with(&self.nonce))
     }
 
     /// Returns the attributes to store with the object.
-    pub(super) fn attributes(&self, headers: &BlobHeaders, naming: MetadataNaming, created: bool) -> Attributes {
+    pub(super) fn attributes(
+        &self,
+        headers: &BlobHeaders,
+        naming: MetadataNaming,
+        created: bool,
+    ) -> Attributes {
         let mut attributes = Attributes::new();
         for (attribute, value) in [
             (Attribute::ContentType, &headers.content_type),
@@ -106,13 +120,19 @@ impl WriteStamp {
             }
         }
         for (name, value) in &headers.metadata {
-            attributes.insert(Attribute::Metadata(naming.escape(name).into()), value.as_str().to_owned().into());
+            attributes.insert(
+                Attribute::Metadata(naming.escape(name).into()),
+                value.as_str().to_owned().into(),
+            );
         }
         for (name, value) in headers.internal() {
             attributes.insert(Attribute::Metadata(internal(name).into()), value.into());
         }
         let mut own = |name: &'static str, value: String| {
-            attributes.insert(Attribute::Metadata(Cow::Borrowed(name)), AttributeValue::from(value));
+            attributes.insert(
+                Attribute::Metadata(Cow::Borrowed(name)),
+                AttributeValue::from(value),
+            );
         };
         own(WRITE, self.write());
         if let Some(hash) = &self.hash {
@@ -125,7 +145,10 @@ impl WriteStamp {
             own(CONTAINER, format!("{:016x}", incarnation.get()));
         }
         if let Some(request) = &self.request {
-            own(REQUEST, format!("{request}{}", if created { "-created" } else { "" }));
+            own(
+                REQUEST,
+                format!("{request}{}", if created { "-created" } else { "" }),
+            );
         }
         attributes
     }
@@ -135,12 +158,22 @@ impl StoredVersion {
     /// Reads the version in a response.
     pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
         let own = |name: &'static str| attributes.get(&Attribute::Metadata(Cow::Borrowed(name)));
-        let write = own(WRITE).filter(|text| is_hex(text)).map(|text| text.to_string());
+        let write = own(WRITE)
+            .filter(|text| is_hex(text))
+            .map(|text| text.to_string());
         let origin = own(REQUEST).map(|text| match text.strip_suffix("-created") {
-            Some(request) => Origin { request: request.to_owned(), created: true },
-            None => Origin { request: text.to_string(), created: false },
+            Some(request) => Origin {
+                request: request.to_owned(),
+                created: true,
+            },
+            None => Origin {
+                request: text.to_string(),
+                created: false,
+            },
         });
-        let incarnation = own(CONTAINER).and_then(|text| u64::from_str_radix(text, 16).ok()).map(Revision::new);
+        let incarnation = own(CONTAINER)
+            .and_then(|text| u64::from_str_radix(text, 16).ok())
+            .map(Revision::new);
         let info = BlobInfo {
             tag: tag(meta.e_tag.as_deref(), write.as_deref()),
             // The second after the store's date: see Timestamp::last_modified.
@@ -152,14 +185,26 @@ impl StoredVersion {
             created: None,
             lease: None,
         };
-        let version = UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() };
-        Self { info, version, write, origin, incarnation, written: meta.last_modified.timestamp_micros() }
+        let version = UpdateVersion {
+            e_tag: meta.e_tag.clone(),
+            version: meta.version.clone(),
+        };
+        Self {
+            info,
+            version,
+            write,
+            origin,
+            incarnation,
+            written: meta.last_modified.timestamp_micros(),
+        }
     }
 }
 
 /// Returns the number of a write, if its identity contains one.
 fn generation(write: &str) -> Option<Revision> {
-    let number = write.get(..GENERATION).filter(|_| write.len() == 2 * GENERATION)?;
+    let number = write
+        .get(..GENERATION)
+        .filter(|_| write.len() == 2 * GENERATION)?;
     u64::from_str_radix(number, 16).ok().map(Revision::new)
 }
 
@@ -167,7 +212,9 @@ fn generation(write: &str) -> Option<Revision> {
 pub(super) fn tag(e_tag: Option<&str>, write: Option<&str>) -> Option<EntityTag> {
     let e_tag = e_tag?;
     // Some servers omit the quotes.
-    let tag = EntityTag::parse(e_tag.as_bytes()).or_else(|_| EntityTag::strong(e_tag)).ok()?;
+    let tag = EntityTag::parse(e_tag.as_bytes())
+        .or_else(|_| EntityTag::strong(e_tag))
+        .ok()?;
     match write {
         Some(write) => tag.with_suffix(&format!("-{write}")).ok(),
         None => Some(tag),
@@ -204,8 +251,13 @@ fn unescape(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
-        let escaped = rest.strip_prefix('_').and_then(|after| after.get(..2)).filter(|digits| is_hex(digits));
-        let byte = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(u8::is_ascii_graphic);
+        let escaped = rest
+            .strip_prefix('_')
+            .and_then(|after| after.get(..2))
+            .filter(|digits| is_hex(digits));
+        let byte = escaped
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .filter(u8::is_ascii_graphic);
         let (char, length) = byte.map_or((char, char.len_utf8()), |byte| (char::from(byte), 3));
         name.push(char);
         rest = &rest[length..];
@@ -227,14 +279,20 @@ pub fn metadata_name(stored: &str) -> Option<String> {
 }
 
 fn headers(attributes: &Attributes) -> BlobHeaders {
-    let field = |attribute: Attribute| attributes.get(&attribute).and_then(|value| FieldText::new(value).ok());
+    let field = |attribute: Attribute| {
+        attributes
+            .get(&attribute)
+            .and_then(|value| FieldText::new(value).ok())
+    };
     let mut headers = BlobHeaders {
         content_type: field(Attribute::ContentType),
         content_encoding: field(Attribute::ContentEncoding),
         content_language: field(Attribute::ContentLanguage),
         content_disposition: field(Attribute::ContentDisposition),
         cache_control: field(Attribute::CacheControl),
-        content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
+        content_md5: attributes
+            .get(&Attribute::Metadata(Cow::Borrowed(MD5)))
+            .and_then(|text| md5(text)),
         ..BlobHeaders::default()
     };
     for name in BlobHeaders::INTERNAL {
@@ -244,7 +302,9 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         }
     }
     for (attribute, value) in attributes {
-        let Attribute::Metadata(name) = attribute else { continue };
+        let Attribute::Metadata(name) = attribute else {
+            continue;
+        };
         if let (Some(name), Ok(value)) = (metadata_name(name), FieldText::new(value)) {
             headers.metadata.insert(name.into(), value);
         }
@@ -269,7 +329,10 @@ fn md5(text: &str) -> Option<ContentMd5> {
 
 /// Returns `true` if the text consists of lower-case hexadecimal digits.
 fn is_hex(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -288,15 +351,26 @@ mod tests {
             (Some("5d 41"), Some("0a"), None),
             (None, Some("0a"), None),
         ] {
-            assert_eq!(tag(e_tag, write).map(|tag| tag.to_string()).as_deref(), expected, "{e_tag:?} {write:?}");
+            assert_eq!(
+                tag(e_tag, write).map(|tag| tag.to_string()).as_deref(),
+                expected,
+                "{e_tag:?} {write:?}"
+            );
         }
     }
 
     #[test]
     fn the_number_of_a_write_is_part_of_its_identity() {
         let nonce = "00000000000000ab";
-        let stamp = |generation| WriteStamp { generation, ..WriteStamp::new(nonce.into(), None, None) };
-        for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
+        let stamp = |generation| WriteStamp {
+            generation,
+            ..WriteStamp::new(nonce.into(), None, None)
+        };
+        for number in [
+            None,
+            Some(Revision::new(1_600_000_000_000_000)),
+            Some(Revision::new(u64::MAX)),
+        ] {
             assert_eq!(generation(&stamp(number).write()), number);
         }
         assert_eq!(generation("another program's"), None);

@@ -110,14 +110,20 @@ impl BackingStore {
     /// everything after it.
     #[must_use]
     pub fn listed_in_order(self) -> Self {
-        Self { ordered: true, ..self }
+        Self {
+            ordered: true,
+            ..self
+        }
     }
 
     /// Declares that this process writes to the disk itself, as into a folder. A write then ends with the process, and never arrives
     /// later.
     #[must_use]
     pub fn local(self) -> Self {
-        Self { is_local: true, ..self }
+        Self {
+            is_local: true,
+            ..self
+        }
     }
 
     /// Sets the syntax of metadata names; names of header fields if not set.
@@ -130,7 +136,10 @@ impl BackingStore {
     /// [`DirectBody`](super::DirectBody).
     #[must_use]
     pub fn takes_uploads(self) -> Self {
-        Self { takes_uploads: true, ..self }
+        Self {
+            takes_uploads: true,
+            ..self
+        }
     }
 
     /// Sets how long reads may reuse the register's response about a container. By default, each read asks the register.
@@ -146,11 +155,17 @@ impl BackingStore {
     /// deleted container.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
-        Self { container_memory: lasts, ..self }
+        Self {
+            container_memory: lasts,
+            ..self
+        }
     }
 
     /// Checks the settings against the capabilities of the store.
-    pub(super) fn check(&self, capability: StoreCapabilities) -> std::result::Result<(), OpenError> {
+    pub(super) fn check(
+        &self,
+        capability: StoreCapabilities,
+    ) -> std::result::Result<(), OpenError> {
         if capability.metadata || self.container_memory.is_zero() {
             return Ok(());
         }
@@ -162,13 +177,20 @@ impl BackingStore {
     /// Sets a listing with attributes, so a page of a listing needs no request per object.
     #[must_use]
     pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
-        Self { described: Some(listing), ordered: true, ..self }
+        Self {
+            described: Some(listing),
+            ordered: true,
+            ..self
+        }
     }
 
     /// Sets deletions on a condition, so a deletion never removes a version that another process has just written.
     #[must_use]
     pub fn deletes_if(self, deletion: Arc<dyn ConditionalDeletion>) -> Self {
-        Self { deletion: Some(deletion), ..self }
+        Self {
+            deletion: Some(deletion),
+            ..self
+        }
     }
 
     /// Sets the request limit of a platform that bounds the requests per invocation. `allowance` returns the number of
@@ -181,13 +203,19 @@ impl BackingStore {
     /// Sets the platform's hash for long bodies, if it is faster than this crate's. `begin` starts a hash.
     #[must_use]
     pub fn hashed_by(self, begin: fn() -> Box<dyn RunningHash>) -> Self {
-        Self { hashing: Some(begin), ..self }
+        Self {
+            hashing: Some(begin),
+            ..self
+        }
     }
 
     /// Wraps the object store, for example in a limit or in a test's fault injection. The [listing with
     /// attributes](Self::described_by) isn't wrapped.
     #[must_use]
     pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
-        Self { objects: wrap(self.objects), ..self }
+        Self {
+            objects: wrap(self.objects),
+            ..self
+        }
     }
 }

@@ -80,7 +80,10 @@ pub(super) enum BodyOffer {
 
 impl DirectUpload {
     pub(super) fn new(body: Upload, length: u64) -> Self {
-        Self { length, state: Arc::new(Mutex::new(OfferState::Offered(body))) }
+        Self {
+            length,
+            state: Arc::new(Mutex::new(OfferState::Offered(body))),
+        }
     }
 
     /// The length declared by the client. The store must verify it.
@@ -126,7 +129,9 @@ impl DirectUpload {
 
 impl fmt::Debug for DirectUpload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectUpload").field("length", &self.length).finish_non_exhaustive()
+        f.debug_struct("DirectUpload")
+            .field("length", &self.length)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +141,10 @@ fn downcast<B: 'static>(upload: Upload) -> Result<B, Upload> {
         Ok(body) => return Ok(body),
         Err(upload) => upload,
     };
-    upload.downcast::<BlobBody>()?.downcast::<B>().map_err(Upload::new)
+    upload
+        .downcast::<BlobBody>()?
+        .downcast::<B>()
+        .map_err(Upload::new)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

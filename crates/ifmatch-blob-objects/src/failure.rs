@@ -31,7 +31,9 @@ pub(super) enum WriteFailure {
 /// Converts the error of a write.
 pub(super) fn of_write(error: Error) -> WriteFailure {
     match error {
-        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => WriteFailure::Changed,
+        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => {
+            WriteFailure::Changed
+        }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. } => {
             WriteFailure::Definite(StoreError::new(StoreErrorKind::Unavailable, error))
         }
@@ -39,7 +41,9 @@ pub(super) fn of_write(error: Error) -> WriteFailure {
             WriteFailure::Definite(unsupported(&error))
         }
         other if is_of_metadata(&other) => WriteFailure::Definite(unsupported(&other)),
-        other if is_too_soon(&other) => WriteFailure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
+        other if is_too_soon(&other) => {
+            WriteFailure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other))
+        }
         // Includes other refusals by the server (4xx), which the crate doesn't distinguish from a lost response.
         other => match io_kind(&other).and_then(of_io) {
             Some(StoreErrorKind::Unsupported) => WriteFailure::Definite(unsupported(&other)),
@@ -58,7 +62,8 @@ pub(super) fn is_too_soon(error: &Error) -> bool {
 /// the response by the text of its error only, which begins with the status and ends with the body.
 fn is_of_metadata(error: &Error) -> bool {
     sources(error).map(ToString::to_string).any(|text| {
-        text.starts_with("Server returned non-2xx status code: 400") && text.contains("<Code>MetadataTooLarge</Code>")
+        text.starts_with("Server returned non-2xx status code: 400")
+            && text.contains("<Code>MetadataTooLarge</Code>")
     })
 }
 
@@ -70,7 +75,9 @@ pub(super) fn lost(error: impl Into<BoxError>) -> StoreError {
 /// Converts the error of a read.
 pub(super) fn of_read(error: Error) -> StoreError {
     match &error {
-        Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => unsupported(&error),
+        Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => {
+            unsupported(&error)
+        }
         _ if is_bad_name(&error) => unsupported(&error),
         _ => StoreError::new(StoreErrorKind::Unavailable, error),
     }
@@ -85,7 +92,10 @@ fn unsupported(error: &Error) -> StoreError {
 
 /// Returns `true` if there is no such object. In a folder, `a/b` doesn't exist either if `a` is a file.
 pub(super) fn is_absence(error: &Error) -> bool {
-    let not_a_folder = matches!(io_kind(error), Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory));
+    let not_a_folder = matches!(
+        io_kind(error),
+        Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    );
     matches!(error, Error::NotFound { .. }) || not_a_folder
 }
 
@@ -100,16 +110,23 @@ fn of_io(kind: io::ErrorKind) -> Option<StoreErrorKind> {
     use io::ErrorKind as Io;
     match kind {
         Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => Some(StoreErrorKind::Full),
-        Io::NotADirectory | Io::IsADirectory | Io::AlreadyExists | Io::InvalidFilename | Io::InvalidInput => {
-            Some(StoreErrorKind::Unsupported)
+        Io::NotADirectory
+        | Io::IsADirectory
+        | Io::AlreadyExists
+        | Io::InvalidFilename
+        | Io::InvalidInput => Some(StoreErrorKind::Unsupported),
+        Io::PermissionDenied | Io::ReadOnlyFilesystem | Io::NotFound => {
+            Some(StoreErrorKind::Unavailable)
         }
-        Io::PermissionDenied | Io::ReadOnlyFilesystem | Io::NotFound => Some(StoreErrorKind::Unavailable),
         _ => None,
     }
 }
 
 fn is_bad_name(error: &Error) -> bool {
-    matches!(io_kind(error), Some(io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput))
+    matches!(
+        io_kind(error),
+        Some(io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput)
+    )
 }
 
 /// Returns the kind of the underlying file system error.
@@ -123,7 +140,9 @@ fn cause<E: StdError + 'static>(error: &Error) -> Option<&E> {
 }
 
 fn sources(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-    successors(error.source(), |error: &&(dyn StdError + 'static)| (*error).source())
+    successors(error.source(), |error: &&(dyn StdError + 'static)| {
+        (*error).source()
+    })
 }
 
 /// Why a store can't be opened; the message says what to do.
@@ -161,11 +180,18 @@ pub enum OpenErrorKind {
 
 impl OpenError {
     pub(super) fn new(kind: OpenErrorKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), source: None }
+        Self {
+            kind,
+            what: what.into(),
+            source: None,
+        }
     }
 
     pub(super) fn because(self, source: impl Into<BoxError>) -> Self {
-        Self { source: Some(source.into()), ..self }
+        Self {
+            source: Some(source.into()),
+            ..self
+        }
     }
 
     /// Returns the kind of the error.

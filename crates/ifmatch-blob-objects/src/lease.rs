@@ -5,8 +5,12 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{leased, nonce, of_driver, refused};
-use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
-use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
+use ifmatch_blob::store::{
+    HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind,
+};
+use ifmatch_core::command::{
+    Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal,
+};
 use ifmatch_core::lease::{LeaseAction, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant};
@@ -55,14 +59,19 @@ impl StoreState {
                     Err(error) => GuardedOutcome::Refused(error),
                 }
             };
-            this.guarded(&blob, GuardedChange::DELETION, Some(record), look).await?;
+            this.guarded(&blob, GuardedChange::DELETION, Some(record), look)
+                .await?;
             this.driver.load(&key).await.map_err(of_driver)
         })
         .await
     }
 
     /// Carries out a lease operation. Only the store knows if the blob exists, so it is asked first.
-    pub(super) async fn lease(self: &Arc<Self>, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+    pub(super) async fn lease(
+        self: &Arc<Self>,
+        blob: &BlobPath,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let (key, location) = (key(blob)?, self.location(blob)?);
         self.recent_records.forget(&key);
@@ -73,7 +82,8 @@ impl StoreState {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let snapshot = record.snapshot(self.driver.now());
             let Some(current) = self.look(&location, members).await? else {
-                self.end_lease_of_absent(blob, &location, members, record).await?;
+                self.end_lease_of_absent(blob, &location, members, record)
+                    .await?;
                 return Err(self.absent(&blob.container).await);
             };
             if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&record) {
@@ -89,21 +99,33 @@ impl StoreState {
             };
             let authority = Authority::Resource;
             let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce()?)
-                .with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority)))
+                .with_observed(
+                    snapshot.map(|snapshot| Observed::new(snapshot, observation, authority)),
+                )
                 .with_authority(authority)
                 .with_request(id);
             // The conditions apply to the object, with a date that the register doesn't know. The state comes first.
             let now = self.driver.now();
-            let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
+            let expected = record
+                .apply(&Command::Lease(operation.clone()), now)
+                .outcome;
             if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {
                 return Err(refused(expected, now));
             }
             check(&Method::PUT, &preconditions, Some(&current))?;
-            let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
+            let applied = self
+                .driver
+                .apply_in_turn(&key, &Command::Lease(operation))
+                .await
+                .map_err(of_driver)?;
             match applied.outcome {
                 Outcome::Leased(receipt) => {
                     let (tag, last_modified) = (current.info.tag, current.info.last_modified);
-                    return Ok(Leased { receipt, tag, last_modified });
+                    return Ok(Leased {
+                        receipt,
+                        tag,
+                        last_modified,
+                    });
                 }
                 Outcome::Refused(Refusal::ProbeFirst | Refusal::Stale) => {}
                 outcome => return Err(refused(outcome, self.driver.now())),
@@ -116,20 +138,33 @@ impl StoreState {
     /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
     fn is_in_doubt(&self, record: &Record) -> bool {
         let now = self.driver.now();
-        let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
+        let may_fence =
+            self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
         let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();
-        let was_written = record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
+        let was_written =
+            record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
         may_fence && is_free && was_written
     }
 
     /// Rewrites a blob with its own content, so pending writes conditional on its previous version fail from then
     /// on.
-    async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &StoredVersion) -> Result<(), StoreError> {
-        let set = SetHeaders::new(HeaderChange::Metadata(current.info.headers.metadata.clone()));
+    async fn renew_version(
+        self: &Arc<Self>,
+        blob: &BlobPath,
+        current: &StoredVersion,
+    ) -> Result<(), StoreError> {
+        let set = SetHeaders::new(HeaderChange::Metadata(
+            current.info.headers.metadata.clone(),
+        ));
         match self.set_headers(blob, set).await {
             Ok(_) => Ok(()),
             // Another client has written or leased it meanwhile.
-            Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)
+                ) =>
+            {
                 Ok(())
             }
             Err(error) => Err(StoreError::new(StoreErrorKind::Unavailable, error)),
@@ -147,7 +182,11 @@ impl StoreState {
         let operation = LeaseOperation::new(request.action, &request.preconditions, nonce()?)
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
-        let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
+        let applied = self
+            .driver
+            .apply_in_turn(&key, &Command::Lease(operation))
+            .await
+            .map_err(of_driver)?;
         leased(applied, self.driver.now()).map_err(StoreError::of_container)
     }
 

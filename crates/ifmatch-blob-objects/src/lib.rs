@@ -58,8 +58,9 @@ use ifmatch_register::{Driver, Key, Register};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
-    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Turns, Update, Updated, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete,
+    LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError,
+    Turns, Update, Updated, Written,
 };
 
 pub use attributes::{MetadataNaming, metadata_name};
@@ -115,7 +116,10 @@ impl ObjectBlobs {
     /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
     /// marked with another register that survives a restart, [`OpenErrorKind::Settings`] for a [memory of
     /// containers](BackingStore::with_container_memory) on a store without metadata.
-    pub async fn open(backing: BackingStore, register: Arc<dyn Register>) -> Result<Self, OpenError> {
+    pub async fn open(
+        backing: BackingStore,
+        register: Arc<dyn Register>,
+    ) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
 
@@ -143,7 +147,10 @@ impl ObjectBlobs {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn open_durable(backing: BackingStore, register: Arc<dyn Register>) -> Result<Self, OpenError> {
+    pub async fn open_durable(
+        backing: BackingStore,
+        register: Arc<dyn Register>,
+    ) -> Result<Self, OpenError> {
         if register.engine().guarantee.may_lose_swaps() {
             let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
                         that keeps them";
@@ -152,7 +159,11 @@ impl ObjectBlobs {
         Self::open_with(backing, register, true).await
     }
 
-    async fn open_with(backing: BackingStore, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
+    async fn open_with(
+        backing: BackingStore,
+        register: Arc<dyn Register>,
+        durable: bool,
+    ) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         backing.check(capability)?;
         if capability.is_native() {
@@ -165,8 +176,18 @@ impl ObjectBlobs {
             );
         }
         let owner = StoreOwner::claim(&backing, capability, &register, durable).await?;
-        let keeps = if durable { KeptData::Leases } else { KeptData::Containers };
-        Ok(Self::with(backing, register, capability, keeps, Some(owner)))
+        let keeps = if durable {
+            KeptData::Leases
+        } else {
+            KeptData::Containers
+        };
+        Ok(Self::with(
+            backing,
+            register,
+            capability,
+            keeps,
+            Some(owner),
+        ))
     }
 
     /// Opens a store with known capabilities, with a register as for [`ObjectBlobs::open_durable`]. Sends no request to
@@ -194,14 +215,26 @@ impl ObjectBlobs {
         capability: StoreCapabilities,
     ) -> Result<Self, OpenError> {
         backing.check(capability)?;
-        Ok(Self::with(backing, register, capability, KeptData::Leases, None))
+        Ok(Self::with(
+            backing,
+            register,
+            capability,
+            KeptData::Leases,
+            None,
+        ))
     }
 
     /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
     /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
     /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](BackingStore::deletes_if). Sends no request to the store.
     pub fn unrecorded(backing: BackingStore, capability: StoreCapabilities) -> Self {
-        Self::with(backing, Arc::new(Unrecorded::new()), capability, KeptData::Nothing, None)
+        Self::with(
+            backing,
+            Arc::new(Unrecorded::new()),
+            capability,
+            KeptData::Nothing,
+            None,
+        )
     }
 
     fn with(
@@ -213,7 +246,9 @@ impl ObjectBlobs {
     ) -> Self {
         // The store knows the blobs, and nothing but the register its containers.
         let is_container = |key: &Key| key.as_str().starts_with(container::KEYS);
-        let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
+        let driver = Driver::new(register)
+            .with_patience(PATIENCE)
+            .index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let recent_records = RecentRecords::new(member_cache.is_enabled());
         let shared = |me: &Weak<StoreState>| StoreState {
@@ -227,7 +262,9 @@ impl ObjectBlobs {
             turns: Turns::default(),
             me: Weak::clone(me),
         };
-        Self { shared: Arc::new_cyclic(shared) }
+        Self {
+            shared: Arc::new_cyclic(shared),
+        }
     }
 
     /// Removes the records of unleased blobs and of deleted containers from a durable register, a day after their last
@@ -300,7 +337,11 @@ impl BlobStore for ObjectBlobs {
         Box::pin(StoreState::delete(&self.shared, blob, delete)).await
     }
 
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+    async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         self.shared.list(container, query).await
     }
 
@@ -320,24 +361,44 @@ impl BlobStore for ObjectBlobs {
         self.shared.create_container(container, &headers).await
     }
 
-    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+    async fn container(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<ContainerInfo>, StoreError> {
         self.shared.container(container).await
     }
 
-    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+    async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
         self.shared.set_container(container, set).await
     }
 
-    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+    async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
         self.shared.lease_container(container, request).await
     }
 
-    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+    async fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
         StoreState::delete_container(&self.shared, container, delete, DeletionPurpose::All).await
     }
 
-    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        StoreState::delete_container(&self.shared, container, delete, DeletionPurpose::IfEmpty).await
+    async fn delete_empty_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        StoreState::delete_container(&self.shared, container, delete, DeletionPurpose::IfEmpty)
+            .await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

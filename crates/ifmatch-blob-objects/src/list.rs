@@ -31,7 +31,11 @@ impl StoreState {
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         // One request for all.
         let is_cheap = self.backing.described.is_some() && !query.leases;
-        let query = if is_cheap { query } else { &self.bounded(query) };
+        let query = if is_cheap {
+            query
+        } else {
+            &self.bounded(query)
+        };
         let registered = self.registered(container).await?;
         if !self.exists(container, registered).await? {
             return Ok(None);
@@ -40,20 +44,30 @@ impl StoreState {
         let mut names = self.names(container, query, members).await?;
         let more = names.len() > query.limit;
         names.truncate(query.limit);
-        let next = names.last().filter(|_| more).map(|(last, _)| match self.folder_once(query, last.as_str()) {
-            Some(folder) => behind(folder),
-            None => last.as_str().to_owned(),
+        let next = names.last().filter(|_| more).map(|(last, _)| {
+            match self.folder_once(query, last.as_str()) {
+                Some(folder) => behind(folder),
+                None => last.as_str().to_owned(),
+            }
         });
-        let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found, query.leases));
+        let entries = names
+            .into_iter()
+            .map(|(name, found)| self.entry(container, members, name, found, query.leases));
         let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
-        Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
+        Ok(Some(Page {
+            items: entries.into_iter().flatten().collect(),
+            next,
+        }))
     }
 
     /// Returns the query for a page that fits the platform's request limit: one request per name, and some for the
     /// rest.
     pub(super) fn bounded(&self, query: &ListQuery) -> ListQuery {
         let most = (self.backing.allowance)() / 4 * 3;
-        ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
+        ListQuery {
+            limit: query.limit.min(most.max(1)),
+            ..query.clone()
+        }
     }
 
     /// Returns a blob's properties for a listing, or `None` if it is gone by now or the object isn't a blob.
@@ -65,7 +79,10 @@ impl StoreState {
         found: Option<StoredVersion>,
         with_lease: bool,
     ) -> Result<Option<BlobEntry>, StoreError> {
-        let blob = BlobPath { container: container.clone(), name };
+        let blob = BlobPath {
+            container: container.clone(),
+            name,
+        };
         let current = match found {
             Some(current) => Some(current),
             // Another program can give an object a name that no request may have.
@@ -74,14 +91,29 @@ impl StoreState {
                 Err(_) => return Ok(None),
             },
         };
-        let Some(current) = current else { return Ok(None) };
-        let lease = if with_lease { self.lease_of(&blob).await? } else { None };
-        Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
+        let Some(current) = current else {
+            return Ok(None);
+        };
+        let lease = if with_lease {
+            self.lease_of(&blob).await?
+        } else {
+            None
+        };
+        Ok(Some(BlobEntry {
+            name: blob.name,
+            info: BlobInfo {
+                lease,
+                ..current.info
+            },
+        }))
     }
 
     /// Returns the folder of a name, if its first name stands for all: the store's listing tells which objects are blobs.
     fn folder_once<'a>(&self, query: &ListQuery, name: &'a str) -> Option<&'a str> {
-        self.backing.described.as_ref().and_then(|_| query.folder(name))
+        self.backing
+            .described
+            .as_ref()
+            .and_then(|_| query.folder(name))
     }
 
     /// Returns the first names requested, one more than the page holds, with the listed properties of the objects.
@@ -96,7 +128,10 @@ impl StoreState {
             return Ok(Vec::new());
         }
         let within = self.folder(container);
-        let offset = query.after.as_ref().and_then(|after| behind_name(&within, after));
+        let offset = query
+            .after
+            .as_ref()
+            .and_then(|after| behind_name(&within, after));
         let mut listed = self.listed(&within, &query.prefix, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
         let mut first: BTreeMap<BlobName, Option<StoredVersion>> = BTreeMap::new();
@@ -108,11 +143,16 @@ impl StoreState {
                 Err(error) if failure::is_absence(&error) => break,
                 Err(error) => return Err(failure::of_read(error)),
             };
-            let Some(name) = name_of(&meta.location, &within).filter(|name| is_asked_for(query, name.as_str())) else {
+            let Some(name) =
+                name_of(&meta.location, &within).filter(|name| is_asked_for(query, name.as_str()))
+            else {
                 continue;
             };
             let current = attributes.map(|attributes| StoredVersion::new(&meta, &attributes));
-            if current.as_ref().is_some_and(|current| !members.contain(current)) {
+            if current
+                .as_ref()
+                .is_some_and(|current| !members.contain(current))
+            {
                 continue;
             }
             if let Some(folder) = self.folder_once(query, name.as_str()) {
@@ -148,15 +188,25 @@ impl StoreState {
     ) -> BoxStream<'static, object_store::Result<(ObjectMeta, Option<Attributes>)>> {
         if let Some(described) = &self.backing.described {
             let listed = described.list_described(&format!("{folder}/{prefix}"), offset);
-            return listed.map_ok(|(meta, attributes)| (meta, Some(attributes))).boxed();
+            return listed
+                .map_ok(|(meta, attributes)| (meta, Some(attributes)))
+                .boxed();
         }
         // Other stores list whole segments.
         let segments = prefix.rsplit_once('/').map_or("", |(segments, _)| segments);
-        let Ok(within) = Path::parse(format!("{folder}/{segments}")) else { return empty().boxed() };
+        let Ok(within) = Path::parse(format!("{folder}/{segments}")) else {
+            return empty().boxed();
+        };
         let objects = &self.backing.objects;
         match offset {
-            Some(offset) => objects.list_with_offset(Some(&within), offset).map_ok(|meta| (meta, None)).boxed(),
-            None => objects.list(Some(&within)).map_ok(|meta| (meta, None)).boxed(),
+            Some(offset) => objects
+                .list_with_offset(Some(&within), offset)
+                .map_ok(|meta| (meta, None))
+                .boxed(),
+            None => objects
+                .list(Some(&within))
+                .map_ok(|meta| (meta, None))
+                .boxed(),
         }
     }
 
@@ -192,6 +242,9 @@ fn behind_name(within: &Path, after: &str) -> Option<Path> {
 
 /// Returns the blob of an object, or `None` if no blob can have its name.
 pub(super) fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
-    let name = location.as_ref().strip_prefix(folder.as_ref())?.strip_prefix('/')?;
+    let name = location
+        .as_ref()
+        .strip_prefix(folder.as_ref())?
+        .strip_prefix('/')?;
     BlobName::new(name).ok()
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
+    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    object,
 };
 use ifmatch_runtime::{Clock, SystemClock, task};
 use object_store::path::Path;
@@ -71,7 +72,11 @@ impl ObjectRegister {
             return Err(OpenError::new(OpenErrorKind::Unusable, what));
         }
         let prefix = backing.prefix.clone().join(probe::FOLDER).join("records");
-        Ok(Self { backing, prefix, peers: Arc::default() })
+        Ok(Self {
+            backing,
+            prefix,
+            peers: Arc::default(),
+        })
     }
 
     /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`BackingStore::from_url`].
@@ -79,7 +84,10 @@ impl ObjectRegister {
     /// # Errors
     /// Same as [`BackingStore::from_url`] and [`ObjectRegister::open`].
     #[cfg(feature = "local")]
-    pub async fn connect(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+    pub async fn connect(
+        url: &str,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, OpenError> {
         Self::open(BackingStore::from_url_once(url, settings)?).await
     }
 
@@ -94,19 +102,37 @@ impl ObjectRegister {
                 Err(Error::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+            let version = UpdateVersion {
+                e_tag: found.meta.e_tag.clone(),
+                version: found.meta.version.clone(),
+            };
             Ok(Some((found.bytes().await?, version)))
         };
-        let Some((bytes, version)) = within(read, RegisterErrorKind::Unavailable).await? else { return Ok(None) };
+        let Some((bytes, version)) = within(read, RegisterErrorKind::Unavailable).await? else {
+            return Ok(None);
+        };
         let (key, record) = object::decode(&bytes)?;
-        if let Some(ahead) = record.as_ref().and_then(|record| self.peers.saw(&key, record, SystemClock.now())) {
+        if let Some(ahead) = record
+            .as_ref()
+            .and_then(|record| self.peers.saw(&key, record, SystemClock.now()))
+        {
             tracing::warn!("{ahead}");
         }
-        Ok(Some(StoredRecord { key, record, version }))
+        Ok(Some(StoredRecord {
+            key,
+            record,
+            version,
+        }))
     }
 
     async fn keys(&self) -> Result<Vec<Key>, RegisterError> {
-        let listed = async { self.backing.objects.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>().await };
+        let listed = async {
+            self.backing
+                .objects
+                .list(Some(&self.prefix))
+                .try_collect::<Vec<ObjectMeta>>()
+                .await
+        };
         let listed = within(listed, RegisterErrorKind::Unavailable).await?;
         let mut keys = Vec::with_capacity(listed.len());
         for found in listed {
@@ -123,11 +149,17 @@ impl ObjectRegister {
 impl Register for ObjectRegister {
     /// The processes that share the register have another time, if that's known: a store has none.
     fn engine(&self) -> Engine {
-        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+        Engine {
+            time: self.peers.time(SystemClock.now()),
+            ..Engine::default()
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        Ok(self.get(&self.path(key)).await?.and_then(|stored| stored.record))
+        Ok(self
+            .get(&self.path(key))
+            .await?
+            .and_then(|stored| stored.record))
     }
 
     async fn compare_and_swap(
@@ -137,8 +169,10 @@ impl Register for ObjectRegister {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         let path = self.path(key);
-        let (record, version) =
-            self.get(&path).await?.map_or((None, None), |stored| (stored.record, Some(stored.version)));
+        let (record, version) = self
+            .get(&path)
+            .await?
+            .map_or((None, None), |stored| (stored.record, Some(stored.version)));
         if record.as_ref().map_or(Revision::NONE, Record::revision) != expected {
             return Ok(Swap::Conflict(record));
         }
@@ -147,12 +181,19 @@ impl Register for ObjectRegister {
         }
         let mode = version.map_or(PutMode::Create, PutMode::Update);
         let content = object::encode(key, next)?.into();
-        let put = self.backing.objects.put_opts(&path, content, PutOptions::from(mode));
+        let put = self
+            .backing
+            .objects
+            .put_opts(&path, content, PutOptions::from(mode));
         // S3 answers 404 if the object is gone, and 409 during another write.
         let put = async {
             match put.await {
                 Ok(_) => Ok(true),
-                Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => Ok(false),
+                Err(
+                    Error::Precondition { .. }
+                    | Error::AlreadyExists { .. }
+                    | Error::NotFound { .. },
+                ) => Ok(false),
                 Err(error) => Err(error),
             }
         };

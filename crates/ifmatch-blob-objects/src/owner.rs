@@ -29,7 +29,9 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 use object_store::path::Path;
-use object_store::{Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion};
+use object_store::{
+    Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
 use serde::{Deserialize, Serialize};
 
 use super::backing::BackingStore;
@@ -90,7 +92,9 @@ impl StoreOwner {
         beginning: &str,
     ) -> Result<Self, OpenError> {
         let failed = |error: RegisterError| unusable(backing, error);
-        let marked = read(&*backing.objects, &location(backing)).await.map_err(|error| unusable(backing, error))?;
+        let marked = read(&*backing.objects, &location(backing))
+            .await
+            .map_err(|error| unusable(backing, error))?;
         let store = match marked {
             Some((mark, _)) if mark.store.starts_with(BODIES) != (beginning == BODIES) => {
                 return Err(of_another_kind(backing, beginning));
@@ -99,7 +103,11 @@ impl StoreOwner {
             None => format!("{beginning}{}", random().map_err(failed)?),
         };
         if !lasts {
-            let owner = Self { register: random().map_err(failed)?, lasts, store };
+            let owner = Self {
+                register: random().map_err(failed)?,
+                lasts,
+                store,
+            };
             return owner.own(backing, capability).await;
         }
         let described = name(register, STORE).await.map_err(failed)?;
@@ -107,16 +115,34 @@ impl StoreOwner {
             return Err(describes_another(backing));
         }
         let named = claim_name(register, REGISTER, random().map_err(failed)?).await;
-        let owner = Self { register: named.map_err(failed)?, lasts, store }.own(backing, capability).await?;
-        if claim_name(register, STORE, owner.store.clone()).await.map_err(failed)? != owner.store {
+        let owner = Self {
+            register: named.map_err(failed)?,
+            lasts,
+            store,
+        }
+        .own(backing, capability)
+        .await?;
+        if claim_name(register, STORE, owner.store.clone())
+            .await
+            .map_err(failed)?
+            != owner.store
+        {
             return Err(describes_another(backing));
         }
         Ok(owner)
     }
 
     /// Marks the store, and returns the mark.
-    async fn own(&self, backing: &BackingStore, capability: StoreCapabilities) -> Result<Self, OpenError> {
-        match self.mark(backing, capability, true).await.map_err(|error| unusable(backing, error))? {
+    async fn own(
+        &self,
+        backing: &BackingStore,
+        capability: StoreCapabilities,
+    ) -> Result<Self, OpenError> {
+        match self
+            .mark(backing, capability, true)
+            .await
+            .map_err(|error| unusable(backing, error))?
+        {
             StoreClaim::Ours(mark) => Ok(mark),
             StoreClaim::Taken(other) => {
                 let what = format!(
@@ -142,16 +168,34 @@ impl StoreOwner {
         let location = location(backing);
         for _ in 0..ATTEMPTS {
             let mode = match read(&*backing.objects, &location).await? {
-                Some((owner, _)) if owner.register == self.register => return Ok(StoreClaim::Ours(owner)),
-                Some((owner, _)) if owner.lasts || !replaces => return Ok(StoreClaim::Taken(owner)),
-                Some((_, version)) if capability.update == ConditionSupport::Native => PutMode::Update(version),
+                Some((owner, _)) if owner.register == self.register => {
+                    return Ok(StoreClaim::Ours(owner));
+                }
+                Some((owner, _)) if owner.lasts || !replaces => {
+                    return Ok(StoreClaim::Taken(owner));
+                }
+                Some((_, version)) if capability.update == ConditionSupport::Native => {
+                    PutMode::Update(version)
+                }
                 None if capability.create == ConditionSupport::Native => PutMode::Create,
                 _ => PutMode::Overwrite,
             };
             let text = serde_json::to_vec(self).map_err(|source| odd(source.into()))?;
-            let options = PutOptions { mode, ..PutOptions::default() };
-            match backing.objects.put_opts(&location, PutPayload::from(text), options).await {
-                Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. }) => {}
+            let options = PutOptions {
+                mode,
+                ..PutOptions::default()
+            };
+            match backing
+                .objects
+                .put_opts(&location, PutPayload::from(text), options)
+                .await
+            {
+                Ok(_)
+                | Err(
+                    Error::AlreadyExists { .. }
+                    | Error::Precondition { .. }
+                    | Error::NotModified { .. },
+                ) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -164,9 +208,14 @@ impl StoreOwner {
 /// # Errors
 /// [`OpenErrorKind::Unusable`] if the bucket is unreachable or not writable, [`OpenErrorKind::Taken`] if the bucket has another register
 /// or serves objects by their names, or if the register has another bucket (see [`forget_store`]).
-pub async fn claim_bodies(backing: &BackingStore, register: &dyn Register) -> Result<(), OpenError> {
+pub async fn claim_bodies(
+    backing: &BackingStore,
+    register: &dyn Register,
+) -> Result<(), OpenError> {
     let capability = probe(backing).await?;
-    StoreOwner::claim_named(backing, capability, register, true, BODIES).await.map(drop)
+    StoreOwner::claim_named(backing, capability, register, true, BODIES)
+        .await
+        .map(drop)
 }
 
 fn of_another_kind(backing: &BackingStore, beginning: &str) -> OpenError {
@@ -189,24 +238,34 @@ fn location(backing: &BackingStore) -> Path {
 }
 
 /// Reads the mark.
-async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(StoreOwner, UpdateVersion)>, Error> {
+async fn read(
+    objects: &dyn ObjectStore,
+    location: &Path,
+) -> Result<Option<(StoreOwner, UpdateVersion)>, Error> {
     let result = match objects.get_opts(location, GetOptions::new()).await {
         Ok(result) => result,
         Err(error) if failure::is_absence(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let version = UpdateVersion { e_tag: result.meta.e_tag.clone(), version: result.meta.version.clone() };
+    let version = UpdateVersion {
+        e_tag: result.meta.e_tag.clone(),
+        version: result.meta.version.clone(),
+    };
     let text = result.bytes().await?;
     match serde_json::from_slice(&text) {
         Ok(owner) => Ok(Some((owner, version))),
-        Err(source) => {
-            Err(odd(format!("the object {location} was not written by ifmatch: delete it ({source})").into()))
-        }
+        Err(source) => Err(odd(format!(
+            "the object {location} was not written by ifmatch: delete it ({source})"
+        )
+        .into())),
     }
 }
 
 fn unusable(backing: &BackingStore, cause: impl Into<BoxError>) -> OpenError {
-    let what = format!("{} cannot be marked as in use by this gateway", backing.objects);
+    let what = format!(
+        "{} cannot be marked as in use by this gateway",
+        backing.objects
+    );
     OpenError::new(OpenErrorKind::Unusable, what).because(cause)
 }
 
@@ -227,7 +286,10 @@ fn describes_another(backing: &BackingStore) -> OpenError {
 pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> {
     let key = key(STORE)?;
     match register.load(&key).await? {
-        Some(record) => register.compare_and_swap(&key, record.revision(), None).await.map(drop),
+        Some(record) => register
+            .compare_and_swap(&key, record.revision(), None)
+            .await
+            .map(drop),
         None => Ok(()),
     }
 }
@@ -238,23 +300,42 @@ fn key(key: &str) -> Result<Key, RegisterError> {
 
 /// Returns the name that a register has under a key.
 async fn name(register: &dyn Register, key: &str) -> Result<Option<String>, RegisterError> {
-    let Some(record) = register.load(&self::key(key)?).await? else { return Ok(None) };
-    let payload = record.state(SystemClock.now()).version().map(|version| version.payload().to_vec());
+    let Some(record) = register.load(&self::key(key)?).await? else {
+        return Ok(None);
+    };
+    let payload = record
+        .state(SystemClock.now())
+        .version()
+        .map(|version| version.payload().to_vec());
     let name = payload.and_then(|payload| String::from_utf8(payload).ok());
-    name.map(Some).ok_or_else(|| RegisterErrorKind::Unreadable.into())
+    name.map(Some)
+        .ok_or_else(|| RegisterErrorKind::Unreadable.into())
 }
 
 /// Returns the name that a register has under a key, assigning this one if there is none.
-async fn claim_name(register: &dyn Register, key: &str, new: String) -> Result<String, RegisterError> {
+async fn claim_name(
+    register: &dyn Register,
+    key: &str,
+    new: String,
+) -> Result<String, RegisterError> {
     let nothing = Preconditions::default();
-    let content = Content::Hashed { hash: ContentHash::of(b""), payload: new.clone().into() };
-    let write = Write::new(&Method::PUT, &nothing, content, nonce()?).with_lease(LeaseUse::Read(None));
-    let first = Record::unknown().apply(&Command::Write(write), SystemClock.now()).next;
+    let content = Content::Hashed {
+        hash: ContentHash::of(b""),
+        payload: new.clone().into(),
+    };
+    let write =
+        Write::new(&Method::PUT, &nothing, content, nonce()?).with_lease(LeaseUse::Read(None));
+    let first = Record::unknown()
+        .apply(&Command::Write(write), SystemClock.now())
+        .next;
     for _ in 0..ATTEMPTS {
         if let Some(name) = name(register, key).await? {
             return Ok(name);
         }
-        match register.compare_and_swap(&self::key(key)?, Revision::NONE, first.as_ref()).await {
+        match register
+            .compare_and_swap(&self::key(key)?, Revision::NONE, first.as_ref())
+            .await
+        {
             Ok(Swap::Done) => return Ok(new),
             Ok(Swap::Conflict(_)) => {}
             Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {}
@@ -269,5 +350,8 @@ fn random() -> Result<String, RegisterError> {
 }
 
 fn odd(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
-    Error::Generic { store: "owner's mark", source }
+    Error::Generic {
+        store: "owner's mark",
+        source,
+    }
 }

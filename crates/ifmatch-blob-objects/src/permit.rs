@@ -73,13 +73,31 @@ impl GuardedChange<'_> {
     fn overtaken(&self, since: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
         // A refusal by the lease comes first.
         record.check_lease(self.lease, now).ok()?;
-        let version = record.state(now).version().filter(|version| version.generation() > since)?;
-        let on_tags =
-            Preconditions { if_unmodified_since: None, if_modified_since: None, ..self.preconditions.clone() };
-        match on_tags.evaluate(self.method, Some(&Validators { tags: version.tags(), last_modified: None })) {
+        let version = record
+            .state(now)
+            .version()
+            .filter(|version| version.generation() > since)?;
+        let on_tags = Preconditions {
+            if_unmodified_since: None,
+            if_modified_since: None,
+            ..self.preconditions.clone()
+        };
+        match on_tags.evaluate(
+            self.method,
+            Some(&Validators {
+                tags: version.tags(),
+                last_modified: None,
+            }),
+        ) {
             Verdict::Failed(precondition) => {
                 let current = version.tags().first().cloned();
-                Some(StoreErrorKind::PreconditionFailed { precondition, current }.into())
+                Some(
+                    StoreErrorKind::PreconditionFailed {
+                        precondition,
+                        current,
+                    }
+                    .into(),
+                )
             }
             Verdict::Proceed | Verdict::NotModified => None,
         }
@@ -128,25 +146,50 @@ impl StoreState {
             // The write may have started from an outdated record. The next one loads it.
             self.recent_records.forget(&key);
         }
-        let (Grant { token, deadline, .. }, begun, _lock) = granted?;
-        let ending = self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
-            GuardedOutcome::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
-        });
+        let (
+            Grant {
+                token, deadline, ..
+            },
+            begun,
+            _lock,
+        ) = granted?;
+        let ending = self
+            .driver
+            .until(self.end_of_work(deadline), work)
+            .await
+            .unwrap_or_else(|elapsed| {
+                GuardedOutcome::Unknown(
+                    StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed),
+                    GRACE,
+                )
+            });
         let (result, command, deadline) = match ending {
             GuardedOutcome::Done(value, content) => (Ok(value), commit(token, content), deadline),
             GuardedOutcome::Refused(error) => (Err(error), Command::Abort(token), deadline),
             GuardedOutcome::Unknown(error, grace) => {
                 let deadline = self.prolong(&key, token, deadline, grace).await;
-                (Err(error), Command::Doubt(Doubt::new(token, grace)), deadline)
+                (
+                    Err(error),
+                    Command::Doubt(Doubt::new(token, grace)),
+                    deadline,
+                )
             }
         };
-        match self.driver.give_back(&key, Some(begun), command, deadline).await {
+        match self
+            .driver
+            .give_back(&key, Some(begun), command, deadline)
+            .await
+        {
             // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
-            Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
+            Ok(Applied {
+                outcome: Outcome::Refused(refusal),
+                ..
+            }) if result.is_ok() => {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
             }
             Ok(applied) => {
-                self.recent_records.keep(&key, applied.after, self.driver.now());
+                self.recent_records
+                    .keep(&key, applied.after, self.driver.now());
                 result
             }
             // The object store knows the version. Only the early return of the permit is late.
@@ -159,14 +202,27 @@ impl StoreState {
 
     /// Lets a permit last for this long, even if the lease of its write ends before: the request could otherwise reach the
     /// blob of the next holder. If the register fails, tries again until the permit ends. Returns the end of the permit.
-    async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) -> Timestamp {
+    async fn prolong(
+        &self,
+        key: &Key,
+        token: Token,
+        deadline: Timestamp,
+        grace: Duration,
+    ) -> Timestamp {
         if self.driver.now().until(deadline) >= grace {
             return deadline;
         }
         let renew = async || {
-            let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
+            let renew = Renew {
+                token,
+                ttl: grace,
+                lease: LeaseUse::Read(None),
+            };
             match self.driver.apply(key, &Command::Renew(renew)).await {
-                Ok(Applied { outcome: Outcome::Granted(grant), .. }) => Some(grant.deadline),
+                Ok(Applied {
+                    outcome: Outcome::Granted(grant),
+                    ..
+                }) => Some(grant.deadline),
                 Ok(_) => Some(deadline),
                 Err(error) => {
                     tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome: trying again");
@@ -175,7 +231,11 @@ impl StoreState {
             }
         };
         let first = renew().await;
-        let renewed = if first.is_some() { first } else { self.driver.retry_until(deadline, renew).await };
+        let renewed = if first.is_some() {
+            first
+        } else {
+            self.driver.retry_until(deadline, renew).await
+        };
         renewed.unwrap_or(deadline)
     }
 
@@ -193,7 +253,12 @@ impl StoreState {
         request: &GuardedChange<'_>,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin = Begin::new(request.method, &Preconditions::NONE, nonce()?, request.cover.ttl());
+        let begin = Begin::new(
+            request.method,
+            &Preconditions::NONE,
+            nonce()?,
+            request.cover.ttl(),
+        );
         // The first record that is loaded while it waits. An earlier one may be outdated, and what came after it the past.
         let (since, refusal) = (OnceLock::new(), OnceLock::new());
         let is_overtaken = |record: &Record| {
@@ -203,11 +268,16 @@ impl StoreState {
                 None => false,
             }
         };
-        let asked = self.driver.begin(key, seen, begin.with_lease(request.lease), is_overtaken).await;
+        let asked = self
+            .driver
+            .begin(key, seen, begin.with_lease(request.lease), is_overtaken)
+            .await;
         let (applied, lock) = asked.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
-            (outcome, _) => Err(refusal.into_inner().unwrap_or_else(|| refused(outcome, self.driver.now()))),
+            (outcome, _) => Err(refusal
+                .into_inner()
+                .unwrap_or_else(|| refused(outcome, self.driver.now()))),
         }
     }
 
@@ -216,17 +286,25 @@ impl StoreState {
     /// Its inode is then reused by a version with a later time, so tags that contain a time never recur.
     pub(super) async fn outlast(&self, current: Option<&StoredVersion>) {
         let tick = self.backing.tick;
-        let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
+        let Some(current) = current.filter(|_| !tick.is_zero()) else {
+            return;
+        };
         let now = i64::try_from(self.driver.clock().wall().micros()).unwrap_or(i64::MAX);
         let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
-        self.driver.clock().sleep(tick.saturating_sub(Duration::from_micros(age))).await;
+        self.driver
+            .clock()
+            .sleep(tick.saturating_sub(Duration::from_micros(age)))
+            .await;
     }
 }
 
 /// Returns the record's data on a version.
 pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
     match &current.tag {
-        Some(tag) => Content::Tagged { variant: Variant::only(), tag: tag.clone() },
+        Some(tag) => Content::Tagged {
+            variant: Variant::only(),
+            tag: tag.clone(),
+        },
         None => Content::Unknown,
     }
 }
@@ -242,7 +320,11 @@ pub(super) fn check(
         Verdict::Proceed | Verdict::NotModified => Ok(()),
         Verdict::Failed(precondition) => {
             let current = current.and_then(|current| current.info.tag.clone());
-            Err(StoreErrorKind::PreconditionFailed { precondition, current }.into())
+            Err(StoreErrorKind::PreconditionFailed {
+                precondition,
+                current,
+            }
+            .into())
         }
     }
 }

@@ -7,7 +7,8 @@ use ifmatch_blob::store::BoxError;
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult,
+    Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, PutResult,
 };
 
 use super::backing::BackingStore;
@@ -56,7 +57,12 @@ pub enum ConditionSupport {
 impl fmt::Display for StoreCapabilities {
     /// Says how the store treats each condition.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it {} If-None-Match and {} If-Match", self.create.verb(), self.update.verb())
+        write!(
+            f,
+            "it {} If-None-Match and {} If-Match",
+            self.create.verb(),
+            self.update.verb()
+        )
     }
 }
 
@@ -72,8 +78,12 @@ impl ConditionSupport {
 
 impl StoreCapabilities {
     /// All conditions and metadata. Tags may be hashes.
-    pub const FULL: Self =
-        Self { create: ConditionSupport::Native, update: ConditionSupport::Native, metadata: true, unique_tags: false };
+    pub const FULL: Self = Self {
+        create: ConditionSupport::Native,
+        update: ConditionSupport::Native,
+        metadata: true,
+        unique_tags: false,
+    };
 
     /// Returns `true` if the store protects updates from writers that bypass this server.
     pub fn is_native(&self) -> bool {
@@ -84,8 +94,15 @@ impl StoreCapabilities {
 /// Tests the store with a probe object, which is deleted afterwards.
 pub(super) async fn probe(backing: &BackingStore) -> Result<StoreCapabilities, OpenError> {
     let number = nonce().map_err(|error| unusable(backing, error))?;
-    let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));
-    let trial = Trial { objects: &*backing.objects, location: &location };
+    let location = backing
+        .prefix
+        .clone()
+        .join(FOLDER)
+        .join(format!("probe-{number:016x}"));
+    let trial = Trial {
+        objects: &*backing.objects,
+        location: &location,
+    };
     let result = trial.run().await;
     let cleared = backing.objects.delete(&location).await;
     let capability = result.map_err(|error| unusable(backing, error))?;
@@ -110,17 +127,26 @@ fn unusable(backing: &BackingStore, source: impl Into<BoxError>) -> OpenError {
     let source = source.into();
     if let Some(advice) = backing.advice.filter(|_| asks_for_metadata(&*source)) {
         tracing::debug!(error = %source, "the store cannot be used");
-        return OpenError::new(OpenErrorKind::Settings, format!("{} cannot be used: {advice}", backing.objects));
+        return OpenError::new(
+            OpenErrorKind::Settings,
+            format!("{} cannot be used: {advice}", backing.objects),
+        );
     }
     let hint = "check that it exists, is reachable and is writable";
-    OpenError::new(OpenErrorKind::Unusable, format!("{} cannot be used: {hint}", backing.objects)).because(source)
+    OpenError::new(
+        OpenErrorKind::Unusable,
+        format!("{} cannot be used: {hint}", backing.objects),
+    )
+    .because(source)
 }
 
 /// Returns `true` if the error comes from a machine's metadata service, which is asked if there are no other
 /// credentials.
 fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
     let text = error.to_string();
-    let is_named = METADATA_SERVICES.iter().any(|address| text.contains(address));
+    let is_named = METADATA_SERVICES
+        .iter()
+        .any(|address| text.contains(address));
     is_named || error.source().is_some_and(asks_for_metadata)
 }
 
@@ -135,7 +161,12 @@ impl Trial<'_> {
         let metadata = self.metadata().await?;
         let update = self.update().await?;
         let unique_tags = self.unique_tags().await?;
-        Ok(StoreCapabilities { create, update, metadata, unique_tags })
+        Ok(StoreCapabilities {
+            create,
+            update,
+            metadata,
+            unique_tags,
+        })
     }
 
     /// Of two creations, the second must fail.
@@ -151,14 +182,27 @@ impl Trial<'_> {
     async fn metadata(&self) -> Result<bool, Error> {
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::Metadata(MARK.into()), MARK.into());
-        let options = PutOptions { attributes, ..PutOptions::default() };
-        match self.objects.put_opts(self.location, PutPayload::from_static(b"3"), options).await {
+        let options = PutOptions {
+            attributes,
+            ..PutOptions::default()
+        };
+        match self
+            .objects
+            .put_opts(self.location, PutPayload::from_static(b"3"), options)
+            .await
+        {
             Ok(_) => {}
             Err(error) if is_unsupported(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
-        let found = self.objects.get_opts(self.location, GetOptions::new().with_head(true)).await?;
-        Ok(found.attributes.get(&Attribute::Metadata(MARK.into())).is_some_and(|value| &**value == MARK))
+        let found = self
+            .objects
+            .get_opts(self.location, GetOptions::new().with_head(true))
+            .await?;
+        Ok(found
+            .attributes
+            .get(&Attribute::Metadata(MARK.into()))
+            .is_some_and(|value| &**value == MARK))
     }
 
     /// An update of a replaced version must fail, and one of the current version must succeed.
@@ -172,7 +216,9 @@ impl Trial<'_> {
         match refusal(self.put("7", PutMode::Update(current.into())).await)? {
             ConditionSupport::Ignored => Ok(ConditionSupport::Native),
             // The store rejects every update.
-            ConditionSupport::Native | ConditionSupport::Unsupported => Ok(ConditionSupport::Unsupported),
+            ConditionSupport::Native | ConditionSupport::Unsupported => {
+                Ok(ConditionSupport::Unsupported)
+            }
         }
     }
 
@@ -184,8 +230,17 @@ impl Trial<'_> {
     }
 
     async fn put(&self, bytes: &'static str, mode: PutMode) -> Result<PutResult, Error> {
-        let options = PutOptions { mode, ..PutOptions::default() };
-        self.objects.put_opts(self.location, PutPayload::from_static(bytes.as_bytes()), options).await
+        let options = PutOptions {
+            mode,
+            ..PutOptions::default()
+        };
+        self.objects
+            .put_opts(
+                self.location,
+                PutPayload::from_static(bytes.as_bytes()),
+                options,
+            )
+            .await
     }
 }
 
@@ -193,16 +248,19 @@ impl Trial<'_> {
 fn refusal(result: Result<PutResult, Error>) -> Result<ConditionSupport, Error> {
     match result {
         Ok(_) => Ok(ConditionSupport::Ignored),
-        Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. }) => {
-            Ok(ConditionSupport::Native)
-        }
+        Err(
+            Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. },
+        ) => Ok(ConditionSupport::Native),
         Err(error) if is_unsupported(&error) => Ok(ConditionSupport::Unsupported),
         Err(error) => Err(error),
     }
 }
 
 fn is_unsupported(error: &Error) -> bool {
-    matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
+    matches!(
+        error,
+        Error::NotImplemented { .. } | Error::NotSupported { .. }
+    )
 }
 
 #[cfg(test)]
@@ -215,17 +273,25 @@ mod tests {
 
     #[test]
     fn missing_credentials_are_named() {
-        let backing =
-            BackingStore { advice: Some("set AWS_ACCESS_KEY_ID"), ..BackingStore::new(Arc::new(InMemory::new())) };
-        let asked =
-            |url: &str| Error::Generic { store: "S3", source: format!("error sending request for {url}").into() };
+        let backing = BackingStore {
+            advice: Some("set AWS_ACCESS_KEY_ID"),
+            ..BackingStore::new(Arc::new(InMemory::new()))
+        };
+        let asked = |url: &str| Error::Generic {
+            store: "S3",
+            source: format!("error sending request for {url}").into(),
+        };
         let error = unusable(&backing, asked("http://169.254.169.254/latest/api/token"));
         assert_eq!(error.kind(), OpenErrorKind::Settings);
-        assert_eq!(error.to_string(), "InMemory cannot be used: set AWS_ACCESS_KEY_ID");
+        assert_eq!(
+            error.to_string(),
+            "InMemory cannot be used: set AWS_ACCESS_KEY_ID"
+        );
         let error = unusable(&backing, asked("https://bucket.example/"));
         assert_eq!(error.kind(), OpenErrorKind::Unusable);
         assert!(error.to_string().contains("bucket.example"), "{error}");
-        let nested = OpenError::new(OpenErrorKind::Unusable, "x").because(asked("http://metadata.google.internal/"));
+        let nested = OpenError::new(OpenErrorKind::Unusable, "x")
+            .because(asked("http://metadata.google.internal/"));
         assert!(asks_for_metadata(&nested));
     }
 }

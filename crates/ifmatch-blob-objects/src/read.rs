@@ -22,10 +22,20 @@ use super::shared::StoreState;
 
 impl StoreState {
     /// Opens an object. Returns `None` if there is none or it isn't a blob.
-    pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+    pub(super) async fn read(
+        &self,
+        blob: &BlobPath,
+        reading: Reading,
+    ) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
-        let (found, members) = join(self.get_extent(&location, reading.extent), self.members(&blob.container)).await;
-        let Some((current, held)) = found? else { return Ok(None) };
+        let (found, members) = join(
+            self.get_extent(&location, reading.extent),
+            self.members(&blob.container),
+        )
+        .await;
+        let Some((current, held)) = found? else {
+            return Ok(None);
+        };
         if !members?.contain(&current) {
             return Ok(None);
         }
@@ -35,9 +45,12 @@ impl StoreState {
         }
         let source: Box<dyn Source> = match reading.extent {
             Extent::None => Box::new(Nothing),
-            Extent::All | Extent::Range(_) | Extent::Ranges => {
-                Box::new(VersionSource { objects: Arc::clone(&self.backing.objects), location, current, held })
-            }
+            Extent::All | Extent::Range(_) | Extent::Ranges => Box::new(VersionSource {
+                objects: Arc::clone(&self.backing.objects),
+                location,
+                current,
+                held,
+            }),
         };
         Ok(Some(Opened { info, source }))
     }
@@ -58,14 +71,21 @@ impl StoreState {
         };
         let is_part = options.range.is_some();
         let found = match self.backing.objects.get_opts(location, options).await {
-            Err(error) if is_part && failure::may_be_of_range(&error) => return self.get_properties(location).await,
+            Err(error) if is_part && failure::may_be_of_range(&error) => {
+                return self.get_properties(location).await;
+            }
             found => self.read_answer(found)?,
         };
         Ok(found.map(|(result, current)| (current, Some((result.range.clone(), body(result))))))
     }
 
-    async fn get_properties(&self, location: &Path) -> Result<Option<(StoredVersion, Option<HeldBytes>)>, StoreError> {
-        let found = self.get(location, GetOptions::new().with_head(true)).await?;
+    async fn get_properties(
+        &self,
+        location: &Path,
+    ) -> Result<Option<(StoredVersion, Option<HeldBytes>)>, StoreError> {
+        let found = self
+            .get(location, GetOptions::new().with_head(true))
+            .await?;
         Ok(found.map(|(_, current)| (current, None)))
     }
 }
@@ -107,17 +127,32 @@ struct VersionSource {
 impl VersionSource {
     /// Requests bytes on the condition that the object still has this version, and verifies that, since some stores
     /// ignore the condition.
-    fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
+    fn part(
+        &self,
+        range: Option<Range<u64>>,
+    ) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
         let (objects, location) = (Arc::clone(&self.objects), self.location.clone());
-        let (e_tag, tag) = (self.current.version.e_tag.clone(), self.current.info.tag.clone());
+        let (e_tag, tag) = (
+            self.current.version.e_tag.clone(),
+            self.current.info.tag.clone(),
+        );
         async move {
             let Some(e_tag) = e_tag else {
                 let why = "the store has no tag for reading parts of one version";
                 return Err(StoreError::new(StoreErrorKind::Unavailable, why));
             };
-            let options = GetOptions::new().with_if_match(Some(e_tag)).with_range(range.map(GetRange::Bounded));
+            let options = GetOptions::new()
+                .with_if_match(Some(e_tag))
+                .with_range(range.map(GetRange::Bounded));
             match objects.get_opts(&location, options).await {
-                Ok(result) if StoredVersion::new(&result.meta, &result.attributes).info.tag == tag => Ok(body(result)),
+                Ok(result)
+                    if StoredVersion::new(&result.meta, &result.attributes)
+                        .info
+                        .tag
+                        == tag =>
+                {
+                    Ok(body(result))
+                }
                 Ok(_) | Err(Error::Precondition { .. } | Error::NotFound { .. }) => Err(replaced()),
                 Err(error) => Err(failure::of_read(error)),
             }
@@ -130,7 +165,9 @@ impl Source for VersionSource {
         let whole = 0..self.current.info.length;
         let range = range.filter(|range| *range != whole);
         match self.held.take() {
-            Some((held, body)) if held == *range.as_ref().unwrap_or(&whole) => Box::pin(ready(Ok(body))),
+            Some((held, body)) if held == *range.as_ref().unwrap_or(&whole) => {
+                Box::pin(ready(Ok(body)))
+            }
             _ => Box::pin(self.part(range)),
         }
     }
@@ -141,9 +178,18 @@ fn body(result: GetResult) -> BlobBody {
     if let Some(direct) = DirectBody::of(&result) {
         return direct;
     }
-    BlobBody::stream(StreamBody::new(result.into_stream().map_ok(Frame::data).map_err(failure::of_read).boxed()))
+    BlobBody::stream(StreamBody::new(
+        result
+            .into_stream()
+            .map_ok(Frame::data)
+            .map_err(failure::of_read)
+            .boxed(),
+    ))
 }
 
 fn replaced() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the blob was replaced while it was read, try again")
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "the blob was replaced while it was read, try again",
+    )
 }

@@ -61,7 +61,10 @@ impl StoreState {
         while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
                 let now = self.driver.now();
-                if is_past_retention(&record, now) && record.is_idle(now) && record.lease().is_none() {
+                if is_past_retention(&record, now)
+                    && record.is_idle(now)
+                    && record.lease().is_none()
+                {
                     forgotten += self.forget(&key, &record).await?;
                 }
             }
@@ -69,7 +72,10 @@ impl StoreState {
         after = None;
         while let Some(records) = self.records(container::KEYS, &mut after).await? {
             for (key, record) in records {
-                let name = key.as_str().strip_prefix(container::KEYS).and_then(|name| ContainerName::new(name).ok());
+                let name = key
+                    .as_str()
+                    .strip_prefix(container::KEYS)
+                    .and_then(|name| ContainerName::new(name).ok());
                 if let Some(container) = name {
                     forgotten += Box::pin(self.forget_container(&container, &key, &record)).await?;
                 }
@@ -78,7 +84,12 @@ impl StoreState {
         Ok(forgotten)
     }
 
-    async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
+    async fn forget_container(
+        &self,
+        container: &ContainerName,
+        key: &Key,
+        record: &Record,
+    ) -> Result<u64, StoreError> {
         let now = self.driver.now();
         match RegisteredState::of(record, now) {
             // The records behind it are looked at all the same.
@@ -86,11 +97,15 @@ impl StoreState {
                 tracing::warn!(%container, %error, "the record of a container is unreadable");
                 Ok(0)
             }
-            Ok(RegisteredState::Closing(_, until) | RegisteredState::Deleting(until)) if until <= now => {
+            Ok(RegisteredState::Closing(_, until) | RegisteredState::Deleting(until))
+                if until <= now =>
+            {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            Ok(gone @ RegisteredState::Gone(_)) if is_past_retention(record, now) && record.is_forgettable(now) => {
+            Ok(gone @ RegisteredState::Gone(_))
+                if is_past_retention(record, now) && record.is_forgettable(now) =>
+            {
                 match Box::pin(self.remove_strays(container, gone.members())).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
@@ -105,7 +120,11 @@ impl StoreState {
 
     /// Removes objects left by late writers in a deleted container. Without the container's record, they would count as
     /// blobs.
-    async fn remove_strays(&self, container: &ContainerName, members: ContainerMembers) -> Result<(), StoreError> {
+    async fn remove_strays(
+        &self,
+        container: &ContainerName,
+        members: ContainerMembers,
+    ) -> Result<(), StoreError> {
         if members.are_all() || !self.capability.metadata {
             return Ok(());
         }
@@ -118,7 +137,9 @@ impl StoreState {
                 Err(error) if failure::is_absence(&error) => return Ok(()),
                 Err(error) => return Err(failure::of_read(error)),
             };
-            let Some(name) = name_of(&object.location, &folder) else { continue };
+            let Some(name) = name_of(&object.location, &folder) else {
+                continue;
+            };
             if self.stray(&object.location, members).await?.is_none() {
                 continue;
             }
@@ -129,19 +150,31 @@ impl StoreState {
                     Err(error) => GuardedOutcome::Refused(error),
                 }
             };
-            let blob = BlobPath { container: container.clone(), name };
-            self.guarded(&blob, GuardedChange::DELETION, None, work).await?;
+            let blob = BlobPath {
+                container: container.clone(),
+                name,
+            };
+            self.guarded(&blob, GuardedChange::DELETION, None, work)
+                .await?;
         }
     }
 
     /// Returns the object if it is none of the container's blobs.
-    async fn stray(&self, location: &Path, members: ContainerMembers) -> Result<Option<StoredVersion>, StoreError> {
+    async fn stray(
+        &self,
+        location: &Path,
+        members: ContainerMembers,
+    ) -> Result<Option<StoredVersion>, StoreError> {
         let found = self.look(location, ContainerMembers::ALL).await?;
         Ok(found.filter(|object| !members.contain(object)))
     }
 
     async fn forget(&self, key: &Key, record: &Record) -> Result<u64, StoreError> {
-        let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
+        let swapped = self
+            .driver
+            .register()
+            .compare_and_swap(key, record.revision(), None)
+            .await;
         Ok(u64::from(swapped.map_err(of_register)? == Swap::Done))
     }
 
@@ -151,7 +184,9 @@ impl StoreState {
         prefix: &str,
         after: &mut Option<Key>,
     ) -> Result<Option<Vec<(Key, Record)>>, StoreError> {
-        next_page(self.driver.register(), prefix, after).await.map_err(of_register)
+        next_page(self.driver.register(), prefix, after)
+            .await
+            .map_err(of_register)
     }
 }
 
@@ -166,7 +201,10 @@ pub(super) struct RecentRecords {
 
 impl RecentRecords {
     pub(super) fn new(is_enabled: bool) -> Self {
-        Self { is_enabled, records: Mutex::default() }
+        Self {
+            is_enabled,
+            records: Mutex::default(),
+        }
     }
 
     /// Returns the record after this process's latest write of a blob. It may be outdated.
@@ -202,12 +240,17 @@ impl RecentRecords {
 
 impl StoreState {
     /// Lets the permits of an earlier process end [`GRACE`] after `started`, the start of this one. Returns their number.
-    pub(super) async fn settle_earlier_writes(self: Arc<Self>, started: Timestamp) -> Result<u64, StoreError> {
+    pub(super) async fn settle_earlier_writes(
+        self: Arc<Self>,
+        started: Timestamp,
+    ) -> Result<u64, StoreError> {
         let (mut settled, mut after) = (0, None);
         while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
                 let now = self.driver.now();
-                let Some(permit) = self.earlier(&record, started, now) else { continue };
+                let Some(permit) = self.earlier(&record, started, now) else {
+                    continue;
+                };
                 let left: Duration = now.until(started.saturating_add(GRACE));
                 let doubt = Command::Doubt(Doubt::new(permit.token, left));
                 // Refused if the permit has ended since.
@@ -221,7 +264,10 @@ impl StoreState {
     /// Returns the permit of a record if a process before `started` left it behind, and its write can't replace a later version.
     fn earlier(&self, record: &Record, started: Timestamp, now: Timestamp) -> Option<Permit> {
         let is_earlier = |permit: &Permit| permit.token.revision < Revision::NONE.next(started);
-        let is_harmless = |permit: &Permit| self.backing.is_local || permit.ttl == LateWriteGuard::Store.ttl();
-        record.permit(now).filter(|permit| is_earlier(permit) && is_harmless(permit))
+        let is_harmless =
+            |permit: &Permit| self.backing.is_local || permit.ttl == LateWriteGuard::Store.ttl();
+        record
+            .permit(now)
+            .filter(|permit| is_earlier(permit) && is_harmless(permit))
     }
 }

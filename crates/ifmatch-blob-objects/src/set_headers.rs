@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
-    Written,
+    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError,
+    StoreErrorKind, Upload, Written,
 };
 use ifmatch_core::precondition::Precondition;
 
@@ -19,9 +19,18 @@ const ATTEMPTS: usize = 16;
 
 impl StoreState {
     /// Changes header fields. Memory use doesn't depend on the object's size.
-    pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+    pub(super) async fn set_headers(
+        self: &Arc<Self>,
+        blob: &BlobPath,
+        set: SetHeaders,
+    ) -> Result<Written, StoreError> {
         let keeps_fields = self.capability.metadata;
-        let no_fields = || StoreError::new(StoreErrorKind::Unsupported, "the store keeps no header fields with a blob");
+        let no_fields = || {
+            StoreError::new(
+                StoreErrorKind::Unsupported,
+                "the store keeps no header fields with a blob",
+            )
+        };
         // Without them, no blob is of the type that a seal needs.
         if !keeps_fields && !matches!(set.change, HeaderChange::Seal(_)) {
             return Err(no_fields());
@@ -37,9 +46,17 @@ impl StoreState {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;
-            if set.if_tags.as_ref().is_some_and(|condition| !condition.holds(&info.headers.tags)) {
+            if set
+                .if_tags
+                .as_ref()
+                .is_some_and(|condition| !condition.holds(&info.headers.tags))
+            {
                 let (precondition, current) = (Precondition::IfMatch, info.tag);
-                return Err(StoreErrorKind::PreconditionFailed { precondition, current }.into());
+                return Err(StoreErrorKind::PreconditionFailed {
+                    precondition,
+                    current,
+                }
+                .into());
             }
             set.change.check(&info.headers, info.length, info.created)?;
             if !keeps_fields {
@@ -72,7 +89,16 @@ impl StoreState {
                 keeps_tags: false,
                 limit: u64::MAX,
             };
-            match Box::pin(self.put_based(blob, put, WriteBasis { tag: info.tag, kept })).await {
+            match Box::pin(self.put_based(
+                blob,
+                put,
+                WriteBasis {
+                    tag: info.tag,
+                    kept,
+                },
+            ))
+            .await
+            {
                 Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
                 // The object may have been written while it was read.
                 Err(error) if error.is_of_source() => unread = Some(error),

@@ -55,12 +55,12 @@ impl StoreState {
     /// Returns a blob's location.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
         if !blob.name.is_plain_path() {
-            let why =
-                "in this store, names are paths, and this one has an empty segment, a slash at its end, or a backslash";
+            let why = "in this store, names are paths, and this one has an empty segment, a slash at its end, or a backslash";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
-        let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        let path = Path::parse(path)
+            .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
         match (self.backing.refusal)(&path) {
             Some(why) => Err(StoreError::new(StoreErrorKind::Unsupported, why)),
             None => Ok(path),
@@ -91,7 +91,8 @@ impl StoreState {
                 let mut current = StoredVersion::new(&result.meta, &result.attributes);
                 if !self.backing.tick.is_zero() {
                     // No two versions have the same time, see `outlast`.
-                    current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
+                    current.info.generation =
+                        u64::try_from(current.written).ok().map(Revision::new);
                 }
                 Ok(Some((result, current)))
             }
@@ -106,16 +107,29 @@ impl StoreState {
         location: &Path,
         members: ContainerMembers,
     ) -> Result<Option<StoredVersion>, StoreError> {
-        let found = self.get(location, GetOptions::new().with_head(true)).await?;
-        Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
+        let found = self
+            .get(location, GetOptions::new().with_head(true))
+            .await?;
+        Ok(found
+            .map(|(_, current)| current)
+            .filter(|current| members.contain(current)))
     }
 
     /// Returns the record that a write of a blob starts from: one that this process remembers, or the current one. Only
     /// the current record's lease can refuse the write.
-    pub(super) async fn start(&self, key: &Key, lease: LeaseUse, conditions_hold: bool) -> Result<Record, StoreError> {
+    pub(super) async fn start(
+        &self,
+        key: &Key,
+        lease: LeaseUse,
+        conditions_hold: bool,
+    ) -> Result<Record, StoreError> {
         let check = |record: &Record| record.check_lease(lease, self.driver.now());
         // The lease is checked before the conditions.
-        if let Some(recent) = self.recent_records.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
+        if let Some(recent) = self
+            .recent_records
+            .get(key)
+            .filter(|recent| conditions_hold && check(recent).is_ok())
+        {
             return Ok(recent);
         }
         let record = self.driver.load(key).await.map_err(of_driver)?;
@@ -143,7 +157,11 @@ impl StoreState {
     }
 
     /// Deletes an object, and only this version of it if the store supports that.
-    pub(super) async fn remove(&self, location: &Path, current: &StoredVersion) -> object_store::Result<()> {
+    pub(super) async fn remove(
+        &self,
+        location: &Path,
+        current: &StoredVersion,
+    ) -> object_store::Result<()> {
         match &self.backing.deletion {
             Some(deletion) => deletion.delete_if(location, &current.version).await,
             None => self.backing.objects.delete(location).await,
@@ -152,7 +170,9 @@ impl StoreState {
 
     /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.
     pub(super) async fn check_owner(&self) -> Result<(), StoreError> {
-        let Some(owner) = &self.owner else { return Ok(()) };
+        let Some(owner) = &self.owner else {
+            return Ok(());
+        };
         let marked = owner.mark(&self.backing, self.capability, false).await;
         match marked.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))? {
             StoreClaim::Ours(_) => Ok(()),

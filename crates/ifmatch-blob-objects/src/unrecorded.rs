@@ -27,17 +27,26 @@ pub(super) struct Unrecorded {
 
 impl Unrecorded {
     pub(super) fn new() -> Self {
-        let payload = ContainerPayload::new(Some(Revision::NONE), &BlobHeaders::default()).content().ok();
+        let payload = ContainerPayload::new(Some(Revision::NONE), &BlobHeaders::default())
+            .content()
+            .ok();
         let container = payload.and_then(|content| {
             let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 0);
             let command = Command::Write(write.with_lease(LeaseUse::Read(None)));
-            Record::absent().apply(&command, Timestamp::from_micros(1)).next
+            Record::absent()
+                .apply(&command, Timestamp::from_micros(1))
+                .next
         });
-        Self { blobs: MemoryRegister::with_capacity(CAPACITY), container }
+        Self {
+            blobs: MemoryRegister::with_capacity(CAPACITY),
+            container,
+        }
     }
 
     fn container(&self, key: &Key) -> Option<&Record> {
-        self.container.as_ref().filter(|_| key.as_str().starts_with(KEYS))
+        self.container
+            .as_ref()
+            .filter(|_| key.as_str().starts_with(KEYS))
     }
 }
 

@@ -10,7 +10,9 @@ use ifmatch_blob::store::{BoxError, Md5Use, Put, StoreError, StoreErrorKind, Upl
 use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_runtime::task::{Detached, detach};
 use object_store::path::Path;
-use object_store::{Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
+use object_store::{
+    Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult,
+};
 
 use super::failure::{self, WriteFailure};
 
@@ -65,7 +67,13 @@ impl BodySpool {
             Some(begin) => Hash::Platform(begin()),
             None => Hash::Own(Hasher::default()),
         };
-        Self { body, rest: Bytes::new(), hash, taken: 0, promise: *promise }
+        Self {
+            body,
+            rest: Bytes::new(),
+            hash,
+            taken: 0,
+            promise: *promise,
+        }
     }
 
     /// Returns the next part, which is full unless it is the last.
@@ -80,11 +88,19 @@ impl BodySpool {
             room -= chunk.len();
             pieces.add(chunk);
             if !self.rest.is_empty() {
-                return Ok(Part { payload: pieces.whole(), last: false });
+                return Ok(Part {
+                    payload: pieces.whole(),
+                    last: false,
+                });
             }
             match self.chunk().await? {
                 Some(chunk) => self.rest = chunk,
-                None => return Ok(Part { payload: pieces.whole(), last: true }),
+                None => {
+                    return Ok(Part {
+                        payload: pieces.whole(),
+                        last: true,
+                    });
+                }
             }
         }
     }
@@ -107,15 +123,24 @@ impl BodySpool {
     async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(StoreError::of_body)?;
-            let Ok(chunk) = frame.into_data() else { continue };
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
             if chunk.is_empty() {
                 continue;
             }
             self.taken = self.taken.saturating_add(chunk.len() as u64);
             if self.taken > self.promise.limit {
-                return Err(StoreErrorKind::TooLarge { limit: self.promise.limit }.into());
+                return Err(StoreErrorKind::TooLarge {
+                    limit: self.promise.limit,
+                }
+                .into());
             }
-            if self.promise.length.is_some_and(|length| self.taken > length) {
+            if self
+                .promise
+                .length
+                .is_some_and(|length| self.taken > length)
+            {
                 return Err(StoreErrorKind::LengthMismatch.into());
             }
             match &mut self.hash {
@@ -176,14 +201,20 @@ pub(super) struct DeclaredBody {
 impl DeclaredBody {
     /// Returns a request's declarations.
     pub(super) fn of(put: &Put) -> Self {
-        Self { limit: put.limit, length: put.length, digest: put.digest }
+        Self {
+            limit: put.limit,
+            length: put.length,
+            digest: put.digest,
+        }
     }
 
     /// # Errors
     /// [`StoreErrorKind::TooLarge`] if the declared length exceeds the limit.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.length {
-            Some(length) if length > self.limit => Err(StoreErrorKind::TooLarge { limit: self.limit }.into()),
+            Some(length) if length > self.limit => {
+                Err(StoreErrorKind::TooLarge { limit: self.limit }.into())
+            }
             _ => Ok(()),
         }
     }
@@ -192,7 +223,11 @@ impl DeclaredBody {
     /// before an MD5 could be computed.
     pub(super) fn md5(&self, asked: Md5Use, headers: &BlobHeaders) -> Md5Use {
         let is_short = self.length.is_some_and(|length| length <= PART as u64);
-        if is_short || headers.content_md5.is_some() { asked } else { Md5Use::AsGiven }
+        if is_short || headers.content_md5.is_some() {
+            asked
+        } else {
+            Md5Use::AsGiven
+        }
     }
 
     /// Returns the declared length, if it exceeds one part.
@@ -230,14 +265,24 @@ impl Multipart {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Self, StoreError> {
-        let upload = objects.put_multipart_opts(location, options).await.map_err(unwritten)?;
-        Ok(Self { upload: Some(upload), part: None })
+        let upload = objects
+            .put_multipart_opts(location, options)
+            .await
+            .map_err(unwritten)?;
+        Ok(Self {
+            upload: Some(upload),
+            part: None,
+        })
     }
 
     /// Sends a part once the previous one has arrived. Ignores an empty part.
     pub(super) async fn send(&mut self, payload: PutPayload) -> Result<(), StoreError> {
         self.flush().await?;
-        if let Some(upload) = self.upload.as_mut().filter(|_| payload.content_length() > 0) {
+        if let Some(upload) = self
+            .upload
+            .as_mut()
+            .filter(|_| payload.content_length() > 0)
+        {
             self.part = Some(detach(upload.put_part(payload)));
         }
         Ok(())
@@ -245,9 +290,18 @@ impl Multipart {
 
     /// Waits until all parts have arrived.
     pub(super) async fn flush(&mut self) -> Result<(), StoreError> {
-        let Some(part) = self.part.take() else { return Ok(()) };
-        let stopped = || Err(StoreError::new(StoreErrorKind::Unavailable, "the upload of a part was interrupted"));
-        part.result().await.map_or_else(stopped, |arrived| arrived.map_err(unwritten))
+        let Some(part) = self.part.take() else {
+            return Ok(());
+        };
+        let stopped = || {
+            Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                "the upload of a part was interrupted",
+            ))
+        };
+        part.result()
+            .await
+            .map_or_else(stopped, |arrived| arrived.map_err(unwritten))
     }
 
     /// Combines the parts into an object. After an ambiguous error the parts stay at the store. Can be called again
@@ -255,11 +309,17 @@ impl Multipart {
     pub(super) async fn complete(&mut self) -> Result<PutResult, Error> {
         let Some(mut upload) = self.upload.take() else {
             let source = "the upload has ended".into();
-            return Err(Error::Generic { store: "multipart", source });
+            return Err(Error::Generic {
+                store: "multipart",
+                source,
+            });
         };
         upload.complete().await.map_err(|error| match error {
             // The store retries if a response is lost. The upload may have been completed by then, and no longer exist.
-            Error::NotFound { source, .. } => Error::Generic { store: "multipart", source },
+            Error::NotFound { source, .. } => Error::Generic {
+                store: "multipart",
+                source,
+            },
             refusal if failure::is_too_soon(&refusal) => {
                 self.upload = Some(upload);
                 refusal
@@ -271,7 +331,9 @@ impl Multipart {
 
 impl Drop for Multipart {
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
+        let Some(mut upload) = self.upload.take() else {
+            return;
+        };
         let part = self.part.take();
         drop(detach(async move {
             if let Some(part) = part {
@@ -286,7 +348,9 @@ impl Drop for Multipart {
 
 impl fmt::Debug for Multipart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Multipart").field("upload", &self.upload).finish_non_exhaustive()
+        f.debug_struct("Multipart")
+            .field("upload", &self.upload)
+            .finish_non_exhaustive()
     }
 }
 
@@ -313,16 +377,30 @@ mod tests {
     async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
         let pieces = lengths.into_iter().enumerate();
         let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
-        let body =
-            Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
-        let mut spool = BodySpool::new(body, &DeclaredBody { limit: u64::MAX, length: None, digest: None }, None);
+        let body = Upload::new(StreamBody::new(stream::iter(
+            pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))),
+        )));
+        let mut spool = BodySpool::new(
+            body,
+            &DeclaredBody {
+                limit: u64::MAX,
+                length: None,
+                digest: None,
+            },
+            None,
+        );
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         loop {
             let part = spool.part().await.expect("a part");
             counts.push(part.payload.iter().count());
-            part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            part.payload
+                .iter()
+                .for_each(|piece| bytes.extend_from_slice(piece));
             if part.last {
-                assert_eq!(spool.finish().await.expect("nothing was promised"), ContentHash::of(&bytes));
+                assert_eq!(
+                    spool.finish().await.expect("nothing was promised"),
+                    ContentHash::of(&bytes)
+                );
                 return (bytes, counts);
             }
         }

@@ -7,7 +7,9 @@ use http::{Extensions, Method};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{nonce, of_driver};
-use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
+use ifmatch_blob::store::{
+    Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written,
+};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
@@ -16,7 +18,9 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
 use ifmatch_runtime::task::detach;
 use object_store::path::Path;
-use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
+use object_store::{
+    Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
 
 use super::attributes::{StoredVersion, WriteStamp, tag};
 use super::container::FoundContainer;
@@ -93,7 +97,11 @@ impl StoreState {
     ///
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
     /// write continues in a separate task, so a client that disconnects doesn't leave a permit behind.
-    pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+    pub(super) async fn put(
+        this: &Arc<Self>,
+        blob: &BlobPath,
+        put: Put,
+    ) -> Result<Written, StoreError> {
         Box::pin(this.put_based(blob, put, WriteBasis::default())).await
     }
 
@@ -107,21 +115,34 @@ impl StoreState {
         let this = self;
         this.refuse_unkept(&put.headers)?;
         let (location, key) = (this.location(blob)?, key(blob)?);
-        let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
+        let request = put
+            .request
+            .as_ref()
+            .map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = this.enter_for_put(&blob.container, put.container).await?;
         let before = this.look(&location, members).await?;
         let mut seen = None;
-        if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+        if !before
+            .as_ref()
+            .is_some_and(|current| is_from(current, request.as_deref()))
+        {
             let record = if before.is_none() {
                 let record = match this.recent_records.get(&key) {
                     Some(record) => record,
                     None => this.driver.load(&key).await.map_err(of_driver)?,
                 };
-                let record = this.end_lease_of_absent(blob, &location, members, record).await?;
+                let record = this
+                    .end_lease_of_absent(blob, &location, members, record)
+                    .await?;
                 record.check_lease(put.lease, this.driver.now())?;
                 record
             } else {
-                this.start(&key, put.lease, check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok()).await?
+                this.start(
+                    &key,
+                    put.lease,
+                    check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok(),
+                )
+                .await?
             };
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             check_type(put.keeps_type, &put.headers, before.as_ref())?;
@@ -130,31 +151,67 @@ impl StoreState {
         this.must_cover(&put.preconditions, DeclaredBody::of(&put).long().is_some())?;
         let promise = DeclaredBody::of(&put);
         let nonce = format!("{:016x}", nonce()?);
-        let mut stamp = WriteStamp { incarnation, ..WriteStamp::new(nonce, promise.digest(), request) };
+        let mut stamp = WriteStamp {
+            incarnation,
+            ..WriteStamp::new(nonce, promise.digest(), request)
+        };
         let mut headers = put.headers;
         let (body, hash) = if let Some(hash) = basis.kept {
             stamp.hash = Some(hash);
             (WriteBody::Copied, hash)
         } else {
             let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
-            let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
+            let taken = this
+                .take_in(blob, body, &promise, &headers, &mut stamp)
+                .await?;
             this.must_cover(&put.preconditions, !taken.0.is_conditional())?;
             md5.settle(&mut headers)?;
             put.late_checksum.settle(&mut headers);
             taken
         };
         let (based_on, keeps_type) = (basis.tag, put.keeps_type);
-        let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
-        let job =
-            WriteJob { blob, location, preconditions, lease, missing, based_on, headers, keeps_type, stamp, hash };
+        let (blob, preconditions, lease, missing) =
+            (blob.clone(), put.preconditions, put.lease, put.container);
+        let job = WriteJob {
+            blob,
+            location,
+            preconditions,
+            lease,
+            missing,
+            based_on,
+            headers,
+            keeps_type,
+            stamp,
+            hash,
+        };
         let this = Arc::clone(this);
-        let is_covered = body.is_conditional() && this.capability.is_native() && !is_leased(job.lease);
-        let cover = if is_covered { LateWriteGuard::Store } else { LateWriteGuard::Permit };
+        let is_covered =
+            body.is_conditional() && this.capability.is_native() && !is_leased(job.lease);
+        let cover = if is_covered {
+            LateWriteGuard::Store
+        } else {
+            LateWriteGuard::Permit
+        };
         in_a_task(async move {
             let mut body = body;
-            let preconditions = if job.stamp.request.is_none() { &job.preconditions } else { &Preconditions::NONE };
-            let request = GuardedChange { method: &Method::PUT, preconditions, lease: job.lease, cover };
-            this.guarded(&job.blob, request, seen, Box::pin(this.write(&job, &mut body))).await
+            let preconditions = if job.stamp.request.is_none() {
+                &job.preconditions
+            } else {
+                &Preconditions::NONE
+            };
+            let request = GuardedChange {
+                method: &Method::PUT,
+                preconditions,
+                lease: job.lease,
+                cover,
+            };
+            this.guarded(
+                &job.blob,
+                request,
+                seen,
+                Box::pin(this.write(&job, &mut body)),
+            )
+            .await
         })
         .await
     }
@@ -163,7 +220,9 @@ impl StoreState {
     fn refuse_unkept(&self, headers: &BlobHeaders) -> Result<(), StoreError> {
         let what = match headers {
             _ if self.capability.metadata => return Ok(()),
-            BlobHeaders { append: Some(_), .. } => "the state of an append blob",
+            BlobHeaders {
+                append: Some(_), ..
+            } => "the state of an append blob",
             _ if !headers.tags.is_empty() => "tags",
             _ => return Ok(()),
         };
@@ -182,7 +241,10 @@ impl StoreState {
         }
         let found = self.find_for_write(container).await?;
         let home = self.enter(container, found, missing, None).await?;
-        Ok(((self.keeps != KeptData::Nothing).then_some(home.incarnation), home.members()))
+        Ok((
+            (self.keeps != KeptData::Nothing).then_some(home.incarnation),
+            home.members(),
+        ))
     }
 
     /// Receives a body: a small one as a whole, a large one in parts that are sent to the store, or directly if the
@@ -199,9 +261,13 @@ impl StoreState {
         let mut begun = None;
         if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
             let direct = DirectUpload::new(body, length);
-            let parts = self.begin_parts(blob, headers, stamp, Some(direct.clone())).await?;
+            let parts = self
+                .begin_parts(blob, headers, stamp, Some(direct.clone()))
+                .await?;
             match direct.end() {
-                BodyOffer::Arrived(hash) => return Ok((WriteBody::Parts(parts), promise.keep(length, hash)?)),
+                BodyOffer::Arrived(hash) => {
+                    return Ok((WriteBody::Parts(parts), promise.keep(length, hash)?));
+                }
                 BodyOffer::Left(left) => (body, begun) = (left, Some(parts)),
                 BodyOffer::Lost => {
                     let why = "the store took a body and did not report the result";
@@ -243,11 +309,21 @@ impl StoreState {
     ) -> Result<Multipart, StoreError> {
         // It isn't known yet if the request created the blob, so a retry of it can't be answered.
         stamp.request = None;
-        if self.capability.metadata && self.keeps != KeptData::Nothing && stamp.incarnation.is_none() {
-            stamp.incarnation = Some(self.home(&blob.container, MissingContainer::Create).await?.incarnation);
+        if self.capability.metadata
+            && self.keeps != KeptData::Nothing
+            && stamp.incarnation.is_none()
+        {
+            stamp.incarnation = Some(
+                self.home(&blob.container, MissingContainer::Create)
+                    .await?
+                    .incarnation,
+            );
         }
         let attributes = self.attributes(headers, stamp, false);
-        let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let mut options = PutMultipartOptions {
+            attributes,
+            ..PutMultipartOptions::default()
+        };
         if let Some(direct) = direct {
             options.extensions.insert(direct);
         }
@@ -256,7 +332,11 @@ impl StoreState {
 
     /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the
     /// permit.
-    pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+    pub(super) async fn delete(
+        this: &Arc<Self>,
+        blob: &BlobPath,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
         if delete.last_snapshot.is_some() {
             return Err(StoreError::new(
                 StoreErrorKind::Unsupported,
@@ -276,7 +356,11 @@ impl StoreState {
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
             let preconditions = &delete.preconditions;
-            let request = GuardedChange { preconditions, lease: delete.lease, ..GuardedChange::DELETION };
+            let request = GuardedChange {
+                preconditions,
+                lease: delete.lease,
+                ..GuardedChange::DELETION
+            };
             this.guarded(&blob, request, Some(record), work).await
         };
         in_a_task(work).await
@@ -324,16 +408,22 @@ impl StoreState {
             return GuardedOutcome::Refused(error);
         }
         self.outlast(Some(&current)).await;
-        if self.keeps == KeptData::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
-            let why =
-                "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
+        if self.keeps == KeptData::Nothing
+            && self.backing.deletion.is_none()
+            && preconditions.has_write_condition()
+        {
+            let why = "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
             return GuardedOutcome::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         self.remove_compared(location, &current).await
     }
 
     /// Deletes the version of an object that was found under its permit.
-    pub(super) async fn remove_compared(&self, location: &Path, current: &StoredVersion) -> GuardedOutcome<()> {
+    pub(super) async fn remove_compared(
+        &self,
+        location: &Path,
+        current: &StoredVersion,
+    ) -> GuardedOutcome<()> {
         if let Err(error) = self.check_owner().await {
             return GuardedOutcome::Refused(error);
         }
@@ -347,10 +437,14 @@ impl StoreState {
         }
         match removed {
             Ok(()) => GuardedOutcome::Done((), Content::Absent),
-            Err(error) if failure::is_absence(&error) => GuardedOutcome::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) if failure::is_absence(&error) => {
+                GuardedOutcome::Refused(StoreErrorKind::NotFound.into())
+            }
             Err(error) => match failure::of_write(error) {
                 WriteFailure::Changed => GuardedOutcome::Refused(contended()),
-                WriteFailure::TooSoon(error) | WriteFailure::Definite(error) => GuardedOutcome::Refused(error),
+                WriteFailure::TooSoon(error) | WriteFailure::Definite(error) => {
+                    GuardedOutcome::Refused(error)
+                }
                 WriteFailure::Unknown(error) => GuardedOutcome::Unknown(error, GRACE),
             },
         }
@@ -366,7 +460,9 @@ impl StoreState {
                 Err(error) if tries == 0 => return GuardedOutcome::Refused(error),
                 Err(error) => return GuardedOutcome::Unknown(lost(error), GRACE),
             };
-            let current = there.as_ref().filter(|there| found.members().contain(there));
+            let current = there
+                .as_ref()
+                .filter(|there| found.members().contain(there));
             if let Some(written) = current.and_then(|current| job.answered_by(current, created)) {
                 let content = content(&written);
                 return GuardedOutcome::Done(written, content);
@@ -375,17 +471,34 @@ impl StoreState {
                 return GuardedOutcome::Refused(error);
             }
             if tries == TRIES {
-                let why = || if current.is_none() { taken() } else { contended() };
+                let why = || {
+                    if current.is_none() {
+                        taken()
+                    } else {
+                        contended()
+                    }
+                };
                 return GuardedOutcome::Refused(too_soon.unwrap_or_else(why));
             }
-            let home = match self.enter(&job.blob.container, found, job.missing, job.stamp.incarnation).await {
+            let home = match self
+                .enter(
+                    &job.blob.container,
+                    found,
+                    job.missing,
+                    job.stamp.incarnation,
+                )
+                .await
+            {
                 Ok(home) => home,
                 Err(error) => return GuardedOutcome::Refused(error),
             };
             self.outlast(there.as_ref()).await;
             created = current.is_none();
-            let goal =
-                Goal { stamp: self.stamp(job, body, there.as_ref(), home), mode: self.mode(there.as_ref()), created };
+            let goal = Goal {
+                stamp: self.stamp(job, body, there.as_ref(), home),
+                mode: self.mode(there.as_ref()),
+                created,
+            };
             match self.send(job, &goal, body).await {
                 Ok(result) => return self.done(job, &goal, &result),
                 Err(WriteFailure::Changed) => too_soon = None,
@@ -404,16 +517,28 @@ impl StoreState {
     }
 
     /// Looks up the container and the object. An object of an earlier container, which isn't a blob, is also found.
-    async fn survey(&self, job: &WriteJob) -> Result<(FoundContainer, Option<StoredVersion>), StoreError> {
+    async fn survey(
+        &self,
+        job: &WriteJob,
+    ) -> Result<(FoundContainer, Option<StoredVersion>), StoreError> {
         let found = self.find_for_write(&job.blob.container).await?;
-        Ok((found, self.look(&job.location, ContainerMembers::ALL).await?))
+        Ok((
+            found,
+            self.look(&job.location, ContainerMembers::ALL).await?,
+        ))
     }
 
     /// Sends the write on the condition that the object is unchanged.
-    async fn send(&self, job: &WriteJob, goal: &Goal, body: &mut WriteBody) -> Result<PutResult, WriteFailure> {
+    async fn send(
+        &self,
+        job: &WriteJob,
+        goal: &Goal,
+        body: &mut WriteBody,
+    ) -> Result<PutResult, WriteFailure> {
         // The condition of a creation doesn't cover its container: the gateway of another register wouldn't take the
         // object for a blob.
-        let is_covered = body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
+        let is_covered =
+            body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
         if !is_covered {
             self.check_owner().await.map_err(WriteFailure::Definite)?;
         }
@@ -423,13 +548,26 @@ impl StoreState {
             WriteBody::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
         };
         let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
-        let options = PutOptions { mode: goal.mode.clone(), attributes, extensions, ..PutOptions::default() };
-        let sent = self.backing.objects.put_opts(&job.location, payload, options).await;
+        let options = PutOptions {
+            mode: goal.mode.clone(),
+            attributes,
+            extensions,
+            ..PutOptions::default()
+        };
+        let sent = self
+            .backing
+            .objects
+            .put_opts(&job.location, payload, options)
+            .await;
         sent.map_err(failure::of_write)
     }
 
     /// Reads the object that is replaced: as a body of the platform, in the extensions, if the store has one.
-    async fn copied(&self, job: &WriteJob, goal: &Goal) -> Result<(PutPayload, Extensions), WriteFailure> {
+    async fn copied(
+        &self,
+        job: &WriteJob,
+        goal: &Goal,
+    ) -> Result<(PutPayload, Extensions), WriteFailure> {
         let version = match &goal.mode {
             PutMode::Update(version) => version.e_tag.clone(),
             PutMode::Create | PutMode::Overwrite => None,
@@ -439,14 +577,22 @@ impl StoreState {
             error => WriteFailure::Definite(failure::of_read(error)),
         };
         let options = GetOptions::new().with_if_match(version);
-        let object = self.backing.objects.get_opts(&job.location, options).await.map_err(unread)?;
+        let object = self
+            .backing
+            .objects
+            .get_opts(&job.location, options)
+            .await
+            .map_err(unread)?;
         match object.extensions.get::<DirectBody>() {
             Some(direct) => {
                 let mut extensions = Extensions::default();
                 extensions.insert(direct.clone());
                 Ok((PutPayload::new(), extensions))
             }
-            None => Ok((object.bytes().await.map_err(unread)?.into(), Extensions::default())),
+            None => Ok((
+                object.bytes().await.map_err(unread)?.into(),
+                Extensions::default(),
+            )),
         }
     }
 
@@ -459,17 +605,26 @@ impl StoreState {
         there: Option<&StoredVersion>,
         home: RegisteredContainer,
     ) -> WriteStamp {
-        let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
-        let generation = body.is_conditional().then(|| before.next(self.driver.now()));
+        let before = there
+            .and_then(|there| there.info.generation)
+            .unwrap_or(Revision::NONE);
+        let generation = body
+            .is_conditional()
+            .then(|| before.next(self.driver.now()));
         let incarnation = (self.keeps != KeptData::Nothing).then_some(home.incarnation);
-        WriteStamp { generation, incarnation, ..job.stamp.clone() }
+        WriteStamp {
+            generation,
+            incarnation,
+            ..job.stamp.clone()
+        }
     }
 
     fn mode(&self, there: Option<&StoredVersion>) -> PutMode {
         match there {
             None if self.capability.create == ConditionSupport::Native => PutMode::Create,
             Some(StoredVersion { version, .. })
-                if self.capability.update == ConditionSupport::Native && version.e_tag.is_some() =>
+                if self.capability.update == ConditionSupport::Native
+                    && version.e_tag.is_some() =>
             {
                 PutMode::Update(version.clone())
             }
@@ -508,7 +663,11 @@ impl StoreState {
         grace: Duration,
         error: StoreError,
     ) -> GuardedOutcome<Written> {
-        let found = self.look(&job.location, ContainerMembers::ALL).await.ok().flatten();
+        let found = self
+            .look(&job.location, ContainerMembers::ALL)
+            .await
+            .ok()
+            .flatten();
         match found.and_then(|current| job.answered_by(&current, goal.created)) {
             Some(written) => {
                 let content = content(&written);
@@ -525,7 +684,11 @@ impl StoreState {
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &WriteJob, goal: &Goal, body: &WriteBody) -> Duration {
         let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
-        if is_update && !is_leased(job.lease) && self.capability.unique_tags { Duration::ZERO } else { GRACE }
+        if is_update && !is_leased(job.lease) && self.capability.unique_tags {
+            Duration::ZERO
+        } else {
+            GRACE
+        }
     }
 }
 
@@ -534,7 +697,8 @@ impl WriteJob {
     /// request.
     fn answered_by(&self, current: &StoredVersion, created: bool) -> Option<Written> {
         let same_write = self.stamp.made(current);
-        let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
+        let same_request =
+            is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
         let created = match &current.origin {
             Some(origin) if same_request => origin.created,
             _ => created,
@@ -557,16 +721,27 @@ impl WriteJob {
         check(&Method::PUT, &self.preconditions, current)?;
         check_type(self.keeps_type, &self.headers, current)?;
         match &self.based_on {
-            Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => Err(contended()),
+            Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => {
+                Err(contended())
+            }
             _ => Ok(()),
         }
     }
 }
 
 /// Checks that a write that keeps the type of a blob has that type.
-fn check_type(keeps_type: bool, headers: &BlobHeaders, current: Option<&StoredVersion>) -> Result<(), StoreError> {
-    let is_other = current.is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
-    if keeps_type && is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
+fn check_type(
+    keeps_type: bool,
+    headers: &BlobHeaders,
+    current: Option<&StoredVersion>,
+) -> Result<(), StoreError> {
+    let is_other = current
+        .is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
+    if keeps_type && is_other {
+        Err(StoreErrorKind::OtherType.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns `true` for a write of the holder of a lease.
@@ -583,12 +758,20 @@ fn is_from(current: &StoredVersion, request: Option<&str>) -> bool {
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let stopped = || Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "the request was interrupted"));
+    let stopped = || {
+        Err(StoreError::new(
+            StoreErrorKind::OutcomeUnknown,
+            "the request was interrupted",
+        ))
+    };
     detach(work).result().await.unwrap_or_else(stopped)
 }
 
 pub(super) fn contended() -> StoreError {
-    StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
+    StoreErrorKind::InFlight {
+        retry_after: Duration::from_secs(1),
+    }
+    .into()
 }
 
 /// There is nothing to read under this name, and nothing can be written there.

@@ -71,7 +71,9 @@ impl Denied {
             ),
         };
         let challenge = HeaderValue::from_static(challenge);
-        Problem::new(status, name).detail(detail).header(header::WWW_AUTHENTICATE, challenge)
+        Problem::new(status, name)
+            .detail(detail)
+            .header(header::WWW_AUTHENTICATE, challenge)
     }
 }
 
@@ -83,8 +85,18 @@ impl Access {
     /// # Errors
     /// A token is empty, or contains characters that a header can't carry.
     pub fn new<T: AsRef<str>>(read: &[T], write: &[T]) -> Result<Self, InvalidToken> {
-        let digests = |tokens: &[T]| tokens.iter().map(|token| digest(token.as_ref())).collect::<Result<_, _>>();
-        Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false, public_read: false })
+        let digests = |tokens: &[T]| {
+            tokens
+                .iter()
+                .map(|token| digest(token.as_ref()))
+                .collect::<Result<_, _>>()
+        };
+        Ok(Self {
+            read: digests(read)?,
+            write: digests(write)?,
+            never_open: false,
+            public_read: false,
+        })
     }
 
     /// Denies every request while no token is configured.
@@ -98,7 +110,10 @@ impl Access {
     /// ```
     #[must_use]
     pub fn never_open(self) -> Self {
-        Self { never_open: true, ..self }
+        Self {
+            never_open: true,
+            ..self
+        }
     }
 
     /// Allows [`check`](Self::check) to admit reads without a token.
@@ -114,7 +129,10 @@ impl Access {
     /// ```
     #[must_use]
     pub fn public_read(self, public_read: bool) -> Self {
-        Self { public_read, ..self }
+        Self {
+            public_read,
+            ..self
+        }
     }
 
     /// Returns `true` if reads need no token, on any address.
@@ -137,7 +155,11 @@ impl Access {
     /// # Errors
     /// The token is missing, unknown, or not allowed to write.
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Denied> {
-        if self.public_read && method.is_safe() { Ok(()) } else { self.check_token(method, headers) }
+        if self.public_read && method.is_safe() {
+            Ok(())
+        } else {
+            self.check_token(method, headers)
+        }
     }
 
     /// Checks if a request to an endpoint of operators is allowed. It needs a token even if reads of blobs don't.
@@ -150,7 +172,10 @@ impl Access {
         }
         let token = bearer(headers).ok_or(Denied::NoToken)?;
         let digest = TokenDigest::from(Sha256::digest(token));
-        let (reads, writes) = (is_one_of(&digest, &self.read), is_one_of(&digest, &self.write));
+        let (reads, writes) = (
+            is_one_of(&digest, &self.read),
+            is_one_of(&digest, &self.write),
+        );
         match (bool::from(writes), bool::from(reads)) {
             (true, _) => Ok(()),
             (false, true) if method.is_safe() => Ok(()),
@@ -163,14 +188,20 @@ impl Access {
 /// Returns the credentials of `Authorization: Bearer`, which must not be repeated.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut lines = headers.get_all(header::AUTHORIZATION).iter();
-    let (line, None) = (lines.next()?, lines.next()) else { return None };
+    let (line, None) = (lines.next()?, lines.next()) else {
+        return None;
+    };
     let (scheme, token) = line.as_bytes().split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+    scheme
+        .eq_ignore_ascii_case(b"Bearer ")
+        .then(|| token.trim_ascii())
 }
 
 /// Compares with every digest, even after a match.
 fn is_one_of(digest: &TokenDigest, known: &[TokenDigest]) -> Choice {
-    known.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(digest))
+    known
+        .iter()
+        .fold(Choice::from(0), |found, known| found | known.ct_eq(digest))
 }
 
 fn digest(token: &str) -> Result<TokenDigest, InvalidToken> {
@@ -199,30 +230,61 @@ mod tests {
         for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
             assert_eq!(check(&access, &method, &["Bearer r2"]), Ok(()), "{method}");
             assert_eq!(check(&access, &method, &["bearer w1"]), Ok(()), "{method}");
-            assert_eq!(check(&access, &method, &["Bearer no"]), Err(Denied::UnknownToken), "{method}");
-            assert_eq!(check(&access, &method, &[]), Err(Denied::NoToken), "{method}");
+            assert_eq!(
+                check(&access, &method, &["Bearer no"]),
+                Err(Denied::UnknownToken),
+                "{method}"
+            );
+            assert_eq!(
+                check(&access, &method, &[]),
+                Err(Denied::NoToken),
+                "{method}"
+            );
         }
         for method in [Method::PUT, Method::DELETE, Method::POST, Method::PATCH] {
             assert_eq!(check(&access, &method, &["Bearer w1"]), Ok(()), "{method}");
-            assert_eq!(check(&access, &method, &["Bearer r1"]), Err(Denied::NotForWriting), "{method}");
-            assert_eq!(check(&access, &method, &["Bearer w"]), Err(Denied::UnknownToken), "{method}");
+            assert_eq!(
+                check(&access, &method, &["Bearer r1"]),
+                Err(Denied::NotForWriting),
+                "{method}"
+            );
+            assert_eq!(
+                check(&access, &method, &["Bearer w"]),
+                Err(Denied::UnknownToken),
+                "{method}"
+            );
         }
     }
 
     #[test]
     fn rejects_other_schemes_and_repeated_headers() {
         let access = Access::new(&[], &["w1"]).unwrap();
-        for lines in [&["Basic w1"][..], &["w1"], &["Bearer"], &["Bearer w1", "Bearer w1"], &["Bearer no", "Bearer w1"]]
-        {
-            assert_eq!(check(&access, &Method::GET, lines), Err(Denied::NoToken), "{lines:?}");
+        for lines in [
+            &["Basic w1"][..],
+            &["w1"],
+            &["Bearer"],
+            &["Bearer w1", "Bearer w1"],
+            &["Bearer no", "Bearer w1"],
+        ] {
+            assert_eq!(
+                check(&access, &Method::GET, lines),
+                Err(Denied::NoToken),
+                "{lines:?}"
+            );
         }
-        assert_eq!(check(&access, &Method::GET, &["Bearer "]), Err(Denied::UnknownToken));
+        assert_eq!(
+            check(&access, &Method::GET, &["Bearer "]),
+            Err(Denied::UnknownToken)
+        );
     }
 
     #[test]
     fn writes_need_a_write_token() {
         let access = Access::new(&["r1"], &[]).unwrap();
-        assert_eq!(check(&access, &Method::PUT, &["Bearer r1"]), Err(Denied::NotForWriting));
+        assert_eq!(
+            check(&access, &Method::PUT, &["Bearer r1"]),
+            Err(Denied::NotForWriting)
+        );
     }
 
     #[test]

@@ -32,13 +32,25 @@ impl Accounts {
     /// Two accounts have the same name.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, InvalidAccount> {
         let accounts: Arc<[Account]> = accounts.into_iter().collect();
-        let repeated = |at: usize| accounts[..at].iter().any(|other| other.name == accounts[at].name);
-        if (0..accounts.len()).any(repeated) { Err(InvalidAccount(Rule::Repeated)) } else { Ok(Self(accounts)) }
+        let repeated = |at: usize| {
+            accounts[..at]
+                .iter()
+                .any(|other| other.name == accounts[at].name)
+        };
+        if (0..accounts.len()).any(repeated) {
+            Err(InvalidAccount(Rule::Repeated))
+        } else {
+            Ok(Self(accounts))
+        }
     }
 
     /// The development account alone. Its key is public: use it on loopback only.
     pub fn development() -> Self {
-        Self(Account::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY).into_iter().collect())
+        Self(
+            Account::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY)
+                .into_iter()
+                .collect(),
+        )
     }
 
     /// Returns the account with this name.
@@ -48,7 +60,9 @@ impl Accounts {
 
     /// Returns `true` for the default account.
     pub fn is_default(&self, account: &Account) -> bool {
-        self.0.first().is_some_and(|first| first.name == account.name)
+        self.0
+            .first()
+            .is_some_and(|first| first.name == account.name)
     }
 
     /// Returns the container of an account with this name: its own name for the default account, after the account's name and a
@@ -67,18 +81,26 @@ impl Accounts {
     /// # Ok::<(), ifmatch_blob::accounts::InvalidAccount>(())
     /// ```
     pub fn container(&self, account: &Account, name: &str) -> Option<ContainerName> {
-        let container = is_container_name(name).then(|| format!("{}{name}", self.prefix(account)))?;
+        let container =
+            is_container_name(name).then(|| format!("{}{name}", self.prefix(account)))?;
         ContainerName::new(&container).ok()
     }
 
     /// Returns the name by which an account knows a container, if it is one of its own.
     pub fn name_of<'a>(&self, account: &Account, container: &'a ContainerName) -> Option<&'a str> {
-        container.as_str().strip_prefix(&self.prefix(account)).filter(|name| is_container_name(name))
+        container
+            .as_str()
+            .strip_prefix(&self.prefix(account))
+            .filter(|name| is_container_name(name))
     }
 
     /// Returns the prefix of an account's containers in the store.
     pub fn prefix(&self, account: &Account) -> String {
-        if self.is_default(account) { String::new() } else { format!("{}{SEPARATOR}", account.name()) }
+        if self.is_default(account) {
+            String::new()
+        } else {
+            format!("{}{SEPARATOR}", account.name())
+        }
     }
 
     /// Returns `true` if there are no accounts.
@@ -138,7 +160,12 @@ impl Account {
         if !(3..=24).contains(&name.len()) || !name.bytes().all(valid) {
             return Err(InvalidAccount(Rule::Name));
         }
-        Self { name: name.into(), keys: Arc::default(), texts: Arc::default() }.and_key(key)
+        Self {
+            name: name.into(),
+            keys: Arc::default(),
+            texts: Arc::default(),
+        }
+        .and_key(key)
     }
 
     /// Adds a key.
@@ -188,7 +215,9 @@ impl FromStr for Account {
 /// Shows the name only: keys don't belong in logs.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Account")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

@@ -48,7 +48,10 @@ impl BlobBody {
     }
 
     /// Replaces the bytes in memory. Leaves an empty body and a stream as they are.
-    pub(crate) fn try_map_bytes<E>(self, map: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+    pub(crate) fn try_map_bytes<E>(
+        self,
+        map: impl FnOnce(Bytes) -> Result<Bytes, E>,
+    ) -> Result<Self, E> {
         Ok(match self.0 {
             Kind::Full(Some(bytes)) => Self(Kind::Full(Some(map(bytes)?))),
             other => Self(other),
@@ -61,7 +64,9 @@ impl BlobBody {
     /// Returns the body itself if it has another type, or if it was read from.
     pub fn downcast<B: 'static>(self) -> Result<B, Self> {
         match self.0 {
-            Kind::Stream(stream) => stream.downcast().map_err(|stream| Self(Kind::Stream(stream))),
+            Kind::Stream(stream) => stream
+                .downcast()
+                .map_err(|stream| Self(Kind::Stream(stream))),
             full @ Kind::Full(_) => Err(Self(full)),
         }
     }
@@ -77,7 +82,9 @@ impl<B: Into<Bytes>> From<B> for BlobBody {
 
 impl fmt::Debug for BlobBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobBody").field("size", &self.size_hint()).finish_non_exhaustive()
+        f.debug_struct("BlobBody")
+            .field("size", &self.size_hint())
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,7 +111,9 @@ impl Body for BlobBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Kind::Stream(body) => body.size_hint(),
         }
     }
@@ -136,7 +145,10 @@ pub type Upload = AnyBody<BoxError>;
 
 /// A body with errors of type `E`.
 trait Erased<E>: Any + Send {
-    fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>;
+    fn frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>>;
     fn has_ended(&self) -> bool;
     fn size(&self) -> SizeHint;
 }
@@ -145,7 +157,10 @@ impl<E, B> Erased<E> for B
 where
     B: Body<Data = Bytes, Error: Into<E>> + Send + 'static,
 {
-    fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+    fn frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
         self.poll_frame(context).map_err(Into::into)
     }
 
@@ -161,7 +176,10 @@ where
 impl<E: 'static> AnyBody<E> {
     /// Wraps a body.
     pub fn new(body: impl Body<Data = Bytes, Error: Into<E>> + Send + 'static) -> Self {
-        Self { whole: Some(Box::new(body)), begun: None }
+        Self {
+            whole: Some(Box::new(body)),
+            begun: None,
+        }
     }
 
     /// Returns the body if it has this type and nothing was read from it.
@@ -169,7 +187,9 @@ impl<E: 'static> AnyBody<E> {
     /// # Errors
     /// Returns this body unchanged otherwise.
     pub fn downcast<B: 'static>(mut self) -> Result<B, Self> {
-        let Some(whole) = self.whole.take_if(|whole| (&**whole as &dyn Any).is::<B>()) else { return Err(self) };
+        let Some(whole) = self.whole.take_if(|whole| (&**whole as &dyn Any).is::<B>()) else {
+            return Err(self);
+        };
         match (whole as Box<dyn Any>).downcast() {
             Ok(body) => Ok(*body),
             // The type was checked above.
@@ -186,7 +206,10 @@ impl<E: 'static> Body for AnyBody<E> {
     type Data = Bytes;
     type Error = E;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
         if let Some(whole) = self.whole.take() {
             self.begun = Some(Box::into_pin(whole));
         }
@@ -207,7 +230,9 @@ impl<E: 'static> Body for AnyBody<E> {
 
 impl<E: 'static> fmt::Debug for AnyBody<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyBody").field("size", &self.size_hint()).finish_non_exhaustive()
+        f.debug_struct("AnyBody")
+            .field("size", &self.size_hint())
+            .finish_non_exhaustive()
     }
 }
 
@@ -224,8 +249,13 @@ mod tests {
 
     #[test]
     fn an_unread_body_can_be_recovered() {
-        let Err(upload) = upload().downcast::<Empty<Bytes>>() else { panic!("it is not empty") };
-        assert_eq!((upload.size_hint().exact(), upload.is_end_stream()), (Some(5), false));
+        let Err(upload) = upload().downcast::<Empty<Bytes>>() else {
+            panic!("it is not empty")
+        };
+        assert_eq!(
+            (upload.size_hint().exact(), upload.is_end_stream()),
+            (Some(5), false)
+        );
         let full: Full<Bytes> = upload.downcast().unwrap();
         let collected: Result<_, Infallible> = full.collect().now_or_never().unwrap();
         assert_eq!(collected.unwrap().to_bytes(), "hello");
@@ -235,14 +265,18 @@ mod tests {
     fn a_body_that_was_read_cannot_be_recovered() {
         let mut upload = upload();
         assert!(upload.frame().now_or_never().unwrap().unwrap().is_ok());
-        let Err(mut upload) = upload.downcast::<Full<Bytes>>() else { panic!("a part of it is gone") };
+        let Err(mut upload) = upload.downcast::<Full<Bytes>>() else {
+            panic!("a part of it is gone")
+        };
         assert!(upload.is_end_stream());
         assert!(upload.frame().now_or_never().unwrap().is_none());
     }
 
     #[test]
     fn bytes_in_memory_are_not_a_stream() {
-        let Err(body) = BlobBody::from("hello").downcast::<Full<Bytes>>() else { panic!("it never was one") };
+        let Err(body) = BlobBody::from("hello").downcast::<Full<Bytes>>() else {
+            panic!("it never was one")
+        };
         assert_eq!(body.size_hint().exact(), Some(5));
     }
 }

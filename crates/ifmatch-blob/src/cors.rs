@@ -52,7 +52,9 @@ enum Origins {
 
 /// The text isn't an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is not an origin. Use https://HOST[:PORT] in lower case without a path, or * alone for all")]
+#[error(
+    "{0:?} is not an origin. Use https://HOST[:PORT] in lower case without a path, or * alone for all"
+)]
 pub struct InvalidOrigin(String);
 
 impl Cors {
@@ -65,7 +67,10 @@ impl Cors {
             [] => Ok(None),
             [only] if only.as_ref() == "*" => Ok(Some(Self(Origins::Any))),
             origins => {
-                let origins = origins.iter().map(|text| origin(text.as_ref())).collect::<Result<_, _>>()?;
+                let origins = origins
+                    .iter()
+                    .map(|text| origin(text.as_ref()))
+                    .collect::<Result<_, _>>()?;
                 Ok(Some(Self(Origins::These(origins))))
             }
         }
@@ -89,7 +94,11 @@ impl Cors {
                 (ACCESS_CONTROL_ALLOW_HEADERS, wanted),
                 (ACCESS_CONTROL_MAX_AGE, Some(MAX_AGE)),
             ];
-            response.headers_mut().extend(allowed.into_iter().filter_map(|(name, value)| Some((name, value?))));
+            response.headers_mut().extend(
+                allowed
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            );
         }
         Some(response)
     }
@@ -115,7 +124,9 @@ impl Cors {
     /// Returns the allowed origin of a request.
     fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut lines = fields::lines(headers, ORIGIN);
-        let (origin, None) = (lines.next()?, lines.next()) else { return None };
+        let (origin, None) = (lines.next()?, lines.next()) else {
+            return None;
+        };
         match &self.0 {
             Origins::Any => Some(HeaderValue::from_static("*")),
             Origins::These(origins) => origins.contains(origin).then(|| origin.clone()),
@@ -139,18 +150,28 @@ fn applies<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     let is_azure = |line: &HeaderValue| {
         let names = line.to_str().unwrap_or_default();
-        names.split(',').any(|name| name.trim().eq_ignore_ascii_case(AZURE))
+        names
+            .split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case(AZURE))
     };
-    let is_preflight_of_azure = || fields::lines(headers, ACCESS_CONTROL_REQUEST_HEADERS).any(is_azure);
-    !is_server_path(request.uri().path()) && !headers.contains_key(AZURE) && !is_preflight_of_azure()
+    let is_preflight_of_azure =
+        || fields::lines(headers, ACCESS_CONTROL_REQUEST_HEADERS).any(is_azure);
+    !is_server_path(request.uri().path())
+        && !headers.contains_key(AZURE)
+        && !is_preflight_of_azure()
 }
 
 /// Parses an origin in the form in which browsers send it: scheme and host in lower case, without a default port.
 fn origin(text: &str) -> Result<HeaderValue, InvalidOrigin> {
     let invalid = || InvalidOrigin(text.to_owned());
     let uri: Uri = text.parse().map_err(|_| invalid())?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(invalid()) };
-    let is_default = matches!((scheme, authority.port_u16()), ("http", Some(80)) | ("https", Some(443)));
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err(invalid());
+    };
+    let is_default = matches!(
+        (scheme, authority.port_u16()),
+        ("http", Some(80)) | ("https", Some(443))
+    );
     let sent = format!("{scheme}://{authority}");
     if !matches!(scheme, "http" | "https")
         || is_default
@@ -169,12 +190,22 @@ mod tests {
 
     fn request(method: Method, path: &str, lines: &[(&str, &str)]) -> Request<()> {
         let builder = Request::builder().method(method).uri(path);
-        lines.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value)).body(()).unwrap()
+        lines
+            .iter()
+            .fold(builder, |builder, (name, value)| {
+                builder.header(*name, *value)
+            })
+            .body(())
+            .unwrap()
     }
 
     #[test]
     fn origins_are_those_that_browsers_send() {
-        for text in ["https://app.example", "http://localhost:5173", "https://[::1]:8443"] {
+        for text in [
+            "https://app.example",
+            "http://localhost:5173",
+            "https://[::1]:8443",
+        ] {
             assert!(Cors::new(&[text]).is_ok(), "{text}");
         }
         let wrong = "app.example, https://app.example/, https://App.example, https://app.example:443, null, ftp://a, *, \
@@ -188,23 +219,45 @@ mod tests {
 
     #[test]
     fn responses_are_readable_for_allowed_origins_only() {
-        let [listed, any] =
-            [&["https://a.example", "https://b.example"][..], &["*"]].map(|list| Cors::new(list).unwrap().unwrap());
+        let [listed, any] = [&["https://a.example", "https://b.example"][..], &["*"]]
+            .map(|list| Cors::new(list).unwrap().unwrap());
         let allowed = |cors: &Cors, origins: &[&str], path: &str| {
             let lines: Vec<_> = origins.iter().map(|origin| ("origin", *origin)).collect();
             let fields = cors.fields(&request(Method::GET, path, &lines));
-            let allowed = fields.get(ACCESS_CONTROL_ALLOW_ORIGIN).map(|value| value.to_str().unwrap().to_owned());
-            assert_eq!(allowed.is_some(), fields.contains_key(ACCESS_CONTROL_EXPOSE_HEADERS));
+            let allowed = fields
+                .get(ACCESS_CONTROL_ALLOW_ORIGIN)
+                .map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(
+                allowed.is_some(),
+                fields.contains_key(ACCESS_CONTROL_EXPOSE_HEADERS)
+            );
             allowed
         };
-        assert_eq!(allowed(&listed, &["https://b.example"], "/c/b").as_deref(), Some("https://b.example"));
-        assert_eq!(allowed(&any, &["https://c.example"], "/c/b").as_deref(), Some("*"));
-        for origins in [&["https://c.example"][..], &["null"], &[], &["https://a.example", "https://b.example"]] {
+        assert_eq!(
+            allowed(&listed, &["https://b.example"], "/c/b").as_deref(),
+            Some("https://b.example")
+        );
+        assert_eq!(
+            allowed(&any, &["https://c.example"], "/c/b").as_deref(),
+            Some("*")
+        );
+        for origins in [
+            &["https://c.example"][..],
+            &["null"],
+            &[],
+            &["https://a.example", "https://b.example"],
+        ] {
             assert_eq!(allowed(&listed, origins, "/c/b"), None, "{origins:?}");
         }
         assert_eq!(allowed(&any, &["https://a.example"], "/-/leases"), None);
-        let vary = |cors: &Cors| cors.fields(&request(Method::GET, "/c/b", &[])).contains_key(VARY);
-        assert!(vary(&listed) && !vary(&any), "the response to no origin must not be reused for one");
+        let vary = |cors: &Cors| {
+            cors.fields(&request(Method::GET, "/c/b", &[]))
+                .contains_key(VARY)
+        };
+        assert!(
+            vary(&listed) && !vary(&any),
+            "the response to no origin must not be reused for one"
+        );
     }
 
     #[test]
@@ -213,20 +266,42 @@ mod tests {
         let origin = ("origin", "https://a.example");
         let method = ("access-control-request-method", "PUT");
         let wanted = |names| ("access-control-request-headers", names);
-        let plain = request(Method::OPTIONS, "/c/b", &[origin, method, wanted("authorization,if-match,x-meta-a")]);
+        let plain = request(
+            Method::OPTIONS,
+            "/c/b",
+            &[origin, method, wanted("authorization,if-match,x-meta-a")],
+        );
         let answer = cors.preflight(&plain).unwrap();
-        assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_HEADERS], "authorization,if-match,x-meta-a");
-        assert_eq!(cors.fields(&plain)[ACCESS_CONTROL_ALLOW_ORIGIN], "https://a.example");
-        let foreign = request(Method::OPTIONS, "/c/b", &[("origin", "https://c.example"), method]);
+        assert_eq!(
+            answer.headers()[ACCESS_CONTROL_ALLOW_HEADERS],
+            "authorization,if-match,x-meta-a"
+        );
+        assert_eq!(
+            cors.fields(&plain)[ACCESS_CONTROL_ALLOW_ORIGIN],
+            "https://a.example"
+        );
+        let foreign = request(
+            Method::OPTIONS,
+            "/c/b",
+            &[("origin", "https://c.example"), method],
+        );
         assert!(cors.preflight(&foreign).unwrap().headers().is_empty());
         for (verb, path, lines) in [
             (Method::OPTIONS, "/c/b", &[origin][..]),
             (Method::OPTIONS, "/c/b", &[method]),
             (Method::PUT, "/c/b", &[origin, method]),
             (Method::OPTIONS, "/-/leases", &[origin, method]),
-            (Method::OPTIONS, "/devstoreaccount1/c/b", &[origin, method, wanted("authorization, X-Ms-Version")]),
+            (
+                Method::OPTIONS,
+                "/devstoreaccount1/c/b",
+                &[origin, method, wanted("authorization, X-Ms-Version")],
+            ),
         ] {
-            assert!(cors.preflight(&request(verb.clone(), path, lines)).is_none(), "{verb} {path} {lines:?}");
+            assert!(
+                cors.preflight(&request(verb.clone(), path, lines))
+                    .is_none(),
+                "{verb} {path} {lines:?}"
+            );
         }
     }
 }

@@ -53,7 +53,12 @@ pub trait Dialect: Send + Sync + 'static {
     fn speaks(&self, head: &Parts) -> bool;
 
     /// Answers a request. Reads its body only in order to store it.
-    fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>>;
+    fn answer(
+        &self,
+        context: Arc<Context>,
+        head: Parts,
+        body: Upload,
+    ) -> BoxFuture<'static, Response<BlobBody>>;
 }
 
 /// The other end of a request's connection, in the request's extensions, for dialects whose signatures name addresses or
@@ -112,7 +117,11 @@ impl Context {
 
     /// Returns `true` if a date is further back than this.
     pub fn is_older(&self, date: HttpDate, age: Duration) -> bool {
-        let seconds = self.wall().last_modified().unix().saturating_sub(date.unix());
+        let seconds = self
+            .wall()
+            .last_modified()
+            .unix()
+            .saturating_sub(date.unix());
         u64::try_from(seconds).is_ok_and(|seconds| seconds > age.as_secs())
     }
 }

@@ -56,12 +56,18 @@ impl Documents {
     /// Provides this many bytes. A client is granted more only while more is free than it already holds. Requests
     /// without a [`Client`] can use all of it.
     pub fn new(bytes: u32) -> Self {
-        Self(Shares::new(SlotLimit { total: bytes, per_client: None }))
+        Self(Shares::new(SlotLimit {
+            total: bytes,
+            per_client: None,
+        }))
     }
 
     /// Begins to account for a document that is still empty.
     pub fn begin(&self, client: Option<Client>) -> DocumentMemory {
-        DocumentMemory { share: self.0.begin(client), reserved: 0 }
+        DocumentMemory {
+            share: self.0.begin(client),
+            reserved: 0,
+        }
     }
 
     /// Begins to account for a response, and reserves some memory for it, so that a client with too much memory in use
@@ -72,7 +78,10 @@ impl Documents {
     pub fn begin_answer(&self, client: Option<Client>) -> Result<DocumentMemory, Crowded> {
         let mut memory = self.begin(client);
         memory.grow(RESERVE)?;
-        Ok(DocumentMemory { reserved: RESERVE, ..memory })
+        Ok(DocumentMemory {
+            reserved: RESERVE,
+            ..memory
+        })
     }
 
     /// Reads a body of at most `limit` bytes. It occupies its memory until the returned bytes, and all slices of them,
@@ -80,11 +89,17 @@ impl Documents {
     ///
     /// # Errors
     /// The body is too long, ends with an error, or there is no memory for it.
-    pub async fn read<B>(&self, client: Option<Client>, body: B, limit: u64) -> Result<Bytes, DocumentError>
+    pub async fn read<B>(
+        &self,
+        client: Option<Client>,
+        body: B,
+        limit: u64,
+    ) -> Result<Bytes, DocumentError>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let (mut memory, mut pieces, mut body) = (self.begin(client), Pieces::default(), pin!(body));
+        let (mut memory, mut pieces, mut body) =
+            (self.begin(client), Pieces::default(), pin!(body));
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| DocumentError::Broken(error.into()))?;
             let data = frame.data_ref().map_or(&[][..], |data| data);
@@ -159,7 +174,10 @@ pub fn in_place_of(document: Bytes, answer: impl Into<Vec<u8>>) -> Bytes {
 /// A vector that has grown has room for up to twice its bytes, which isn't kept.
 fn held(mut bytes: Vec<u8>, memory: impl Send + 'static) -> Bytes {
     bytes.shrink_to_fit();
-    Bytes::from_owner(Document { bytes, _memory: memory })
+    Bytes::from_owner(Document {
+        bytes,
+        _memory: memory,
+    })
 }
 
 /// The bytes of a document that have arrived, in as little memory: a vector that grows has room for twice as many, and leaves as much
@@ -176,11 +194,16 @@ impl Pieces {
 
     fn push(&mut self, data: &[u8]) {
         match self.all.last_mut() {
-            Some(last) if last.capacity() - last.len() >= data.len() => last.extend_from_slice(data),
+            Some(last) if last.capacity() - last.len() >= data.len() => {
+                last.extend_from_slice(data)
+            }
             _ => {
                 let is_large = data.len() > Self::SIZE / 4;
-                let mut piece =
-                    Vec::with_capacity(if is_large { data.len() } else { self.length.clamp(data.len(), Self::SIZE) });
+                let mut piece = Vec::with_capacity(if is_large {
+                    data.len()
+                } else {
+                    self.length.clamp(data.len(), Self::SIZE)
+                });
                 piece.extend_from_slice(data);
                 self.all.push(piece);
             }
@@ -256,15 +279,32 @@ mod tests {
     #[test]
     fn documents_that_do_not_end_leave_memory_to_other_clients() {
         let documents = Documents::new(100);
-        let mut unfinished: Vec<_> =
-            (0..10).map(|_| Box::pin(documents.read(Some(client(1)), unfinished(20), 90))).collect();
-        let refused = unfinished.iter_mut().filter_map(|read| read.as_mut().now_or_never()).map(Result::unwrap_err);
-        assert_eq!(refused.filter(|error| matches!(error, DocumentError::Crowded(_))).count(), 8);
+        let mut unfinished: Vec<_> = (0..10)
+            .map(|_| Box::pin(documents.read(Some(client(1)), unfinished(20), 90)))
+            .collect();
+        let refused = unfinished
+            .iter_mut()
+            .filter_map(|read| read.as_mut().now_or_never())
+            .map(Result::unwrap_err);
+        assert_eq!(
+            refused
+                .filter(|error| matches!(error, DocumentError::Crowded(_)))
+                .count(),
+            8
+        );
         assert_eq!(documents.taken(), 40);
-        let other = documents.read(Some(client(2)), whole(30), 90).now_or_never().unwrap().unwrap();
+        let other = documents
+            .read(Some(client(2)), whole(30), 90)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         assert_eq!(other.len(), 30);
         drop(unfinished);
-        assert_eq!(documents.taken(), 30, "a client that went away gives its memory back");
+        assert_eq!(
+            documents.taken(),
+            30,
+            "a client that went away gives its memory back"
+        );
         let part = other.slice(10..);
         drop(other);
         assert_eq!(documents.taken(), 30, "a part of the bytes keeps them");
@@ -276,46 +316,89 @@ mod tests {
     fn a_document_takes_what_has_arrived_and_not_what_it_announces() {
         let documents = Documents::new(100);
         let announced = http_body_util::Limited::new(unfinished(10), 1000);
-        assert!(Box::pin(documents.read(Some(client(1)), announced, 1000)).as_mut().now_or_never().is_none());
+        assert!(
+            Box::pin(documents.read(Some(client(1)), announced, 1000))
+                .as_mut()
+                .now_or_never()
+                .is_none()
+        );
         let mut slow = Box::pin(documents.read(Some(client(1)), unfinished(10), 1000));
         assert!(slow.as_mut().now_or_never().is_none());
         assert_eq!(documents.taken(), 10);
-        let parts = stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(Bytes::from("12345")))).take(9);
-        let read = documents.read(Some(client(1)), StreamBody::new(parts), 1000).now_or_never().unwrap();
-        assert!(matches!(read, Err(DocumentError::Crowded(_))), "each part needs memory");
+        let parts =
+            stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(Bytes::from("12345")))).take(9);
+        let read = documents
+            .read(Some(client(1)), StreamBody::new(parts), 1000)
+            .now_or_never()
+            .unwrap();
+        assert!(
+            matches!(read, Err(DocumentError::Crowded(_))),
+            "each part needs memory"
+        );
         assert_eq!(documents.taken(), 10, "a refused document keeps none");
     }
 
     #[test]
     fn the_pieces_of_a_document_take_little_more_memory_than_its_bytes() {
         for frame in [1, 7, 1000, 5000, 8192, 100_000] {
-            let data: Vec<u8> = (0..frame).map(|at| u8::try_from(at % 251).unwrap()).collect();
+            let data: Vec<u8> = (0..frame)
+                .map(|at| u8::try_from(at % 251).unwrap())
+                .collect();
             let mut pieces = Pieces::default();
             let count = 1_100_000 / frame;
             (0..count).for_each(|_| pieces.push(&data));
             assert_eq!(pieces.all.concat(), data.repeat(count), "{frame}");
             let taken: usize = pieces.all.iter().map(Vec::capacity).sum();
             let room = pieces.length * 4 / 3 + 2 * Pieces::SIZE;
-            assert!(taken <= room, "frames of {frame} bytes: {taken} for {}", pieces.length);
+            assert!(
+                taken <= room,
+                "frames of {frame} bytes: {taken} for {}",
+                pieces.length
+            );
         }
     }
 
     #[test]
     fn a_body_that_was_built_whole_occupies_memory_until_it_is_sent() {
         let documents = Documents::new(100);
-        let mut held = documents.count(Some(client(1)), "x".repeat(40).into()).unwrap();
-        assert!(matches!(documents.count(Some(client(1)), "x".repeat(20).into()), Err(Crowded)));
-        assert!(documents.count(Some(client(2)), "x".repeat(20).into()).is_ok());
+        let mut held = documents
+            .count(Some(client(1)), "x".repeat(40).into())
+            .unwrap();
+        assert!(matches!(
+            documents.count(Some(client(1)), "x".repeat(20).into()),
+            Err(Crowded)
+        ));
+        assert!(
+            documents
+                .count(Some(client(2)), "x".repeat(20).into())
+                .is_ok()
+        );
         assert_eq!(documents.taken(), 40);
-        let sent = held.frame().now_or_never().unwrap().unwrap().unwrap().into_data().unwrap();
+        let sent = held
+            .frame()
+            .now_or_never()
+            .unwrap()
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap();
         drop(held);
         let answer = in_place_of(sent, "answer".to_owned());
-        assert_eq!((&*answer, documents.taken()), (&b"answer"[..], 40), "an answer takes the place of its request");
+        assert_eq!(
+            (&*answer, documents.taken()),
+            (&b"answer"[..], 40),
+            "an answer takes the place of its request"
+        );
         drop(answer);
         assert_eq!(documents.taken(), 0);
-        let stream = BlobBody::stream(unfinished(90).map_err(|never: Infallible| -> StoreError { match never {} }));
+        let stream = BlobBody::stream(
+            unfinished(90).map_err(|never: Infallible| -> StoreError { match never {} }),
+        );
         let stream = documents.count(Some(client(1)), stream);
-        assert!(stream.is_ok() && documents.taken() == 0, "a stream isn't built");
+        assert!(
+            stream.is_ok() && documents.taken() == 0,
+            "a stream isn't built"
+        );
     }
 
     #[test]
@@ -324,8 +407,15 @@ mod tests {
         let mut answer = documents.begin_answer(Some(client(1))).unwrap();
         answer.grow(RESERVE - 1).unwrap();
         answer.grow(2).unwrap();
-        assert_eq!(documents.taken() as usize, RESERVE + 1, "what was taken in advance is used first");
-        assert!(matches!(documents.begin_answer(Some(client(1))), Err(Crowded)), "before any work");
+        assert_eq!(
+            documents.taken() as usize,
+            RESERVE + 1,
+            "what was taken in advance is used first"
+        );
+        assert!(
+            matches!(documents.begin_answer(Some(client(1))), Err(Crowded)),
+            "before any work"
+        );
         assert!(documents.begin_answer(Some(client(2))).is_ok());
         drop(answer);
         assert_eq!(documents.taken(), 0);
@@ -337,8 +427,14 @@ mod tests {
         let read = |body| documents.read(None, body, 10).now_or_never().unwrap();
         assert_eq!(read(whole(10)).unwrap().len(), 10);
         assert!(matches!(read(whole(11)), Err(DocumentError::TooLong(10))));
-        let broken = stream::iter([Ok(Frame::data(Bytes::from("x"))), Err(io::Error::other("gone"))]);
-        let broken = documents.read(None, StreamBody::new(broken), 10).now_or_never().unwrap();
+        let broken = stream::iter([
+            Ok(Frame::data(Bytes::from("x"))),
+            Err(io::Error::other("gone")),
+        ]);
+        let broken = documents
+            .read(None, StreamBody::new(broken), 10)
+            .now_or_never()
+            .unwrap();
         assert!(matches!(broken, Err(DocumentError::Broken(error)) if error.to_string() == "gone"));
         assert_eq!(documents.taken(), 0);
     }

@@ -132,7 +132,10 @@ fn count(_kind: &'static str) {}
 impl StoreError {
     /// Creates an error with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self {
+            kind,
+            source: Some(source.into()),
+        }
     }
 
     /// Creates the error of a write whose body ended with this error. If that is one of a store, which provides the bytes of a copy or of
@@ -149,7 +152,11 @@ impl StoreError {
         match error.downcast::<Self>() {
             Ok(unread) => {
                 let is_lasting = unread.kind == StoreErrorKind::Unreadable;
-                let kind = if is_lasting { StoreErrorKind::Unreadable } else { StoreErrorKind::Unavailable };
+                let kind = if is_lasting {
+                    StoreErrorKind::Unreadable
+                } else {
+                    StoreErrorKind::Unavailable
+                };
                 Self::new(kind, SourceFailed(*unread))
             }
             Err(error) => Self::new(StoreErrorKind::Interrupted, error),
@@ -158,7 +165,9 @@ impl StoreError {
 
     /// Returns `true` if a store couldn't provide the bytes of the write: it failed, or the version to read was replaced since.
     pub fn is_of_source(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
+        self.source
+            .as_ref()
+            .is_some_and(|source| source.is::<SourceFailed>())
     }
 
     /// Logs and counts an error that a dialect reports with 5xx. A client may try again after contention; the store
@@ -168,15 +177,17 @@ impl StoreError {
     /// times that it wasn't.
     pub fn report(&self) {
         let is_contention = matches!(self.kind, StoreErrorKind::InFlight { .. })
-            || self
-                .source
-                .as_ref()
-                .is_some_and(|source| matches!(source.downcast_ref(), Some(DriverError::Contention)));
+            || self.source.as_ref().is_some_and(|source| {
+                matches!(source.downcast_ref(), Some(DriverError::Contention))
+            });
         if is_contention {
             tracing::warn!(error = %self, "a write gave up: other writers of the same resource were in the way");
             return;
         }
-        if matches!(self.kind, StoreErrorKind::Unsupported | StoreErrorKind::Crowded) {
+        if matches!(
+            self.kind,
+            StoreErrorKind::Unsupported | StoreErrorKind::Crowded
+        ) {
             return;
         }
         let text = self.to_string();
@@ -197,7 +208,10 @@ impl StoreError {
 
     /// Returns the message for an operator: of a register that failed, what is wrong with it.
     pub fn reason(&self) -> String {
-        let register = self.source.as_ref().and_then(|source| source.downcast_ref::<RegisterError>());
+        let register = self
+            .source
+            .as_ref()
+            .and_then(|source| source.downcast_ref::<RegisterError>());
         register.map_or_else(|| self.to_string(), RegisterError::reason)
     }
 
@@ -205,7 +219,10 @@ impl StoreError {
     #[must_use]
     pub fn of_container(self) -> Self {
         match self.kind {
-            StoreErrorKind::NotFound => Self { kind: StoreErrorKind::ContainerNotFound, ..self },
+            StoreErrorKind::NotFound => Self {
+                kind: StoreErrorKind::ContainerNotFound,
+                ..self
+            },
             _ => self,
         }
     }
@@ -290,21 +307,41 @@ mod tests {
         let repeats = Repeats(Mutex::default());
         let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
         assert_eq!(repeats.told("full", at(100)), Some(0));
-        assert_eq!([1, 2, 59].map(|later| repeats.told("full", at(100 + later))), [None; 3]);
+        assert_eq!(
+            [1, 2, 59].map(|later| repeats.told("full", at(100 + later))),
+            [None; 3]
+        );
         assert_eq!(repeats.told("gone", at(101)), Some(0), "another failure");
-        assert_eq!((repeats.told("full", at(160)), repeats.told("full", at(161))), (Some(3), None));
+        assert_eq!(
+            (repeats.told("full", at(160)), repeats.told("full", at(161))),
+            (Some(3), None)
+        );
         let others = (0..2 * Repeats::MAX).map(|other| repeats.told(&other.to_string(), at(161)));
         assert_eq!(others.collect::<Vec<_>>(), vec![Some(0); 2 * Repeats::MAX]);
-        assert_eq!(repeats.0.lock().unwrap().len(), Repeats::MAX, "texts that name files don't fill the memory");
+        assert_eq!(
+            repeats.0.lock().unwrap().len(),
+            Repeats::MAX,
+            "texts that name files don't fill the memory"
+        );
     }
 
     #[test]
     fn a_chain_of_errors_names_each_cause_once() {
-        let register = RegisterError::new(RegisterErrorKind::Unavailable, io::Error::other("the disk is gone"));
+        let register = RegisterError::new(
+            RegisterErrorKind::Unavailable,
+            io::Error::other("the disk is gone"),
+        );
         let error = StoreError::new(StoreErrorKind::Unavailable, register);
         let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
         let chain: Vec<_> = chain.map(ToString::to_string).collect();
-        assert_eq!(chain.join("; ").matches("the disk is gone").count(), 1, "{chain:?}");
-        assert_eq!(error.reason(), "the register is unavailable, and nothing was changed: the disk is gone");
+        assert_eq!(
+            chain.join("; ").matches("the disk is gone").count(),
+            1,
+            "{chain:?}"
+        );
+        assert_eq!(
+            error.reason(),
+            "the register is unavailable, and nothing was changed: the disk is gone"
+        );
     }
 }

@@ -91,32 +91,92 @@ impl BlobHeaders {
             &self.policies,
             &self.emptying,
         ];
-        let texts: usize = texts.into_iter().flatten().map(|text| text.as_str().len()).sum();
-        let metadata: usize = self.metadata.iter().map(|(name, value)| name.len() + value.as_str().len()).sum();
-        let copied = self.copied.as_ref().map_or(0, |copied| copied.source.as_str().len());
-        let tags: usize = self.tags.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let texts: usize = texts
+            .into_iter()
+            .flatten()
+            .map(|text| text.as_str().len())
+            .sum();
+        let metadata: usize = self
+            .metadata
+            .iter()
+            .map(|(name, value)| name.len() + value.as_str().len())
+            .sum();
+        let copied = self
+            .copied
+            .as_ref()
+            .map_or(0, |copied| copied.source.as_str().len());
+        let tags: usize = self
+            .tags
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
         texts + metadata + copied + tags
     }
 
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 10] =
-        [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, LAST_SNAPSHOT, POLICIES, EMPTYING];
+    pub const INTERNAL: [&str; 10] = [
+        APPEND,
+        BLOCK_LIST,
+        COPIED,
+        CHECKSUM,
+        TAGS,
+        TIER,
+        SNAPSHOT,
+        LAST_SNAPSHOT,
+        POLICIES,
+        EMPTYING,
+    ];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
         let append = self.append.map(|append| (APPEND, append.to_string()));
-        let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
-        let copied = self.copied.as_ref().map(|copied| (COPIED, copied.to_string()));
-        let checksum = self.checksum.as_ref().map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
+        let block_list = self
+            .block_list
+            .as_ref()
+            .map(|list| (BLOCK_LIST, list.as_str().to_owned()));
+        let copied = self
+            .copied
+            .as_ref()
+            .map(|copied| (COPIED, copied.to_string()));
+        let checksum = self
+            .checksum
+            .as_ref()
+            .map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
         let tags = (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string()));
-        let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
-        let snapshot = self.snapshot.as_ref().map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
-        let last_snapshot = self.last_snapshot.as_ref().map(|last| (LAST_SNAPSHOT, last.as_str().to_owned()));
-        let tier = self.tier.as_ref().map(|tier| (TIER, tier.as_str().to_owned()));
-        let emptying = self.emptying.as_ref().map(|emptying| (EMPTYING, emptying.as_str().to_owned()));
-        [append, block_list, copied, checksum, tags, tier, snapshot, last_snapshot, policies, emptying]
-            .into_iter()
-            .flatten()
+        let policies = self
+            .policies
+            .as_ref()
+            .map(|policies| (POLICIES, policies.as_str().to_owned()));
+        let snapshot = self
+            .snapshot
+            .as_ref()
+            .map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
+        let last_snapshot = self
+            .last_snapshot
+            .as_ref()
+            .map(|last| (LAST_SNAPSHOT, last.as_str().to_owned()));
+        let tier = self
+            .tier
+            .as_ref()
+            .map(|tier| (TIER, tier.as_str().to_owned()));
+        let emptying = self
+            .emptying
+            .as_ref()
+            .map(|emptying| (EMPTYING, emptying.as_str().to_owned()));
+        [
+            append,
+            block_list,
+            copied,
+            checksum,
+            tags,
+            tier,
+            snapshot,
+            last_snapshot,
+            policies,
+            emptying,
+        ]
+        .into_iter()
+        .flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -126,13 +186,17 @@ impl BlobHeaders {
     pub fn set_internal(&mut self, name: &str, text: &str) -> Result<(), InvalidInternal> {
         match name {
             APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
-            BLOCK_LIST => self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            BLOCK_LIST => {
+                self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?)
+            }
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
             TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
-            LAST_SNAPSHOT => self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            LAST_SNAPSHOT => {
+                self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?)
+            }
             EMPTYING => self.emptying = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),
@@ -167,7 +231,12 @@ pub struct Append {
 /// ```
 impl fmt::Display for Append {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.blocks, if self.sealed { SEALED } else { "" })
+        write!(
+            f,
+            "{}{}",
+            self.blocks,
+            if self.sealed { SEALED } else { "" }
+        )
     }
 }
 
@@ -178,8 +247,15 @@ impl FromStr for Append {
         let number = text.strip_suffix(SEALED);
         let digits = number.unwrap_or(text);
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-        let blocks = digits.parse().ok().filter(|_| is_number).ok_or(InvalidAppend)?;
-        Ok(Self { blocks, sealed: number.is_some() })
+        let blocks = digits
+            .parse()
+            .ok()
+            .filter(|_| is_number)
+            .ok_or(InvalidAppend)?;
+        Ok(Self {
+            blocks,
+            sealed: number.is_some(),
+        })
     }
 }
 
@@ -217,8 +293,19 @@ pub struct Copied {
 /// ```
 impl fmt::Display for Copied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, source, length, date } = self;
-        write!(f, "{} {length} {} {}", id.as_str(), date.unix(), source.as_str())
+        let Self {
+            id,
+            source,
+            length,
+            date,
+        } = self;
+        write!(
+            f,
+            "{} {length} {} {}",
+            id.as_str(),
+            date.unix(),
+            source.as_str()
+        )
     }
 }
 
@@ -232,7 +319,12 @@ impl FromStr for Copied {
         let number = |text: &str| text.parse::<u64>().map_err(|_| InvalidInternal);
         let (id, length, date) = (field(next()?)?, number(next()?)?, number(next()?)?);
         let date = HttpDate::from_unix(date.try_into().map_err(|_| InvalidInternal)?);
-        Ok(Self { id, source: field(next()?)?, length, date })
+        Ok(Self {
+            id,
+            source: field(next()?)?,
+            length,
+            date,
+        })
     }
 }
 
@@ -263,7 +355,11 @@ impl FieldText {
     /// Fails if the value contains characters other than visible ASCII ones, spaces and tabs.
     pub fn from_header(value: HeaderValue) -> Result<Self, InvalidFieldText> {
         let text = value.to_str().map_err(|_| InvalidFieldText)?;
-        if text.trim_matches([' ', '\t']).len() == text.len() { Ok(Self(value)) } else { Err(InvalidFieldText) }
+        if text.trim_matches([' ', '\t']).len() == text.len() {
+            Ok(Self(value))
+        } else {
+            Err(InvalidFieldText)
+        }
     }
 
     /// Returns the text.
@@ -285,7 +381,9 @@ impl fmt::Debug for FieldText {
 
 /// Error returned for text that can't be the value of a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a header field to keep with the blob has characters other than visible ASCII. Encode them")]
+#[error(
+    "a header field to keep with the blob has characters other than visible ASCII. Encode them"
+)]
 pub struct InvalidFieldText;
 
 /// MD5 digest of a blob's bytes, as in `Content-MD5`. It detects accidental damage, not tampering.
@@ -334,7 +432,10 @@ impl std::str::FromStr for ContentMd5 {
     type Err = InvalidMd5;
 
     fn from_str(text: &str) -> Result<Self, InvalidMd5> {
-        let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+        let bytes = STANDARD
+            .decode(text)
+            .ok()
+            .and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or(InvalidMd5)
     }
 }
@@ -350,7 +451,12 @@ mod tests {
 
     #[test]
     fn invalid_text_is_refused() {
-        for text in ["", "XUFAKrxLKna5cZ2REBfFkg", "XUFAKrxLKna5cZ2REBfF", "5d41402abc4b2a76b9719d911017c592"] {
+        for text in [
+            "",
+            "XUFAKrxLKna5cZ2REBfFkg",
+            "XUFAKrxLKna5cZ2REBfF",
+            "5d41402abc4b2a76b9719d911017c592",
+        ] {
             assert_eq!(text.parse::<ContentMd5>(), Err(InvalidMd5), "{text}");
         }
     }

@@ -23,14 +23,19 @@ impl LeaseTarget {
             Some((container, blob)) => (container, Some(BlobName::new(blob)?)),
             None => (text, None),
         };
-        Ok(Self { container: ContainerName::new(container)?, blob })
+        Ok(Self {
+            container: ContainerName::new(container)?,
+            blob,
+        })
     }
 }
 
 impl fmt::Display for LeaseTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.container.fmt(f)?;
-        self.blob.as_ref().map_or(Ok(()), |blob| write!(f, "/{blob}"))
+        self.blob
+            .as_ref()
+            .map_or(Ok(()), |blob| write!(f, "/{blob}"))
     }
 }
 
@@ -45,11 +50,26 @@ pub fn describe(seen: Option<&SeenLease>) -> Map<String, Value> {
     let state = seen.map_or(LeaseState::Available, SeenLease::state);
     let fields = [
         ("state", json!(state.name())),
-        ("infinite", json!(lease.is_some_and(|lease| lease.duration() == LeaseDuration::Infinite))),
+        (
+            "infinite",
+            json!(lease.is_some_and(|lease| lease.duration() == LeaseDuration::Infinite)),
+        ),
         ("duration", json!(duration)),
-        ("remaining", json!(seen.filter(|_| state.is_locked()).and_then(|seen| seen.lease.remaining(seen.at)))),
+        (
+            "remaining",
+            json!(
+                seen.filter(|_| state.is_locked())
+                    .and_then(|seen| seen.lease.remaining(seen.at))
+            ),
+        ),
         ("token", json!(lease.map(|lease| lease.token().get()))),
-        ("holder", json!(lease.and_then(|lease| Some(lease.holder()?.to_string())))),
+        (
+            "holder",
+            json!(lease.and_then(|lease| Some(lease.holder()?.to_string()))),
+        ),
     ];
-    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
 }

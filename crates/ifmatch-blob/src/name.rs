@@ -35,7 +35,9 @@ impl ContainerName {
             return Err(InvalidName(NameErrorKind::ContainerTooLong));
         }
         match text.as_bytes() {
-            [first, rest @ ..] if first.is_ascii_alphanumeric() && rest.iter().copied().all(inner) => {
+            [first, rest @ ..]
+                if first.is_ascii_alphanumeric() && rest.iter().copied().all(inner) =>
+            {
                 Ok(Self(text.into()))
             }
             _ => Err(InvalidName(NameErrorKind::Container)),
@@ -49,7 +51,11 @@ impl ContainerName {
     /// [`InvalidName`] states the rule that the text breaks.
     pub fn internal(text: &str) -> Result<Self, InvalidName> {
         let name = Self([INTERNAL, Self::new(text)?.as_str()].concat().into());
-        if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
+        if name.0.len() > Self::MAX_LEN {
+            Err(InvalidName(NameErrorKind::ContainerTooLong))
+        } else {
+            Ok(name)
+        }
     }
 
     /// Returns `true` if the container is internal.
@@ -77,7 +83,8 @@ impl ContainerName {
 /// assert!(!is_server_path("/-x/y") && !is_server_path("/a/-/b"));
 /// ```
 pub fn is_server_path(path: &str) -> bool {
-    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix("/-")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Prefix of the names of internal containers.
@@ -118,7 +125,12 @@ impl BlobName {
         if text.chars().any(char::is_control) {
             return Err(InvalidName(NameErrorKind::Character));
         }
-        if text.is_empty() || text.as_bytes().split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b"..")) {
+        if text.is_empty()
+            || text
+                .as_bytes()
+                .split(|byte| *byte == b'/')
+                .any(|part| matches!(part, b"." | b".."))
+        {
             return Err(InvalidName(NameErrorKind::Segment));
         }
         Ok(Self(text.into()))
@@ -134,7 +146,9 @@ impl BlobName {
     /// # Ok::<(), ifmatch_blob::name::InvalidName>(())
     /// ```
     pub fn is_plain_path(&self) -> bool {
-        self.0.split('/').all(|segment| !segment.is_empty() && !segment.contains('\\'))
+        self.0
+            .split('/')
+            .all(|segment| !segment.is_empty() && !segment.contains('\\'))
     }
 
     /// Returns the text.
@@ -176,7 +190,9 @@ impl BlobPath {
     /// ```
     pub fn parse(path: &str) -> Result<Self, InvalidName> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let (container, name) = path.split_once('/').ok_or(InvalidName(NameErrorKind::Segment))?;
+        let (container, name) = path
+            .split_once('/')
+            .ok_or(InvalidName(NameErrorKind::Segment))?;
         Self::of_encoded(container, name)
     }
 
@@ -187,20 +203,36 @@ impl BlobPath {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
         if !name.contains('%') {
-            return Ok(Self { container, name: BlobName::new(name)? });
+            return Ok(Self {
+                container,
+                name: BlobName::new(name)?,
+            });
         }
-        let is_slash = |after: &str| after.as_bytes().get(..2).is_some_and(|digits| digits.eq_ignore_ascii_case(b"2f"));
+        let is_slash = |after: &str| {
+            after
+                .as_bytes()
+                .get(..2)
+                .is_some_and(|digits| digits.eq_ignore_ascii_case(b"2f"))
+        };
         if name.split('%').skip(1).any(is_slash) {
             return Err(InvalidName(NameErrorKind::EncodedSlash));
         }
-        Ok(Self { container, name: BlobName::new(&decode(name)?)? })
+        Ok(Self {
+            container,
+            name: BlobName::new(&decode(name)?)?,
+        })
     }
 }
 
 /// Returns the path for a URL: percent-encoded, with a leading slash.
 impl fmt::Display for BlobPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/{}/{}", self.container, utf8_percent_encode(self.name.as_str(), PATH))
+        write!(
+            f,
+            "/{}/{}",
+            self.container,
+            utf8_percent_encode(self.name.as_str(), PATH)
+        )
     }
 }
 
@@ -226,7 +258,10 @@ pub enum NameErrorKind {
     )]
     Container,
     /// A container's name is too long.
-    #[error("this container name is longer than {} characters", ContainerName::MAX_LEN)]
+    #[error(
+        "this container name is longer than {} characters",
+        ContainerName::MAX_LEN
+    )]
     ContainerTooLong,
     /// A blob's name is too long.
     #[error(
@@ -288,7 +323,9 @@ pub fn decode(text: &str) -> Result<Cow<'_, str>, InvalidName> {
     if !text.split('%').skip(1).all(is_escape) {
         return Err(InvalidName(NameErrorKind::Escape));
     }
-    percent_decode_str(text).decode_utf8().map_err(|_| InvalidName(NameErrorKind::Utf8))
+    percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| InvalidName(NameErrorKind::Utf8))
 }
 
 /// Returns the parameters of a query in their order, names and values decoded: a plus is a space, as in a form, and malformed
@@ -301,15 +338,24 @@ pub fn decode(text: &str) -> Result<Cow<'_, str>, InvalidName> {
 /// assert!(parameters("a=%zz").all(|parameter| parameter.is_err()));
 /// # Ok::<(), ifmatch_blob::name::InvalidName>(())
 /// ```
-pub fn parameters(query: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), InvalidName>> {
-    query.split('&').filter(|parameter| !parameter.is_empty()).map(|parameter| {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        Ok((decode_parameter(name)?, decode_parameter(value)?))
-    })
+pub fn parameters(
+    query: &str,
+) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), InvalidName>> {
+    query
+        .split('&')
+        .filter(|parameter| !parameter.is_empty())
+        .map(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            Ok((decode_parameter(name)?, decode_parameter(value)?))
+        })
 }
 
 fn decode_parameter(text: &str) -> Result<Cow<'_, str>, InvalidName> {
-    if text.contains('+') { Ok(decode(&text.replace('+', " "))?.into_owned().into()) } else { decode(text) }
+    if text.contains('+') {
+        Ok(decode(&text.replace('+', " "))?.into_owned().into())
+    } else {
+        decode(text)
+    }
 }
 
 macro_rules! shown_as_text {
@@ -365,25 +411,51 @@ mod tests {
         ] {
             assert_eq!(kind_of(path), kind, "{path}");
         }
-        assert_eq!(kind_of(&format!("/{}/b", "c".repeat(89))), Kind::ContainerTooLong);
-        assert_eq!(kind_of(&format!("/c/{}", "b".repeat(1025))), Kind::BlobTooLong);
-        assert_eq!(kind_of(&format!("/c/{}", "%F0%9F%98%80".repeat(486))), Kind::BlobTooLong);
-        assert_eq!(kind_of(&format!("/c/{}", "b".repeat(10_240))), Kind::BlobTooLong);
+        assert_eq!(
+            kind_of(&format!("/{}/b", "c".repeat(89))),
+            Kind::ContainerTooLong
+        );
+        assert_eq!(
+            kind_of(&format!("/c/{}", "b".repeat(1025))),
+            Kind::BlobTooLong
+        );
+        assert_eq!(
+            kind_of(&format!("/c/{}", "%F0%9F%98%80".repeat(486))),
+            Kind::BlobTooLong
+        );
+        assert_eq!(
+            kind_of(&format!("/c/{}", "b".repeat(10_240))),
+            Kind::BlobTooLong
+        );
     }
 
     #[test]
     fn a_path_is_decoded_once() {
-        assert_eq!(BlobPath::parse("/c/a%252fb").expect("valid").name.as_str(), "a%2fb");
-        assert_eq!(BlobPath::parse("/c/a+b").expect("valid").name.as_str(), "a+b");
-        assert_eq!(BlobPath::parse("/c/...").expect("valid").name.as_str(), "...");
+        assert_eq!(
+            BlobPath::parse("/c/a%252fb").expect("valid").name.as_str(),
+            "a%2fb"
+        );
+        assert_eq!(
+            BlobPath::parse("/c/a+b").expect("valid").name.as_str(),
+            "a+b"
+        );
+        assert_eq!(
+            BlobPath::parse("/c/...").expect("valid").name.as_str(),
+            "..."
+        );
     }
 
     #[test]
     fn names_that_differ_in_a_slash_differ() {
         for text in ["a//b", "a/", "a", "a/b", "/a", "//", "a\\b", "a."] {
-            let path =
-                BlobPath { container: ContainerName::new("c").expect("valid"), name: BlobName::new(text).expect(text) };
-            assert_eq!((path.name.as_str(), BlobPath::parse(&path.to_string())), (text, Ok(path.clone())));
+            let path = BlobPath {
+                container: ContainerName::new("c").expect("valid"),
+                name: BlobName::new(text).expect(text),
+            };
+            assert_eq!(
+                (path.name.as_str(), BlobPath::parse(&path.to_string())),
+                (text, Ok(path.clone()))
+            );
         }
     }
 
@@ -393,19 +465,38 @@ mod tests {
         assert!(BlobName::new(&"b".repeat(1024)).is_ok());
         assert!(BlobName::new(&"ü".repeat(970)).is_ok());
         assert!(BlobName::new(&"😀".repeat(485)).is_ok());
-        assert_eq!(BlobName::new(&"😀".repeat(486)).expect_err("too long").kind(), Kind::BlobTooLong);
+        assert_eq!(
+            BlobName::new(&"😀".repeat(486))
+                .expect_err("too long")
+                .kind(),
+            Kind::BlobTooLong
+        );
     }
 
     #[test]
     fn internal_names_cannot_be_parsed() {
         let name = ContainerName::internal("blocks").expect("valid");
         assert_eq!((name.as_str(), name.is_internal()), ("-blocks", true));
-        assert_eq!(ContainerName::new(name.as_str()).expect_err("refused").kind(), Kind::Container);
+        assert_eq!(
+            ContainerName::new(name.as_str())
+                .expect_err("refused")
+                .kind(),
+            Kind::Container
+        );
         assert!(!ContainerName::new("blocks").expect("valid").is_internal());
-        for (text, kind) in [("", Kind::Container), ("a/b", Kind::Container), ("ü", Kind::Container)] {
+        for (text, kind) in [
+            ("", Kind::Container),
+            ("a/b", Kind::Container),
+            ("ü", Kind::Container),
+        ] {
             assert_eq!(ContainerName::internal(text).expect_err(text).kind(), kind);
         }
-        assert_eq!(ContainerName::internal(&"c".repeat(88)).expect_err("too long").kind(), Kind::ContainerTooLong);
+        assert_eq!(
+            ContainerName::internal(&"c".repeat(88))
+                .expect_err("too long")
+                .kind(),
+            Kind::ContainerTooLong
+        );
     }
 
     proptest! {

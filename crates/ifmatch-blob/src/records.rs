@@ -5,7 +5,9 @@ use std::time::Duration;
 use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Version};
-use ifmatch_register::{Applied, DriverError, Key, Register, RegisterError, RegisterErrorKind, Scan};
+use ifmatch_register::{
+    Applied, DriverError, Key, Register, RegisterError, RegisterErrorKind, Scan,
+};
 
 use crate::store::{Leased, StoreError, StoreErrorKind};
 
@@ -24,7 +26,11 @@ pub async fn next_page(
     prefix: &str,
     after: &mut Option<Key>,
 ) -> Result<Option<Vec<(Key, Record)>>, RegisterError> {
-    let scan = Scan { prefix, after: after.as_ref().map(Key::as_str), limit: PAGE };
+    let scan = Scan {
+        prefix,
+        after: after.as_ref().map(Key::as_str),
+        limit: PAGE,
+    };
     let records = register.scan(&scan).await?;
     *after = records.last().map(|(key, _)| key.clone());
     Ok(Some(records).filter(|records| !records.is_empty()))
@@ -65,16 +71,27 @@ pub fn of_driver(error: DriverError) -> StoreError {
 /// Converts the outcome of a command that wasn't carried out.
 pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
     match outcome {
-        Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
-            StoreErrorKind::PreconditionFailed { precondition, current }.into()
+        Outcome::Refused(Refusal::PreconditionFailed {
+            precondition,
+            current,
+        }) => StoreErrorKind::PreconditionFailed {
+            precondition,
+            current,
         }
-        Outcome::Refused(Refusal::InFlight { deadline }) => {
-            StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into()
+        .into(),
+        Outcome::Refused(Refusal::InFlight { deadline }) => StoreErrorKind::InFlight {
+            retry_after: now.until(deadline),
         }
+        .into(),
         Outcome::Refused(Refusal::NotFound) => StoreErrorKind::NotFound.into(),
         Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
-        Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
-        other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
+        Outcome::Refused(Refusal::LeaseConflict(conflict)) => {
+            StoreErrorKind::LeaseConflict(conflict).into()
+        }
+        other => StoreError::new(
+            StoreErrorKind::Unavailable,
+            format!("the register did not carry it out: {other:?}"),
+        ),
     }
 }
 
@@ -83,7 +100,9 @@ pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
 /// # Errors
 /// Same as [`refused`].
 pub fn leased(applied: Applied, now: Timestamp) -> Result<Leased, StoreError> {
-    let Outcome::Leased(receipt) = applied.outcome else { return Err(refused(applied.outcome, now)) };
+    let Outcome::Leased(receipt) = applied.outcome else {
+        return Err(refused(applied.outcome, now));
+    };
     // A retried release gets its first response even if the blob has been deleted since.
     let version = applied.after.state(now).version();
     Ok(Leased {

@@ -88,7 +88,10 @@ impl BlobService {
             waits: Arc::default(),
             documents: Documents::default(),
         };
-        Self { shared: Arc::new(context), dialects: Arc::default() }
+        Self {
+            shared: Arc::new(context),
+            dialects: Arc::default(),
+        }
     }
 
     /// Returns the store and the settings that all dialects share.

@@ -37,7 +37,11 @@ impl<K: Clone + Eq + Hash> Shares<K> {
 
     /// Begins an empty share. Without an owner, only the total limit applies.
     pub fn begin(self: &Arc<Self>, owner: Option<K>) -> Share<K> {
-        Share { of: Arc::clone(self), owner, amount: 0 }
+        Share {
+            of: Arc::clone(self),
+            owner,
+            amount: 0,
+        }
     }
 
     /// Takes an amount, unless it would exceed the total limit or this owner's.
@@ -80,7 +84,10 @@ mod tests {
 
     #[test]
     fn an_owner_leaves_some_to_others_and_gives_all_back() {
-        let shares = Shares::new(SlotLimit { total: 10, per_client: None });
+        let shares = Shares::new(SlotLimit {
+            total: 10,
+            per_client: None,
+        });
         let first = shares.take(Some("a"), 5).unwrap();
         assert!(shares.take(Some("a"), 1).is_none() && shares.take(Some("b"), 6).is_none());
         let second = shares.take(Some("b"), 2).unwrap();
@@ -88,18 +95,30 @@ mod tests {
         assert!(shares.take(Some("a"), 4).is_some() && shares.take(Some("a"), 5).is_none());
         drop(second);
         assert_eq!(shares.taken(), 0);
-        let fixed = Shares::new(SlotLimit { total: 3, per_client: Some(2) });
+        let fixed = Shares::new(SlotLimit {
+            total: 3,
+            per_client: Some(2),
+        });
         let taken = ["a", "a", "a", "b", "b"].map(|owner| fixed.take(Some(owner), 1));
-        assert_eq!(taken.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true, false]);
+        assert_eq!(
+            taken.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, true, false, true, false]
+        );
     }
 
     #[test]
     fn a_share_grows_up_to_the_limit_and_keeps_what_it_has() {
-        let shares = Shares::new(SlotLimit { total: 10, per_client: None });
+        let shares = Shares::new(SlotLimit {
+            total: 10,
+            per_client: None,
+        });
         let mut share = shares.begin(Some("a"));
         assert!(share.grow(3) && share.grow(2) && !share.grow(1));
         let mut ownerless = shares.begin(None);
-        assert!(ownerless.grow(5) && !ownerless.grow(1), "without an owner, all that is free");
+        assert!(
+            ownerless.grow(5) && !ownerless.grow(1),
+            "without an owner, all that is free"
+        );
         assert_eq!(shares.taken(), 10);
         drop((share, ownerless));
         assert_eq!(shares.taken(), 0);

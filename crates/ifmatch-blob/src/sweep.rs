@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 use crate::BlobStore;
 use crate::dialect::Context;
 use crate::name::{BlobName, BlobPath, ContainerName};
-use crate::store::{BlobEntry, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload};
+use crate::store::{
+    BlobEntry, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload,
+};
 
 /// Maximum number of entries per page. A page must fit into the requests that a platform allows per invocation.
 const STEP: usize = 50;
@@ -39,8 +41,17 @@ impl<'a> Position<'a> {
             Some(mut opened) => Some(opened.source.read(None).await?.collect().await?.to_bytes()),
             None => None,
         };
-        let position = saved.as_ref().and_then(|saved| serde_json::from_slice(saved).ok());
-        Ok((Self { store, place, is_saved: saved.is_some() }, position))
+        let position = saved
+            .as_ref()
+            .and_then(|saved| serde_json::from_slice(saved).ok());
+        Ok((
+            Self {
+                store,
+                place,
+                is_saved: saved.is_some(),
+            },
+            position,
+        ))
     }
 
     /// Returns `true` if the store has a position.
@@ -53,8 +64,14 @@ impl<'a> Position<'a> {
     /// # Errors
     /// Fails if the store does.
     pub async fn save(&mut self, position: &impl Serialize) -> Result<(), StoreError> {
-        let text = serde_json::to_vec(position).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        self.store.put(&self.place, Put::new(Upload::new(Full::new(Bytes::from(text))))).await?;
+        let text = serde_json::to_vec(position)
+            .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        self.store
+            .put(
+                &self.place,
+                Put::new(Upload::new(Full::new(Bytes::from(text)))),
+            )
+            .await?;
         self.is_saved = true;
         Ok(())
     }
@@ -90,7 +107,10 @@ pub async fn remove_old(
     let store = &*context.store;
     let broken = |error| StoreError::new(StoreErrorKind::Unreadable, error);
     let container = ContainerName::internal("sweeps").map_err(broken)?;
-    let place = BlobPath { container, name: BlobName::new(name).map_err(broken)? };
+    let place = BlobPath {
+        container,
+        name: BlobName::new(name).map_err(broken)?,
+    };
     let (mut position, saved) = Position::load::<(usize, Option<String>)>(store, place).await?;
     let (begin, mut after) = saved.unwrap_or_default();
     let mut removed = 0;
@@ -100,13 +120,26 @@ pub async fn remove_old(
             position.save(&(at, None::<String>)).await?;
         }
         loop {
-            let query = ListQuery { after: after.take(), ..ListQuery::first(STEP) };
-            let Some(page) = store.list(container, &query).await? else { break };
+            let query = ListQuery {
+                after: after.take(),
+                ..ListQuery::first(STEP)
+            };
+            let Some(page) = store.list(container, &query).await? else {
+                break;
+            };
             for BlobEntry { name, info } in page.items {
-                let blob = BlobPath { container: (*container).clone(), name };
+                let blob = BlobPath {
+                    container: (*container).clone(),
+                    name,
+                };
                 if context.is_older(info.last_modified, age) && !is_used(context, &blob).await? {
                     // One that was written meanwhile is kept.
-                    removed += u64::from(store.delete(&blob, Delete::of_version(info.tag.as_ref())).await.is_ok());
+                    removed += u64::from(
+                        store
+                            .delete(&blob, Delete::of_version(info.tag.as_ref()))
+                            .await
+                            .is_ok(),
+                    );
                 }
             }
             after = page.next;

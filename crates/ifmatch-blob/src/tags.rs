@@ -11,7 +11,11 @@ pub use condition::{InvalidTagCondition, TagCondition};
 mod condition;
 
 /// Characters that a name or value keeps in a query.
-const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// The tags of a blob: up to ten, each with a name of 1 to 128 characters and a value of up to 256, as in Azure and S3.
 /// The dialect decides which characters they may contain.
@@ -53,7 +57,10 @@ impl Tags {
             if value.chars().count() > Self::MAX_VALUE {
                 return Err(InvalidTags::Value);
             }
-            let at = tags.iter().position(|(other, _)| *other >= name).unwrap_or(tags.len());
+            let at = tags
+                .iter()
+                .position(|(other, _)| *other >= name)
+                .unwrap_or(tags.len());
             if tags.get(at).is_some_and(|(other, _)| *other == name) {
                 return Err(InvalidTags::Repeated);
             }
@@ -78,7 +85,9 @@ impl Tags {
 
     /// Returns the value of a tag.
     pub fn get(&self, name: &str) -> Option<String> {
-        self.iter().find(|(other, _)| other == name).map(|(_, value)| value)
+        self.iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value)
     }
 
     /// Returns the number of tags.
@@ -93,7 +102,8 @@ impl Tags {
 
     /// Returns `true` if all names and values consist of such characters.
     pub fn consist_of(&self, is_allowed: impl Fn(char) -> bool) -> bool {
-        self.iter().all(|(name, value)| name.chars().chain(value.chars()).all(&is_allowed))
+        self.iter()
+            .all(|(name, value)| name.chars().chain(value.chars()).all(&is_allowed))
     }
 }
 
@@ -155,14 +165,22 @@ mod tests {
         for text in ["", "a=", "a=1&b=2", "%C3%BC=%26%3D%2B%25", "a%20b=c%2Fd"] {
             assert_eq!(text.parse::<Tags>().unwrap().to_string(), text);
         }
-        assert_eq!("a+b=c+d&e".parse::<Tags>().unwrap().to_string(), "a%20b=c%20d&e=");
+        assert_eq!(
+            "a+b=c+d&e".parse::<Tags>().unwrap().to_string(),
+            "a%20b=c%20d&e="
+        );
     }
 
     #[test]
     fn tags_have_limits() {
         let name = |length| format!("{}=1", "ä".repeat(length));
         let value = |length| format!("a={}", "ä".repeat(length));
-        let several = |count| (0..count).map(|at| format!("{at}=1")).collect::<Vec<_>>().join("&");
+        let several = |count| {
+            (0..count)
+                .map(|at| format!("{at}=1"))
+                .collect::<Vec<_>>()
+                .join("&")
+        };
         for (text, error) in [
             (name(128), None),
             (name(129), Some(InvalidTags::Name)),
@@ -173,7 +191,10 @@ mod tests {
             (several(11), Some(InvalidTags::TooMany)),
             // The limits are of characters: the longest tags of any script are taken.
             (
-                (0..10).map(|at| format!("{at}{}={}", "東".repeat(127), "𐍈".repeat(256))).collect::<Vec<_>>().join("&"),
+                (0..10)
+                    .map(|at| format!("{at}{}={}", "東".repeat(127), "𐍈".repeat(256)))
+                    .collect::<Vec<_>>()
+                    .join("&"),
                 None,
             ),
             ("a=1&%61=2".into(), Some(InvalidTags::Repeated)),

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use crate::BlobStore;
 use crate::name::{BlobName, BlobPath, ContainerName};
 use crate::store::{
-    AppendBlock, Appended, BlobEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, Update, Updated,
-    Wrapper, Written,
+    AppendBlock, Appended, BlobEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError,
+    Update, Updated, Wrapper, Written,
 };
 
 pub use ifmatch_runtime::ManualClock;
@@ -106,7 +106,11 @@ impl<H: Hook> Wrapper for Hooked<H> {
         self.inner.delete(blob, delete).await
     }
 
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+    async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         self.hook.before(Step::List, container).await;
         let mut page = self.inner.list(container, query).await?;
         if let Some(page) = &mut page {
@@ -135,14 +139,23 @@ impl Act {
         before: Range<usize>,
         act: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
-        Self { counted, steps: Arc::default(), before, run: Arc::new(move || Box::pin(act())) }
+        Self {
+            counted,
+            steps: Arc::default(),
+            before,
+            run: Arc::new(move || Box::pin(act())),
+        }
     }
 }
 
 #[async_trait]
 impl Hook for Act {
     async fn before(&self, step: Step, container: &ContainerName) {
-        if (self.counted)(step, container) && self.before.contains(&self.steps.fetch_add(1, Ordering::SeqCst)) {
+        if (self.counted)(step, container)
+            && self
+                .before
+                .contains(&self.steps.fetch_add(1, Ordering::SeqCst))
+        {
             (self.run)().await;
         }
     }
@@ -161,7 +174,12 @@ impl Stop {
     /// Lets some steps pass, and stops the next one.
     pub fn new(counted: Counted, passing: usize) -> Self {
         let passing = Arc::new(AtomicUsize::new(passing));
-        Self { counted, passing, reached: Arc::default(), go_on: Arc::default() }
+        Self {
+            counted,
+            passing,
+            reached: Arc::default(),
+            go_on: Arc::default(),
+        }
     }
 
     /// Stops as a platform does that ends an invocation after a number of listings.
@@ -185,7 +203,10 @@ impl Stop {
     /// No step is stopped within a minute.
     pub async fn reached(&self) {
         let reached = tokio::time::timeout(LIMIT, self.reached.notified()).await;
-        assert!(reached.is_ok(), "a request reaches the step to stop at within a minute");
+        assert!(
+            reached.is_ok(),
+            "a request reaches the step to stop at within a minute"
+        );
     }
 
     /// Lets the stopped step go on.

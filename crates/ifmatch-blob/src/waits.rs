@@ -53,8 +53,16 @@ impl Waits {
 
     /// Allows this number of concurrent waits, of a minute each.
     pub fn new(max: usize) -> Self {
-        let limit = SlotLimit { total: u32::try_from(max).unwrap_or(u32::MAX), per_client: None };
-        Self { longest: Self::LONGEST, interval: None, current: Shares::new(limit), has_ended: AtomicBool::new(false) }
+        let limit = SlotLimit {
+            total: u32::try_from(max).unwrap_or(u32::MAX),
+            per_client: None,
+        };
+        Self {
+            longest: Self::LONGEST,
+            interval: None,
+            current: Shares::new(limit),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     /// Sets the maximum duration of a wait.
@@ -67,7 +75,10 @@ impl Waits {
     /// otherwise.
     #[must_use]
     pub fn interval(self, interval: Duration) -> Self {
-        Self { interval: Some(interval), ..self }
+        Self {
+            interval: Some(interval),
+            ..self
+        }
     }
 
     /// Returns the number of current waits.
@@ -89,7 +100,10 @@ impl Waits {
         if self.has_ended() || wanted.is_zero() {
             return None;
         }
-        Some(Wait { _share: self.current.take(client, 1)?, granted: wanted.min(self.longest) })
+        Some(Wait {
+            _share: self.current.take(client, 1)?,
+            granted: wanted.min(self.longest),
+        })
     }
 }
 
@@ -117,10 +131,18 @@ pub(crate) async fn read<F: Future<Output = ReadResult> + Send>(
     read: impl Fn() -> F + Send,
 ) -> ReadResult {
     let first = read().await;
-    let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else { return first };
-    let Some(wait) = shared.waits.begin(wanted, head.extensions.get().copied()) else { return first };
+    let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else {
+        return first;
+    };
+    let Some(wait) = shared.waits.begin(wanted, head.extensions.get().copied()) else {
+        return first;
+    };
     let end = shared.clock.now().saturating_add(wait.granted);
-    let usual = if shared.store.has_index() { Waits::SHORT } else { Waits::LONG };
+    let usual = if shared.store.has_index() {
+        Waits::SHORT
+    } else {
+        Waits::LONG
+    };
     let interval = shared.waits.interval.unwrap_or(usual);
     loop {
         let left = shared.clock.now().until(end);
@@ -133,12 +155,18 @@ pub(crate) async fn read<F: Future<Output = ReadResult> + Send>(
 }
 
 fn is_unchanged(answer: &ReadResult) -> bool {
-    answer.as_ref().is_ok_and(|response| response.status() == StatusCode::NOT_MODIFIED)
+    answer
+        .as_ref()
+        .is_ok_and(|response| response.status() == StatusCode::NOT_MODIFIED)
 }
 
 fn applied(mut response: Response<BlobBody>, granted: Duration) -> Response<BlobBody> {
     let text = format!("wait={}", granted.as_secs());
-    response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|text| (PREFERENCE_APPLIED, text)));
+    response.headers_mut().extend(
+        HeaderValue::try_from(text)
+            .ok()
+            .map(|text| (PREFERENCE_APPLIED, text)),
+    );
     response
 }
 
@@ -150,7 +178,14 @@ fn preferred(headers: &HeaderMap) -> Option<Duration> {
     preferences.find_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;
         let is_wait = name.trim().eq_ignore_ascii_case("wait");
-        is_wait.then(|| value.trim().trim_matches('"').parse().ok().map(Duration::from_secs))
+        is_wait.then(|| {
+            value
+                .trim()
+                .trim_matches('"')
+                .parse()
+                .ok()
+                .map(Duration::from_secs)
+        })
     })?
 }
 
@@ -164,7 +199,10 @@ mod tests {
     use super::*;
 
     fn seconds(lines: &[&'static str]) -> Option<u64> {
-        let headers = lines.iter().map(|line| (PREFER, HeaderValue::from_static(line))).collect();
+        let headers = lines
+            .iter()
+            .map(|line| (PREFER, HeaderValue::from_static(line)))
+            .collect();
         preferred(&headers).map(|wait| wait.as_secs())
     }
 
@@ -207,7 +245,12 @@ mod tests {
     #[test]
     fn one_client_leaves_waits_to_others() {
         let waits = Arc::new(Waits::new(4));
-        let begin = |last| waits.begin(Duration::from_secs(1), Some(Client([192, 0, 2, last].into())));
+        let begin = |last| {
+            waits.begin(
+                Duration::from_secs(1),
+                Some(Client([192, 0, 2, last].into())),
+            )
+        };
         let held = [begin(1).unwrap(), begin(1).unwrap()];
         assert!(begin(1).is_none());
         let other = begin(2).unwrap();

@@ -33,7 +33,11 @@ pub struct Builder {
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), config: CacheConfig::default(), entry_limit: None }
+        Self {
+            clock: Arc::new(SystemClock),
+            config: CacheConfig::default(),
+            entry_limit: None,
+        }
     }
 }
 

@@ -76,6 +76,7 @@ impl CacheConfig {
 
     /// Returns the maximum length of a stored body.
     pub(crate) fn longest(&self) -> u64 {
-        self.entry_limit.max(self.disk.as_ref().map_or(0, |disk| disk.longest()))
+        self.entry_limit
+            .max(self.disk.as_ref().map_or(0, |disk| disk.longest()))
     }
 }

@@ -72,8 +72,13 @@ fn is_url(text: &str) -> bool {
 
 /// Returns `true` for the beginning of such a URL: the scheme, and perhaps a part of the host.
 fn begins_url(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once("://") else { return false };
-    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) && !rest.starts_with(['/', '\\', '?', '#'])
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
+    ["http", "https"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+        && !rest.starts_with(['/', '\\', '?', '#'])
 }
 
 /// Reads counters and purges stored responses. Cheap to clone. Returned by
@@ -94,7 +99,13 @@ impl CacheHandle {
         let (mut purged, mut prefixes, mut origins) = (0, Vec::new(), BTreeSet::new());
         for purge in what {
             match purge {
-                Purge::Url(url) => purged += self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
+                Purge::Url(url) => {
+                    purged += self
+                        .keys(url)
+                        .iter()
+                        .filter(|key| table.invalidate(key).found)
+                        .count()
+                }
                 Purge::Prefix(prefix) => prefixes.push(self.prefix(prefix)),
                 Purge::Group { origin, name } => {
                     for key in CacheKey::parse(origin) {
@@ -107,8 +118,13 @@ impl CacheHandle {
         if !prefixes.is_empty() {
             purged += table.invalidate_prefixes(prefixes);
         }
-        purged += origins.iter().map(|origin| table.sweep(origin)).sum::<usize>();
-        self.0.counters.invalidated(Invalidation::Purge, purged as u64);
+        purged += origins
+            .iter()
+            .map(|origin| table.sweep(origin))
+            .sum::<usize>();
+        self.0
+            .counters
+            .invalidated(Invalidation::Purge, purged as u64);
         purged
     }
 
@@ -119,13 +135,20 @@ impl CacheHandle {
     pub fn soft_purge(&self, what: &Purge) -> usize {
         let (table, now) = (&self.0.table, self.0.wall());
         let purged = match what {
-            Purge::Url(url) => self.keys(url).iter().filter(|key| table.soft_purge(key, now)).count(),
+            Purge::Url(url) => self
+                .keys(url)
+                .iter()
+                .filter(|key| table.soft_purge(key, now))
+                .count(),
             Purge::Prefix(prefix) => table.soft_purge_prefix(&self.prefix(prefix), now),
-            Purge::Group { origin, name } => {
-                CacheKey::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
-            }
+            Purge::Group { origin, name } => CacheKey::parse(origin)
+                .iter()
+                .map(|key| table.soft_purge_group(key.origin(), name, now))
+                .sum(),
         };
-        self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
+        self.0
+            .counters
+            .invalidated(Invalidation::SoftPurge, purged as u64);
         purged
     }
 
@@ -153,18 +176,32 @@ impl CacheHandle {
     /// it is cut there.
     fn prefix(&self, start: &str) -> String {
         let changes = self.0.config.query.is_active();
-        CacheKey::prefix(start.split_once('?').filter(|_| changes).map_or(start, |(path, _)| path))
+        CacheKey::prefix(
+            start
+                .split_once('?')
+                .filter(|_| changes)
+                .map_or(start, |(path, _)| path),
+        )
     }
 
     /// Returns the URL of a request, as a purge of it expects. Returns `None` if the request names no host or several.
     pub fn url(&self, head: &Parts) -> Option<String> {
-        Some(CacheKey::of(head, self.0.config.scheme.as_deref())?.as_str().to_owned())
+        Some(
+            CacheKey::of(head, self.0.config.scheme.as_deref())?
+                .as_str()
+                .to_owned(),
+        )
     }
 
     /// Returns the current counters.
     pub fn metrics(&self) -> Metrics {
         let (table, memory) = (&self.0.table, &self.0.table.memory);
-        self.0.counters.metrics(memory.evictions(), memory.weight(), table.disk_bytes(), memory.spilling())
+        self.0.counters.metrics(
+            memory.evictions(),
+            memory.weight(),
+            table.disk_bytes(),
+            memory.spilling(),
+        )
     }
 }
 
@@ -176,7 +213,9 @@ impl Clone for CacheHandle {
 
 impl fmt::Debug for CacheHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheHandle").field("config", &self.0.config).finish_non_exhaustive()
+        f.debug_struct("CacheHandle")
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -221,11 +260,20 @@ fn selected(key: &SecondaryKey) -> Vec<(String, Option<String>)> {
     let value = |(name, value): (&HeaderName, Option<&[u8]>)| {
         let shown = |value: &[u8]| {
             let is_secret = SECRET.contains(name);
-            if is_secret { "(hidden)".to_owned() } else { String::from_utf8_lossy(value).into_owned() }
+            if is_secret {
+                "(hidden)".to_owned()
+            } else {
+                String::from_utf8_lossy(value).into_owned()
+            }
         };
         (name.to_string(), value.map(shown))
     };
-    key.vary.names().iter().zip(key.selection.values()).map(value).collect()
+    key.vary
+        .names()
+        .iter()
+        .zip(key.selection.values())
+        .map(value)
+        .collect()
 }
 
 impl CacheHandle {
@@ -238,7 +286,13 @@ impl CacheHandle {
     /// assert!(cache.urls_at("/news", 10).is_empty());
     /// ```
     pub fn urls_at(&self, target: &str, limit: usize) -> Vec<String> {
-        let keys = self.0.table.memory.keys("").into_iter().filter(|key| key.path() == target);
+        let keys = self
+            .0
+            .table
+            .memory
+            .keys("")
+            .into_iter()
+            .filter(|key| key.path() == target);
         let mut urls: Vec<_> = keys.map(|key| key.as_str().to_owned()).collect();
         urls.sort_unstable();
         urls.truncate(limit);
@@ -251,9 +305,15 @@ impl CacheHandle {
         let mut found = LookedUp::default();
         for key in self.keys(url) {
             found.is_on_disk |= state.table.is_on_disk(&key);
-            let Some(entry) = state.table.memory.peek(&key) else { continue };
+            let Some(entry) = state.table.memory.peek(&key) else {
+                continue;
+            };
             found.not_stored = found.not_stored.or(entry.unstored);
-            for stored in entry.variants.iter().filter(|stored| state.table.is_selectable(&key, stored)) {
+            for stored in entry
+                .variants
+                .iter()
+                .filter(|stored| state.table.is_selectable(&key, stored))
+            {
                 let (meta, age) = (&stored.meta, stored.meta.age(now));
                 found.variants.push(StoredVariant {
                     status: meta.status,

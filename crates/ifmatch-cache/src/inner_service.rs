@@ -16,12 +16,18 @@ pub(crate) trait InnerService<B>: Clone + Send + 'static {
     type Error: Send + 'static;
 
     /// Waits until the service is ready, then calls it.
-    fn run(&mut self, request: Request<B>) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+    fn run(
+        &mut self,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 }
 
 impl<S, B, T> InnerService<B> for S
 where
-    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static>
+        + Clone
+        + Send
+        + 'static,
     T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     B: Send + 'static,
 {

@@ -59,13 +59,17 @@ impl From<Arc<CacheState>> for CacheLayer {
 
 impl Clone for CacheLayer {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state) }
+        Self {
+            state: Arc::clone(&self.state),
+        }
     }
 }
 
 impl fmt::Debug for CacheLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheLayer").field("config", &self.state.config).finish_non_exhaustive()
+        f.debug_struct("CacheLayer")
+            .field("config", &self.state.config)
+            .finish_non_exhaustive()
     }
 }
 

@@ -205,7 +205,11 @@ impl Metrics {
 
     /// Returns the number of requests with an outcome of this [name](Outcome::name).
     pub fn named(&self, name: &str) -> u64 {
-        Outcome::ALL.into_iter().filter(|outcome| outcome.name() == name).map(|outcome| self.count(outcome)).sum()
+        Outcome::ALL
+            .into_iter()
+            .filter(|outcome| outcome.name() == name)
+            .map(|outcome| self.count(outcome))
+            .sum()
     }
 
     /// Returns the number of requests that have an outcome.
@@ -258,7 +262,13 @@ impl CacheCounters {
     }
 
     /// Returns the current counts.
-    pub(crate) fn metrics(&self, evictions: u64, stored_bytes: u64, disk_bytes: u64, evicted_bytes: u64) -> Metrics {
+    pub(crate) fn metrics(
+        &self,
+        evictions: u64,
+        stored_bytes: u64,
+        disk_bytes: u64,
+        evicted_bytes: u64,
+    ) -> Metrics {
         Metrics {
             outcomes: Counts(std::array::from_fn(|at| self.outcomes[at].get())),
             not_stored: Counts(std::array::from_fn(|at| self.not_stored[at].get())),
@@ -301,7 +311,10 @@ impl RequestTally {
 
     /// Begins with an outcome that is known in advance.
     pub(crate) fn of(state: &Arc<CacheState>, outcome: Outcome) -> Self {
-        Self { state: Arc::clone(state), outcome }
+        Self {
+            state: Arc::clone(state),
+            outcome,
+        }
     }
 
     pub(crate) fn set(&mut self, outcome: Outcome) {
@@ -321,8 +334,14 @@ mod tests {
 
     #[test]
     fn each_outcome_has_labels_of_its_own() {
-        let labels: std::collections::HashSet<_> = Outcome::ALL.map(Outcome::labels).into_iter().collect();
+        let labels: std::collections::HashSet<_> =
+            Outcome::ALL.map(Outcome::labels).into_iter().collect();
         assert_eq!(labels.len(), Outcome::ALL.len());
-        assert!(Outcome::ALL.iter().enumerate().all(|(at, outcome)| *outcome as usize == at));
+        assert!(
+            Outcome::ALL
+                .iter()
+                .enumerate()
+                .all(|(at, outcome)| *outcome as usize == at)
+        );
     }
 }

@@ -36,7 +36,11 @@ pub struct Cache<S> {
 
 impl<S> Cache<S> {
     pub(crate) fn new(inner: S, state: Arc<CacheState>) -> Self {
-        Self { inner, state, client: None }
+        Self {
+            inner,
+            state,
+            client: None,
+        }
     }
 
     /// Names the client of this clone's next requests. Clients that wait for each other then don't get a failure that
@@ -58,13 +62,18 @@ impl<S> Cache<S> {
 
 impl<S: Clone> Clone for Cache<S> {
     fn clone(&self) -> Self {
-        Self { client: self.client, ..Self::new(self.inner.clone(), Arc::clone(&self.state)) }
+        Self {
+            client: self.client,
+            ..Self::new(self.inner.clone(), Arc::clone(&self.state))
+        }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Cache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,7 +84,10 @@ type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
 
 impl<S, B, T> Service<Request<B>> for Cache<S>
 where
-    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static>
+        + Clone
+        + Send
+        + 'static,
     B: Body + Default + Send + 'static,
     T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
 {
@@ -129,21 +141,39 @@ where
             RequestHandling::Write(key) => {
                 key.set_host(&mut head);
                 let request = Request::from_parts(head, body);
-                Either::Right(Box::pin(write(Arc::clone(state), inner.clone(), key, request)))
+                Either::Right(Box::pin(write(
+                    Arc::clone(state),
+                    inner.clone(),
+                    key,
+                    request,
+                )))
             }
             RequestHandling::OnlyIfCached => {
                 state.counters.ended(Outcome::OnlyIfCached);
                 Either::Left(ready(Ok(respond::only_if_cached())))
             }
-            RequestHandling::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
-            RequestHandling::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
+            RequestHandling::Method => self.pass(
+                inner.clone(),
+                Request::from_parts(head, body),
+                Forward::Method,
+            ),
+            RequestHandling::Bypass => self.pass(
+                inner.clone(),
+                Request::from_parts(head, body),
+                Forward::Bypass,
+            ),
         }
     }
 }
 
 impl<S> Cache<S> {
     /// Forwards a request without caching.
-    fn pass<B, N>(&self, mut inner: N, request: Request<B>, why: Forward) -> ResponseFuture<N::Body, N::Error>
+    fn pass<B, N>(
+        &self,
+        mut inner: N,
+        request: Request<B>,
+        why: Forward,
+    ) -> ResponseFuture<N::Body, N::Error>
     where
         N: InnerService<B>,
         B: Send + 'static,

@@ -32,7 +32,8 @@ pub(crate) struct CacheState {
 impl CacheState {
     /// Creates the state. With a disk, starts the thread that writes evicted responses to it.
     pub(crate) fn start(clock: Arc<dyn Clock>, config: CacheConfig) -> Arc<Self> {
-        let (table, spilled) = EntryTable::new(config.capacity, config.entry_limit, config.disk.as_ref());
+        let (table, spilled) =
+            EntryTable::new(config.capacity, config.entry_limit, config.disk.as_ref());
         let state = Arc::new(Self {
             table,
             flights: Arc::default(),

@@ -37,7 +37,9 @@ where
     B: Send + 'static,
     S: InnerService<B>,
 {
-    let written = detach(forward_write(state, inner, key, request)).result().await;
+    let written = detach(forward_write(state, inner, key, request))
+        .result()
+        .await;
     written.unwrap_or_else(|| Ok(bad_gateway(Forward::Method)))
 }
 
@@ -54,7 +56,11 @@ where
     let may_be_stored = matches!(*request.method(), Method::POST | Method::PATCH);
     let target = format!("{}{}", key.origin(), normalize::target(request.uri()));
     let post = may_be_stored.then(|| PostRequest::new(&state, &key, &request));
-    let mut guard = InvalidateOnDrop { state: &state, key: &key, resolved: false };
+    let mut guard = InvalidateOnDrop {
+        state: &state,
+        key: &key,
+        resolved: false,
+    };
     let response = match inner.run(request).await {
         Ok(response) => response,
         Err(error) => {
@@ -63,7 +69,8 @@ where
         }
     };
     guard.resolved = true;
-    let changed = invalidates(response.status()).then(|| invalidate(&state, &key, &target, response.headers()));
+    let changed = invalidates(response.status())
+        .then(|| invalidate(&state, &key, &target, response.headers()));
     let status = CacheStatus::forwarded(Forward::Method);
     let fetched = match (post, changed) {
         (Some(post), Some(changed)) => post.store(&state, &target, response, &changed),
@@ -71,7 +78,10 @@ where
     };
     let (mut head, body, status) = match fetched {
         NewResponse::Storing(head, _, reader) => {
-            let status = CacheStatus { stored: reader.is_reserved(), ..status };
+            let status = CacheStatus {
+                stored: reader.is_reserved(),
+                ..status
+            };
             (head, ResponseBody::broadcast(reader), status)
         }
         NewResponse::NotStored(response, _) => {
@@ -84,13 +94,23 @@ where
 }
 
 /// Invalidates the target of a write, and the URIs and groups named in the response.
-fn invalidate(state: &CacheState, key: &CacheKey, target: &str, response: &HeaderMap) -> InvalidationResult {
+fn invalidate(
+    state: &CacheState,
+    key: &CacheKey,
+    target: &str,
+    response: &HeaderMap,
+) -> InvalidationResult {
     let changed = state.table.invalidate(key);
-    state.counters.invalidated(Invalidation::Write, changed.found.into());
+    state
+        .counters
+        .invalidated(Invalidation::Write, changed.found.into());
     let sibling = |path: String| key.sibling(&state.config.query.apply(&path));
     let others = also_changed(target, response).into_iter().map(sibling);
     for other in others.filter(|other| other != key) {
-        state.counters.invalidated(Invalidation::Write, state.table.invalidate(&other).found.into());
+        state.counters.invalidated(
+            Invalidation::Write,
+            state.table.invalidate(&other).found.into(),
+        );
     }
     for name in names(response, &CACHE_GROUP_INVALIDATION) {
         state.table.invalidate_group(key.origin(), &name);
@@ -113,7 +133,11 @@ impl PostRequest {
         head.extensions.clone_from(request.extensions());
         let flags = RequestFlags::of(&head.headers);
         let request = CacheRequest::new(head, key.clone(), flags, &state.config);
-        Self { request, began: state.table.next_ordinal(), requested: state.wall() }
+        Self {
+            request,
+            began: state.table.next_ordinal(),
+            requested: state.wall(),
+        }
     }
 
     /// Stores the response for later GETs, if its `Content-Location` names the target, it states a lifetime, and no other
@@ -129,14 +153,22 @@ impl PostRequest {
         T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let headers = response.headers();
-        let named = headers.get(CONTENT_LOCATION).and_then(|location| same_origin(target, location));
-        let lifetime = explicit(headers, &state.config.governing(headers), state.wall()).unwrap_or_default();
+        let named = headers
+            .get(CONTENT_LOCATION)
+            .and_then(|location| same_origin(target, location));
+        let lifetime =
+            explicit(headers, &state.config.governing(headers), state.wall()).unwrap_or_default();
         let is_resource = named.is_some_and(|named| named.as_str() == target);
         let alone = changed.before < self.began;
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
             return NewResponse::NotStored(response, Outcome::Write);
         }
-        let fetch = OriginRequest::new(state, &self.request, ForwardPlan::without_lookup(&self.request), None);
+        let fetch = OriginRequest::new(
+            state,
+            &self.request,
+            ForwardPlan::without_lookup(&self.request),
+            None,
+        );
         fetch.store_post(response, self.began, changed.ordinal, self.requested)
     }
 }
@@ -153,7 +185,9 @@ impl Drop for InvalidateOnDrop<'_> {
     fn drop(&mut self) {
         if !self.resolved {
             let found = self.state.table.invalidate(self.key).found;
-            self.state.counters.invalidated(Invalidation::Write, found.into());
+            self.state
+                .counters
+                .invalidated(Invalidation::Write, found.into());
         }
     }
 }

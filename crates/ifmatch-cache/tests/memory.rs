@@ -30,20 +30,32 @@ type Answer = Response<ResponseBody<BoxBody>>;
 /// Returns a body of 1 MiB, which takes memory only while it is sent.
 fn body() -> BoxBody {
     let piece = || Ok(Frame::data(Bytes::from(vec![b'x'; PIECE])));
-    Box::pin(StreamBody::new(stream::iter(std::iter::repeat_with(piece).take(PIECES))))
+    Box::pin(StreamBody::new(stream::iter(
+        std::iter::repeat_with(piece).take(PIECES),
+    )))
 }
 
 async fn origin(_: Request<Empty<Bytes>>) -> Result<Response<BoxBody>, Infallible> {
-    let response = Response::builder().header("cache-control", "max-age=600").header("content-length", PIECE * PIECES);
+    let response = Response::builder()
+        .header("cache-control", "max-age=600")
+        .header("content-length", PIECE * PIECES);
     Ok(response.body(body()).expect("valid fields"))
 }
 
 async fn get<S>(cache: &Cache<S>, path: usize) -> Answer
 where
-    S: Service<Request<Empty<Bytes>>, Response = Response<BoxBody>, Error = Infallible, Future: Send>,
+    S: Service<
+            Request<Empty<Bytes>>,
+            Response = Response<BoxBody>,
+            Error = Infallible,
+            Future: Send,
+        >,
     S: Clone + Send + 'static,
 {
-    let request = Request::get(format!("/{path}")).header("host", "a.example").body(Empty::new()).expect("a request");
+    let request = Request::get(format!("/{path}"))
+        .header("host", "a.example")
+        .body(Empty::new())
+        .expect("a request");
     cache.clone().oneshot(request).await.expect("a response")
 }
 
@@ -62,7 +74,11 @@ async fn settle() {
 
 /// Half of the clients read bodies that are stored meanwhile, and the others read stored ones. All of them are evicted.
 async fn read_slowly() {
-    let cache = CacheLayer::builder().capacity(CAPACITY).entry_limit(4 << 20).build().layer(service_fn(origin));
+    let cache = CacheLayer::builder()
+        .capacity(CAPACITY)
+        .entry_limit(4 << 20)
+        .build()
+        .layer(service_fn(origin));
     let mut slow = Vec::new();
     for path in 0..CLIENTS {
         let mut first = get(&cache, path).await;
@@ -71,9 +87,22 @@ async fn read_slowly() {
             settle().await;
             slow.push(first);
         } else {
-            assert_eq!(first.into_body().collect().await.expect("a body").to_bytes().len(), PIECE * PIECES);
+            assert_eq!(
+                first
+                    .into_body()
+                    .collect()
+                    .await
+                    .expect("a body")
+                    .to_bytes()
+                    .len(),
+                PIECE * PIECES
+            );
             let mut hit = get(&cache, path).await;
-            assert!(hit.headers()["cache-status"].to_str().is_ok_and(|status| status.contains("hit")));
+            assert!(
+                hit.headers()["cache-status"]
+                    .to_str()
+                    .is_ok_and(|status| status.contains("hit"))
+            );
             begin(&mut hit).await;
             slow.push(hit);
         }
@@ -90,7 +119,10 @@ async fn read_slowly() {
 
 #[test]
 fn slow_clients_of_large_bodies_keep_a_bounded_share_of_the_memory() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let used = measure(|| runtime.block_on(read_slowly())).bytes_max;
     // The stored bodies, those still arriving, and those kept after an eviction: see docs/proxy/caching.md.
     let shares = CAPACITY + CAPACITY * 5 / 16 + CAPACITY * 5 / 32;

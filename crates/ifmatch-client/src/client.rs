@@ -162,13 +162,20 @@ impl Client {
     /// Lists keys, within the time limit of an operation.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let listed = task::timeout(&self.clock, self.patience, self.backend.list(prefix)).await;
-        listed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the listing of {prefix}: {elapsed}"))))
+        listed.unwrap_or_else(|elapsed| {
+            Err(Error::unknown(format!(
+                "the listing of {prefix}: {elapsed}"
+            )))
+        })
     }
 
     /// Makes one attempt to delete a version.
     pub(crate) async fn delete(&self, key: &str, version: &Version) -> Result<(), Error> {
-        let deleted = task::timeout(&self.clock, self.attempt, self.backend.delete(key, version)).await;
-        deleted.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
+        let deleted =
+            task::timeout(&self.clock, self.attempt, self.backend.delete(key, version)).await;
+        deleted.unwrap_or_else(|elapsed| {
+            Err(Error::unknown(format!("the deletion of {key}: {elapsed}")))
+        })
     }
 
     /// Makes sure, once, that the server honours conditions, using a document that exists. Tries again until there is a
@@ -182,10 +189,18 @@ impl Client {
     ) -> Result<(), Error> {
         let mut backoff = Backoff::default();
         while !self.is_proven.load(Ordering::Relaxed) {
-            let probed = task::timeout(&self.clock, self.attempt, self.backend.probe(key, body, version)).await;
-            match probed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("{key}: {elapsed}")))) {
+            let probed = task::timeout(
+                &self.clock,
+                self.attempt,
+                self.backend.probe(key, body, version),
+            )
+            .await;
+            match probed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("{key}: {elapsed}"))))
+            {
                 Ok(()) => self.is_proven.store(true, Ordering::Relaxed),
-                Err(error) if error.is_unknown() && self.pause_after(&error, backoff.next(), until).await => {}
+                Err(error)
+                    if error.is_unknown()
+                        && self.pause_after(&error, backoff.next(), until).await => {}
                 Err(error) => return Err(error),
             }
         }
@@ -195,7 +210,9 @@ impl Client {
     /// Makes one attempt to delete what was created in vain.
     pub(crate) async fn discard(&self, key: &str) -> Result<(), Error> {
         let discarded = task::timeout(&self.clock, self.attempt, self.backend.discard(key)).await;
-        discarded.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
+        discarded.unwrap_or_else(|elapsed| {
+            Err(Error::unknown(format!("the deletion of {key}: {elapsed}")))
+        })
     }
 
     /// Returns the end of an operation that starts now.
@@ -204,8 +221,16 @@ impl Client {
     }
 
     /// Pauses after an error, as [`pause`](Self::pause) does, or for as long as the server asks, but for at most half of the time that is left.
-    pub(crate) async fn pause_after(&self, error: &Error, pause: Duration, until: Timestamp) -> bool {
-        let asked = error.retry_after().unwrap_or_default().min(self.clock.now().until(until) / 2);
+    pub(crate) async fn pause_after(
+        &self,
+        error: &Error,
+        pause: Duration,
+        until: Timestamp,
+    ) -> bool {
+        let asked = error
+            .retry_after()
+            .unwrap_or_default()
+            .min(self.clock.now().until(until) / 2);
         self.pause(pause.max(asked), until).await
     }
 

@@ -33,7 +33,11 @@ pub struct Counter {
 
 impl Counter {
     pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
-        Self { client, folder, shards: SHARDS }
+        Self {
+            client,
+            folder,
+            shards: SHARDS,
+        }
     }
 
     /// Sets the number of shards. Defaults to 8. Clients that read the counter must use the largest number that any
@@ -51,7 +55,9 @@ impl Counter {
     pub async fn add(&self, number: i64) -> Result<(), Error> {
         let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let shard = u16::try_from(random % u64::from(self.shards)).unwrap_or_default();
-        self.shard(shard).update(|count| *count = count.saturating_add(number)).await?;
+        self.shard(shard)
+            .update(|count| *count = count.saturating_add(number))
+            .await?;
         Ok(())
     }
 
@@ -62,7 +68,12 @@ impl Counter {
     pub async fn get(&self) -> Result<i64, Error> {
         let mut sum = 0_i64;
         for shard in 0..self.shards {
-            sum = sum.saturating_add(self.shard(shard).get().await?.map_or(0, |count| count.value));
+            sum = sum.saturating_add(
+                self.shard(shard)
+                    .get()
+                    .await?
+                    .map_or(0, |count| count.value),
+            );
         }
         Ok(sum)
     }

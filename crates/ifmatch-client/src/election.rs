@@ -71,7 +71,10 @@ impl Election {
     /// # Ok::<(), ifmatch_client::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn run<T, F: Future<Output = T>>(&self, mut work: impl FnMut(Grant) -> F) -> Result<T, Error> {
+    pub async fn run<T, F: Future<Output = T>>(
+        &self,
+        mut work: impl FnMut(Grant) -> F,
+    ) -> Result<T, Error> {
         loop {
             match self.lock.with(&mut work).await {
                 Err(error) if *error.kind() == ErrorKind::Lost => {}
@@ -89,15 +92,28 @@ impl Election {
         let mut changes = record.watch().await?;
         let leader = |record: Option<&LockRecord>| {
             let held = record.filter(|record| record.held)?;
-            Some(Leader { name: held.holder.clone(), term: held.fence })
+            Some(Leader {
+                name: held.holder.clone(),
+                term: held.fence,
+            })
         };
-        let shown = watch::Sender::new(leader(changes.borrow_and_update().as_ref().map(|record| &record.value)));
+        let shown = watch::Sender::new(leader(
+            changes
+                .borrow_and_update()
+                .as_ref()
+                .map(|record| &record.value),
+        ));
         let receiver = shown.subscribe();
         drop(task::detach(async move {
             let closed = std::pin::pin!(shown.closed());
             let follow = std::pin::pin!(async {
                 while changes.changed().await.is_ok() {
-                    let now = leader(changes.borrow_and_update().as_ref().map(|record| &record.value));
+                    let now = leader(
+                        changes
+                            .borrow_and_update()
+                            .as_ref()
+                            .map(|record| &record.value),
+                    );
                     shown.send_if_modified(|leader| {
                         let differs = *leader != now;
                         *leader = now;

@@ -47,7 +47,11 @@ pub enum ErrorKind {
 impl Error {
     /// Creates an error, for the implementation of a [`Backend`](crate::Backend).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     /// Returns the kind of the error.
@@ -77,14 +81,16 @@ impl Error {
 
     /// Returns the error of a server that has accepted a write although this condition is false.
     pub(crate) fn ignores(condition: &str) -> Self {
-        let why =
-            "it accepted a write although the condition is false, so clients would overwrite each other's changes";
+        let why = "it accepted a write although the condition is false, so clients would overwrite each other's changes";
         let way_out = "Use a server that honours conditions (`ifmatch check URL` tests one)";
         Self::refused(format!("the server ignores {condition}: {why}. {way_out}"))
     }
 
     pub(crate) fn lost() -> Self {
-        Self::new(ErrorKind::Lost, "the lock is lost. Its work must not continue")
+        Self::new(
+            ErrorKind::Lost,
+            "the lock is lost. Its work must not continue",
+        )
     }
 
     pub(crate) fn is_unknown(&self) -> bool {

@@ -45,7 +45,15 @@ mod tests {
         let mut backoff = Backoff::default();
         let pauses: Vec<Duration> = (0..20).map(|_| backoff.next()).collect();
         assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST, "{pauses:?}");
-        assert!(pauses[10..].iter().all(|pause| *pause >= LONGEST / 2 && *pause <= LONGEST), "{pauses:?}");
-        assert!(pauses[10..].windows(2).any(|pair| pair[0] != pair[1]), "no jitter: {pauses:?}");
+        assert!(
+            pauses[10..]
+                .iter()
+                .all(|pause| *pause >= LONGEST / 2 && *pause <= LONGEST),
+            "{pauses:?}"
+        );
+        assert!(
+            pauses[10..].windows(2).any(|pair| pair[0] != pair[1]),
+            "no jitter: {pauses:?}"
+        );
     }
 }

@@ -86,7 +86,13 @@ struct Record {
 
 impl Queue {
     pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
-        Self { client, folder, attempts: u32::MAX, seen: Arc::default(), dates: Arc::default() }
+        Self {
+            client,
+            folder,
+            attempts: u32::MAX,
+            seen: Arc::default(),
+            dates: Arc::default(),
+        }
     }
 
     /// Sets how often a job may be taken. After that, an unfinished job stays in the folder, but isn't taken again.
@@ -114,15 +120,32 @@ impl Queue {
     /// # Errors
     /// `Unknown` if the server doesn't respond, and the job may or may not have been added.
     pub async fn push(&self, payload: &impl Serialize) -> Result<String, Error> {
-        let invalid = |error: serde_json::Error| Error::refused(format!("the job cannot be JSON: {error}"));
+        let invalid =
+            |error: serde_json::Error| Error::refused(format!("the job cannot be JSON: {error}"));
         let payload = serde_json::to_value(payload).map_err(invalid)?;
         let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let now = self.client.clock().wall();
         let key = format!("{}/{:020}-{random:016x}", self.folder, now.micros());
         let lock = LockRecord::taken(None, "", MIN_TTL, now).released();
-        let record = Record { payload, attempts: 0, done: false, lock };
-        let raw = RawDocument { client: self.client.clone(), key: key.clone().into() };
-        match raw.write(None, json(&record)?, None, &mut RetryPace::until(self.client.until())).await? {
+        let record = Record {
+            payload,
+            attempts: 0,
+            done: false,
+            lock,
+        };
+        let raw = RawDocument {
+            client: self.client.clone(),
+            key: key.clone().into(),
+        };
+        match raw
+            .write(
+                None,
+                json(&record)?,
+                None,
+                &mut RetryPace::until(self.client.until()),
+            )
+            .await?
+        {
             WriteOutcome::Done(_) | WriteOutcome::Superseded => Ok(key),
             WriteOutcome::Conflict(conflict, _) => Err(conflict),
         }
@@ -144,14 +167,19 @@ impl Queue {
         self.forget_others(&keys);
         let mut refused = None;
         let read = |key: String| async move {
-            let raw = RawDocument { client: self.client.clone(), key: key.into() };
+            let raw = RawDocument {
+                client: self.client.clone(),
+                key: key.into(),
+            };
             let loaded = raw.read_until(None, self.client.until()).await;
             (raw, loaded)
         };
         let mut jobs = stream::iter(keys).map(read).buffered(READ_AHEAD);
         while let Some((raw, loaded)) = jobs.next().await {
             let taken = match loaded {
-                Ok(LoadedDocument::Found(snapshot, _)) => self.try_take(raw, snapshot, visibility).await,
+                Ok(LoadedDocument::Found(snapshot, _)) => {
+                    self.try_take(raw, snapshot, visibility).await
+                }
                 Ok(LoadedDocument::Absent | LoadedDocument::Unchanged(_)) => Ok(None),
                 Err(error) => Err(error),
             };
@@ -159,7 +187,9 @@ impl Queue {
                 Ok(Some(job)) => return Ok(Some(job)),
                 Ok(None) => {}
                 // A document that isn't a job must not hold up the others.
-                Err(error) if *error.kind() == ErrorKind::Refused => refused = refused.or(Some(error)),
+                Err(error) if *error.kind() == ErrorKind::Refused => {
+                    refused = refused.or(Some(error))
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -197,7 +227,10 @@ impl Queue {
         visibility: Duration,
     ) -> Result<Option<Job>, Error> {
         let record = record(&snapshot)?;
-        let version = snapshot.version.clone().ok_or_else(|| raw.no_strong_tag())?;
+        let version = snapshot
+            .version
+            .clone()
+            .ok_or_else(|| raw.no_strong_tag())?;
         if record.done {
             // Its worker has crashed before it could delete the job. If this fails, the next one tries.
             let _ = self.client.delete(&raw.key, &version).await;
@@ -206,7 +239,8 @@ impl Queue {
         let clock = self.client.clock();
         let challenge = self.challenge(&raw.key, &record.lock, version.clone(), clock.now());
         if record.attempts >= self.attempts
-            || (challenge != Challenge::TakeOver && self.age(snapshot.modified).await < Some(record.lock.ttl()))
+            || (challenge != Challenge::TakeOver
+                && self.age(snapshot.modified).await < Some(record.lock.ttl()))
         {
             return Ok(None);
         }
@@ -217,11 +251,23 @@ impl Queue {
             LoadedDocument::Absent | LoadedDocument::Found(..) => return Ok(None),
         }
         let lock = LockRecord::taken(Some(&record.lock), "", visibility, clock.wall());
-        let record = Record { lock, attempts: record.attempts.saturating_add(1), ..record };
+        let record = Record {
+            lock,
+            attempts: record.attempts.saturating_add(1),
+            ..record
+        };
         let deadline = lock::deadline(clock.now(), visibility);
         let mut pace = RetryPace::until(self.client.until().min(deadline));
-        match raw.write(Some(&snapshot), json(&record)?, None, &mut pace).await? {
-            WriteOutcome::Done(snapshot) => Ok(Some(Job { raw, snapshot, record, deadline })),
+        match raw
+            .write(Some(&snapshot), json(&record)?, None, &mut pace)
+            .await?
+        {
+            WriteOutcome::Done(snapshot) => Ok(Some(Job {
+                raw,
+                snapshot,
+                record,
+                deadline,
+            })),
             WriteOutcome::Superseded | WriteOutcome::Conflict(..) => Ok(None),
         }
     }
@@ -243,25 +289,43 @@ impl Queue {
     /// Reads the clock that dates versions. The document is a new one: dates of a document that is written often may run ahead.
     async fn read_dates(&self) -> Option<Reading> {
         let key = format!("{}.clock-{:016x}", self.folder, nonce().ok()?).into();
-        let raw = RawDocument { client: self.client.clone(), key };
+        let raw = RawDocument {
+            client: self.client.clone(),
+            key,
+        };
         let until = self.client.until();
-        raw.write(None, Value::Null, None, &mut RetryPace::until(until)).await.ok()?;
+        raw.write(None, Value::Null, None, &mut RetryPace::until(until))
+            .await
+            .ok()?;
         let mut loaded = raw.read_until(None, until).await;
         if matches!(&loaded, Ok(LoadedDocument::Found(found, _)) if found.modified.is_none()) {
             self.client.clock().sleep(DATE_DELAY).await;
             loaded = raw.read_until(None, until).await;
         }
         let at = self.client.clock().now();
-        let Ok(LoadedDocument::Found(found, _)) = loaded else { return None };
+        let Ok(LoadedDocument::Found(found, _)) = loaded else {
+            return None;
+        };
         if let Some(version) = &found.version {
             let _ = self.client.delete(&raw.key, version).await;
         }
-        Some(Reading { date: found.modified?, at })
+        Some(Reading {
+            date: found.modified?,
+            at,
+        })
     }
 
-    fn challenge(&self, key: &str, record: &LockRecord, version: Version, now: Timestamp) -> Challenge {
+    fn challenge(
+        &self,
+        key: &str,
+        record: &LockRecord,
+        version: Version,
+        now: Timestamp,
+    ) -> Challenge {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(key.to_owned()).or_default().challenge(record, version, now)
+        seen.entry(key.to_owned())
+            .or_default()
+            .challenge(record, version, now)
     }
 
     fn forget_others(&self, keys: &[String]) {
@@ -276,7 +340,12 @@ impl Job {
     /// # Errors
     /// `Refused` if it isn't a `T`.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let wrong = |error| Error::refused(format!("the job {} is not of the expected type: {error}", self.key()));
+        let wrong = |error| {
+            Error::refused(format!(
+                "the job {} is not of the expected type: {error}",
+                self.key()
+            ))
+        };
         serde_json::from_value(self.record.payload.clone()).map_err(wrong)
     }
 
@@ -322,7 +391,10 @@ impl Job {
         check(visibility)?;
         let sent = self.raw.client.clock().now();
         let lock = self.record.lock.lasting(visibility);
-        let record = Record { lock, ..self.record.clone() };
+        let record = Record {
+            lock,
+            ..self.record.clone()
+        };
         self.write(&record).await?;
         (self.record, self.deadline) = (record, lock::deadline(sent, visibility));
         Ok(())
@@ -334,7 +406,13 @@ impl Job {
     /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond, and the job may or
     /// may not have been removed.
     pub async fn done(mut self) -> Result<(), Error> {
-        match self.write(&Record { done: true, ..self.record.clone() }).await {
+        match self
+            .write(&Record {
+                done: true,
+                ..self.record.clone()
+            })
+            .await
+        {
             // Only jobs that are done are deleted, so this one is.
             Err(error) if error.is_unknown() && self.is_deleted().await => return Ok(()),
             written => written?,
@@ -352,18 +430,29 @@ impl Job {
     /// Same as [`done`](Self::done).
     pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
-        self.write(&Record { lock, ..self.record.clone() }).await
+        self.write(&Record {
+            lock,
+            ..self.record.clone()
+        })
+        .await
     }
 
     async fn is_deleted(&self) -> bool {
-        matches!(self.raw.read_until(None, self.raw.client.until()).await, Ok(LoadedDocument::Absent))
+        matches!(
+            self.raw.read_until(None, self.raw.client.until()).await,
+            Ok(LoadedDocument::Absent)
+        )
     }
 
     /// Writes the job, if no other worker has taken it.
     async fn write(&mut self, record: &Record) -> Result<(), Error> {
         let mut pace = RetryPace::until(self.raw.client.until());
         loop {
-            match self.raw.write(Some(&self.snapshot), json(record)?, None, &mut pace).await? {
+            match self
+                .raw
+                .write(Some(&self.snapshot), json(record)?, None, &mut pace)
+                .await?
+            {
                 WriteOutcome::Done(snapshot) => {
                     self.snapshot = snapshot;
                     return Ok(());
@@ -371,11 +460,15 @@ impl Job {
                 // Others write only jobs that were given back.
                 WriteOutcome::Superseded if !record.lock.held => return Ok(()),
                 // An extension has taken effect without a response.
-                WriteOutcome::Conflict(_, Some(LoadedDocument::Found(found, _))) if self.is_extended_in(&found) => {
+                WriteOutcome::Conflict(_, Some(LoadedDocument::Found(found, _)))
+                    if self.is_extended_in(&found) =>
+                {
                     self.snapshot = found;
                 }
                 // The conflict may be with such an extension.
-                WriteOutcome::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
+                WriteOutcome::Conflict(error, None) => {
+                    return Err(Error::unknown(error.to_string()));
+                }
                 WriteOutcome::Superseded | WriteOutcome::Conflict(..) => {
                     let why = format!("another worker has taken the job {}", self.key());
                     return Err(Error::new(ErrorKind::Lost, why));
@@ -388,15 +481,23 @@ impl Job {
     /// raises the fence, also within one process.
     fn is_extended_in(&self, found: &DocumentSnapshot) -> bool {
         record(found).is_ok_and(|found| {
-            let Record { attempts, done, lock, .. } = &self.record;
-            (found.attempts, found.done, &found.lock) == (*attempts, *done, &lock.lasting(found.lock.ttl()))
+            let Record {
+                attempts,
+                done,
+                lock,
+                ..
+            } = &self.record;
+            (found.attempts, found.done, &found.lock)
+                == (*attempts, *done, &lock.lasting(found.lock.ttl()))
         })
     }
 }
 
 fn check(visibility: Duration) -> Result<(), Error> {
     if visibility < MIN_TTL {
-        return Err(Error::refused(format!("a job must be hidden for at least {MIN_TTL:?}")));
+        return Err(Error::refused(format!(
+            "a job must be hidden for at least {MIN_TTL:?}"
+        )));
     }
     Ok(())
 }

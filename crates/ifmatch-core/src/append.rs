@@ -50,7 +50,11 @@ impl AppendConditions {
             return Err(AppendFailure::Position);
         }
         let is_longer = |max: u64| length.checked_add(added).is_none_or(|sum| sum > max);
-        if self.max_size.is_some_and(is_longer) { Err(AppendFailure::MaxSize) } else { Ok(()) }
+        if self.max_size.is_some_and(is_longer) {
+            Err(AppendFailure::MaxSize)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -7,14 +7,15 @@ use std::time::Duration;
 use http::Method;
 
 use crate::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Renew,
-    Transition, Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome,
+    Refusal, Renew, Transition, Write,
 };
 use crate::date::{HttpDate, Timestamp};
 use crate::lease::{Lease, LeaseUse};
 use crate::precondition::{Preconditions, Validators, Verdict};
 use crate::record::{
-    Permit, Receipt, Record, RememberedAnswer, Reply, RequestId, Revision, State, Token, Variant, Version,
+    Permit, Receipt, Record, RememberedAnswer, Reply, RequestId, Revision, State, Token, Variant,
+    Version,
 };
 use crate::tag::EntityTag;
 
@@ -49,14 +50,32 @@ impl Record {
         let observed = self.still_true(begin.observed.as_ref());
         let state = self.seen(observed, revision, now);
         Known::of(&state, begin.authority, observed).check(begin.method, begin.preconditions)?;
-        let token = Token { revision, nonce: begin.nonce };
+        let token = Token {
+            revision,
+            nonce: begin.nonce,
+        };
         let deadline = self.deadline(begin.ttl, begin.lease, now);
-        let permit = Permit { token, deadline, ttl: now.until(deadline) };
+        let permit = Permit {
+            token,
+            deadline,
+            ttl: now.until(deadline),
+        };
         let lease = self.lease.filter(|_| begin.lease.is_holders_write());
-        let grant = Grant { token, deadline: permit.deadline, current: state.clone(), lease };
-        let state = if observed.is_some() { unless_absent(state) } else { state };
-        let next =
-            Self { fence: self.fence_after(begin.lease), ..self.with(revision, begin.nonce, state, Some(permit), now) };
+        let grant = Grant {
+            token,
+            deadline: permit.deadline,
+            current: state.clone(),
+            lease,
+        };
+        let state = if observed.is_some() {
+            unless_absent(state)
+        } else {
+            state
+        };
+        let next = Self {
+            fence: self.fence_after(begin.lease),
+            ..self.with(revision, begin.nonce, state, Some(permit), now)
+        };
         Ok((Some(next), Outcome::Granted(grant)))
     }
 
@@ -64,27 +83,41 @@ impl Record {
         self.holds(commit.token)?;
         let lease = self.locking_lease(now);
         let is_lost = commit.unless_disturbed && self.is_disturbed(commit.token);
-        let content = if is_lost { &Content::Unknown } else { &commit.content };
+        let content = if is_lost {
+            &Content::Unknown
+        } else {
+            &commit.content
+        };
         let (next, receipt) = self.become_content(content, commit.token.nonce, lease, now);
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
     fn abort(&self, token: Token, now: Timestamp) -> Applied {
         self.holds(token)?;
-        let next = Self { revision: self.revision.next(now), permit: None, ..self.clone() };
+        let next = Self {
+            revision: self.revision.next(now),
+            permit: None,
+            ..self.clone()
+        };
         Ok((Some(next), Outcome::Released))
     }
 
     fn doubt(&self, doubt: Doubt, now: Timestamp) -> Applied {
         let permit = self.holds(doubt.token)?;
         let deadline = permit.deadline.min(now.saturating_add(doubt.grace));
-        let mut next = Self { revision: self.revision.next(now), ..self.clone() };
+        let mut next = Self {
+            revision: self.revision.next(now),
+            ..self.clone()
+        };
         if deadline <= now {
             next.state = State::Unknown;
             next.permit = None;
             next.lease = self.locking_lease(now);
         } else {
-            next.permit = Some(Permit { deadline, ..*permit });
+            next.permit = Some(Permit {
+                deadline,
+                ..*permit
+            });
         }
         Ok((Some(next), Outcome::Released))
     }
@@ -95,23 +128,45 @@ impl Record {
         if permit.deadline <= now {
             return Err(Refusal::Stale);
         }
-        let deadline = self.deadline(renew.ttl, renew.lease, now).max(permit.deadline);
+        let deadline = self
+            .deadline(renew.ttl, renew.lease, now)
+            .max(permit.deadline);
         let ttl = permit.ttl.max(now.until(deadline));
         let next = Self {
             revision: self.revision.next(now),
-            permit: Some(Permit { deadline, ttl, ..permit }),
+            permit: Some(Permit {
+                deadline,
+                ttl,
+                ..permit
+            }),
             ..self.clone()
         };
-        let grant = Grant { token: permit.token, deadline, current: self.state.clone(), lease: self.lease };
+        let grant = Grant {
+            token: permit.token,
+            deadline,
+            current: self.state.clone(),
+            lease: self.lease,
+        };
         Ok((Some(next), Outcome::Granted(grant)))
     }
 
     /// The permit of a write in flight stays valid.
     fn invalidate(&self, nonce: u64, now: Timestamp) -> (Option<Self>, Outcome) {
         let permit = self.permit.filter(|permit| permit.deadline > now);
-        let lease = if permit.is_some() { self.lease } else { self.locking_lease(now) };
+        let lease = if permit.is_some() {
+            self.lease
+        } else {
+            self.locking_lease(now)
+        };
         let revision = self.revision.next(now);
-        let next = Self { revision, nonce, state: State::Unknown, permit, lease, ..self.clone() };
+        let next = Self {
+            revision,
+            nonce,
+            state: State::Unknown,
+            permit,
+            lease,
+            ..self.clone()
+        };
         (Some(next), Outcome::Observed)
     }
 
@@ -176,7 +231,9 @@ impl Record {
     fn deadline(&self, ttl: Duration, lease: LeaseUse, now: Timestamp) -> Timestamp {
         let deadline = now.saturating_add(ttl);
         let lease = self.lease.filter(|_| lease.is_holders_write());
-        lease.and_then(|lease| lease.end()).map_or(deadline, |end| end.min(deadline))
+        lease
+            .and_then(|lease| lease.end())
+            .map_or(deadline, |end| end.min(deadline))
     }
 
     /// Returns the state after a read.
@@ -185,21 +242,31 @@ impl Record {
     /// representation joins the version; unless the register is the authority, it gets a new date, because the version may
     /// have changed. Any other tag is a new version with no other known representations.
     fn merge(&self, seen: &Observed, revision: Revision, now: Timestamp) -> State {
-        let Observation::Present { variant, tag, last_modified } = &seen.observation else {
+        let Observation::Present {
+            variant,
+            tag,
+            last_modified,
+        } = &seen.observation
+        else {
             return State::Absent;
         };
         let state = self.state(now);
         if let Some(version) = state.version() {
             match (version.tag(variant), tag) {
                 (Some(known), Some(tag)) if known == tag => return state.clone(),
-                (None, None) if version.is_confirmed_untagged(seen.authority, *last_modified) => return state.clone(),
+                (None, None) if version.is_confirmed_untagged(seen.authority, *last_modified) => {
+                    return state.clone();
+                }
                 (None, Some(tag)) if !version.tags.is_empty() => {
                     let joined = version.joined_by(variant.clone(), tag.clone());
                     return State::Present(match seen.authority {
                         Authority::Register => joined,
-                        Authority::Resource => {
-                            Version { generation: revision, dated: None, modified: self.next_date(now), ..joined }
-                        }
+                        Authority::Resource => Version {
+                            generation: revision,
+                            dated: None,
+                            modified: self.next_date(now),
+                            ..joined
+                        },
                     });
                 }
                 _ => {}
@@ -211,7 +278,11 @@ impl Record {
         let later = |date: &HttpDate| self.latest < *date;
         let dated = last_modified.filter(over).filter(later);
         let modified = dated.unwrap_or_else(|| self.next_date(now));
-        State::Present(Version { dated, modified, ..Version::new(revision, variant.clone(), tag.clone()) })
+        State::Present(Version {
+            dated,
+            modified,
+            ..Version::new(revision, variant.clone(), tag.clone())
+        })
     }
 
     /// Returns the date of a version created at `now`. Dates never repeat, even if the clock is behind, was set back,
@@ -223,30 +294,49 @@ impl Record {
     /// Returns the permit of a token. A permit is valid as long as it is in the record, even after its deadline: a
     /// command that relies on the deadline removes it.
     fn holds(&self, token: Token) -> Result<&Permit, Refusal> {
-        self.permit.as_ref().filter(|permit| permit.token == token).ok_or(Refusal::Stale)
+        self.permit
+            .as_ref()
+            .filter(|permit| permit.token == token)
+            .ok_or(Refusal::Stale)
     }
 
     fn refuse_in_flight(&self, now: Timestamp) -> Result<(), Refusal> {
         match self.permit(now) {
-            Some(permit) => Err(Refusal::InFlight { deadline: permit.deadline }),
+            Some(permit) => Err(Refusal::InFlight {
+                deadline: permit.deadline,
+            }),
             None => Ok(()),
         }
     }
 
-    fn become_content(&self, content: &Content, nonce: u64, lease: Option<Lease>, now: Timestamp) -> (Self, Receipt) {
+    fn become_content(
+        &self,
+        content: &Content,
+        nonce: u64,
+        lease: Option<Lease>,
+        now: Timestamp,
+    ) -> (Self, Receipt) {
         let revision = self.revision.next(now);
         let modified = self.next_date(now);
         let state = match content {
-            Content::Tagged { variant, tag } => {
-                State::Present(Version { modified, ..Version::new(revision, variant.clone(), Some(tag.clone())) })
-            }
+            Content::Tagged { variant, tag } => State::Present(Version {
+                modified,
+                ..Version::new(revision, variant.clone(), Some(tag.clone()))
+            }),
             Content::Hashed { hash, payload } => {
                 let tag = hash.versioned_tag(revision.get());
                 let version = Version::new(revision, Variant::only(), Some(tag));
-                State::Present(Version { payload: payload.clone(), modified, ..version })
+                State::Present(Version {
+                    payload: payload.clone(),
+                    modified,
+                    ..version
+                })
             }
             Content::Kept { payload } => match self.state(now) {
-                State::Present(version) => State::Present(Version { payload: payload.clone(), ..version.clone() }),
+                State::Present(version) => State::Present(Version {
+                    payload: payload.clone(),
+                    ..version.clone()
+                }),
                 nothing => nothing.clone(),
             },
             Content::Unknown => State::Unknown,
@@ -254,24 +344,52 @@ impl Record {
         };
         let receipt = Receipt {
             generation: state.version().map_or(revision, Version::generation),
-            tag: state.version().and_then(|version| version.tags.first().cloned()),
+            tag: state
+                .version()
+                .and_then(|version| version.tags.first().cloned()),
             created: *self.state(now) == State::Absent,
             modified: state.version().map(Version::last_modified),
         };
         // Deleting a resource drops its lease.
         let lease = lease.filter(|_| state != State::Absent);
-        (Self { lease, ..self.with(revision, nonce, state, None, now) }, receipt)
+        (
+            Self {
+                lease,
+                ..self.with(revision, nonce, state, None, now)
+            },
+            receipt,
+        )
     }
 
-    fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>, now: Timestamp) -> Self {
+    fn with(
+        &self,
+        revision: Revision,
+        nonce: u64,
+        state: State,
+        permit: Option<Permit>,
+        now: Timestamp,
+    ) -> Self {
         let lease = self.lease_at(now).copied();
-        let latest = state.version().map_or(self.latest, |version| self.latest.max(version.modified));
-        Self { revision, nonce, state, permit, lease, replies: self.replies.clone(), latest, fence: self.fence }
+        let latest = state
+            .version()
+            .map_or(self.latest, |version| self.latest.max(version.modified));
+        Self {
+            revision,
+            nonce,
+            state,
+            permit,
+            lease,
+            replies: self.replies.clone(),
+            latest,
+            fence: self.fence,
+        }
     }
 
     /// Returns the largest fencing token seen after a write.
     fn fence_after(&self, r#use: LeaseUse) -> Revision {
-        r#use.token().map_or(self.fence, |token| token.max(self.fence))
+        r#use
+            .token()
+            .map_or(self.fence, |token| token.max(self.fence))
     }
 
     /// Returns the lease after a write, which removes a lease that has ended.
@@ -281,16 +399,32 @@ impl Record {
 
     fn answer(&self, request: Option<RequestId>) -> Option<&RememberedAnswer> {
         let request = request?;
-        self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.answer)
+        self.replies
+            .iter()
+            .find(|reply| reply.request == request)
+            .map(|reply| &reply.answer)
     }
 
-    fn remember(&mut self, request: Option<RequestId>, now: Timestamp, answer: impl FnOnce() -> RememberedAnswer) {
+    fn remember(
+        &mut self,
+        request: Option<RequestId>,
+        now: Timestamp,
+        answer: impl FnOnce() -> RememberedAnswer,
+    ) {
         let Some(request) = request else { return };
         self.replies.retain(|reply| reply.request != request);
-        self.replies.push(Reply { request, answer: answer() });
+        self.replies.push(Reply {
+            request,
+            answer: answer(),
+        });
         let is_old = |reply: &&Reply| reply.answer.at().until(now) >= Self::REPLY_TIME;
         let excess = |most: usize| self.replies.len().saturating_sub(most);
-        let old = self.replies.iter().take(excess(Self::MIN_REPLIES)).take_while(is_old).count();
+        let old = self
+            .replies
+            .iter()
+            .take(excess(Self::MIN_REPLIES))
+            .take_while(is_old)
+            .count();
         self.replies.drain(..old.max(excess(Self::MAX_REPLIES)));
     }
 }
@@ -317,13 +451,18 @@ impl<'a> Known<'a> {
     }
 
     fn is_absent(&self) -> bool {
-        matches!(self, Self::All(State::Absent) | Self::Seen(State::Absent, _))
+        matches!(
+            self,
+            Self::All(State::Absent) | Self::Seen(State::Absent, _)
+        )
     }
 
     /// Refuses if it is unknown whether the resource exists.
     fn refuse_unknown(&self) -> Result<(), Refusal> {
         match self {
-            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => Err(Refusal::ProbeFirst),
+            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => {
+                Err(Refusal::ProbeFirst)
+            }
             _ => Ok(()),
         }
     }
@@ -333,22 +472,39 @@ impl<'a> Known<'a> {
             return Ok(());
         }
         match self {
-            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => Err(Refusal::ProbeFirst),
-            Self::All(State::Absent) | Self::Seen(State::Absent, _) => evaluate(method, preconditions, None),
-            Self::All(State::Present(version)) => evaluate(method, preconditions, Some(&version.validators())),
+            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => {
+                Err(Refusal::ProbeFirst)
+            }
+            Self::All(State::Absent) | Self::Seen(State::Absent, _) => {
+                evaluate(method, preconditions, None)
+            }
+            Self::All(State::Present(version)) => {
+                evaluate(method, preconditions, Some(&version.validators()))
+            }
             Self::Seen(State::Present(version), observation) => {
                 let tags = match observation {
                     Observation::Present { tag: Some(tag), .. } => std::slice::from_ref(tag),
                     _ => &[],
                 };
                 let last_modified = Some(version.last_modified());
-                evaluate(method, preconditions, Some(&Validators { tags, last_modified }))
+                evaluate(
+                    method,
+                    preconditions,
+                    Some(&Validators {
+                        tags,
+                        last_modified,
+                    }),
+                )
             }
         }
     }
 }
 
-fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Validators<'_>>) -> Result<(), Refusal> {
+fn evaluate(
+    method: &Method,
+    preconditions: &Preconditions,
+    current: Option<&Validators<'_>>,
+) -> Result<(), Refusal> {
     match preconditions.evaluate(method, current) {
         Verdict::Proceed | Verdict::NotModified => Ok(()),
         Verdict::Failed(precondition) => Err(Refusal::PreconditionFailed {
@@ -360,15 +516,30 @@ fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Val
 
 /// An absence isn't recorded: a reader with other credentials may see the resource.
 fn unless_absent(state: State) -> State {
-    if state == State::Absent { State::Unknown } else { state }
+    if state == State::Absent {
+        State::Unknown
+    } else {
+        state
+    }
 }
 
 impl Version {
     fn new(generation: Revision, variant: Variant, tag: Option<EntityTag>) -> Self {
-        let variants = if tag.is_some() { vec![variant] } else { Vec::new() };
+        let variants = if tag.is_some() {
+            vec![variant]
+        } else {
+            Vec::new()
+        };
         let tags = tag.into_iter().collect();
         let modified = generation.timestamp().last_modified();
-        Self { generation, tags, variants, dated: None, modified, payload: bytes::Bytes::new() }
+        Self {
+            generation,
+            tags,
+            variants,
+            dated: None,
+            modified,
+            payload: bytes::Bytes::new(),
+        }
     }
 
     /// Returns `true` if a read without a tag confirms this version, which has no tags. If the resource may change without

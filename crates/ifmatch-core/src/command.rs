@@ -62,9 +62,22 @@ pub struct Begin<'a> {
 impl<'a> Begin<'a> {
     /// Creates a request for a permit that lasts for `ttl`, without a lease or a probe, with the resource as the
     /// authority.
-    pub fn new(method: &'a Method, preconditions: &'a Preconditions, nonce: u64, ttl: Duration) -> Self {
+    pub fn new(
+        method: &'a Method,
+        preconditions: &'a Preconditions,
+        nonce: u64,
+        ttl: Duration,
+    ) -> Self {
         let (lease, authority) = (LeaseUse::default(), Authority::default());
-        Self { method, preconditions, lease, observed: None, authority, nonce, ttl }
+        Self {
+            method,
+            preconditions,
+            lease,
+            observed: None,
+            authority,
+            nonce,
+            ttl,
+        }
     }
 
     /// Sets the lease that the request names.
@@ -101,7 +114,11 @@ pub struct Commit {
 impl Commit {
     /// Creates the command that ends a successful write.
     pub fn new(token: Token, content: Content) -> Self {
-        Self { token, content, unless_disturbed: false }
+        Self {
+            token,
+            content,
+            unless_disturbed: false,
+        }
     }
 
     /// Records the content only if no other command has changed the record since the grant, and otherwise an unknown
@@ -130,7 +147,10 @@ impl Commit {
     /// ```
     #[must_use]
     pub fn unless_disturbed(self) -> Self {
-        Self { unless_disturbed: true, ..self }
+        Self {
+            unless_disturbed: true,
+            ..self
+        }
     }
 }
 
@@ -197,7 +217,11 @@ pub struct Observed {
 impl Observed {
     /// Creates the result of a read that began at `snapshot`.
     pub fn new(snapshot: Snapshot, observation: Observation, authority: Authority) -> Self {
-        Self { snapshot, observation, authority }
+        Self {
+            snapshot,
+            observation,
+            authority,
+        }
     }
 }
 
@@ -251,8 +275,21 @@ pub struct Write<'a> {
 
 impl<'a> Write<'a> {
     /// Creates a write without a lease or a request identity.
-    pub fn new(method: &'a Method, preconditions: &'a Preconditions, content: Content, nonce: u64) -> Self {
-        Self { method, preconditions, lease: LeaseUse::default(), content, based_on: None, request: None, nonce }
+    pub fn new(
+        method: &'a Method,
+        preconditions: &'a Preconditions,
+        content: Content,
+        nonce: u64,
+    ) -> Self {
+        Self {
+            method,
+            preconditions,
+            lease: LeaseUse::default(),
+            content,
+            based_on: None,
+            request: None,
+            nonce,
+        }
     }
 
     /// Sets the lease that the request names.
@@ -296,7 +333,14 @@ pub struct LeaseOperation<'a> {
 impl<'a> LeaseOperation<'a> {
     /// Creates an operation without a probe or a request identity, with the resource as the authority.
     pub fn new(action: LeaseAction, preconditions: &'a Preconditions, nonce: u64) -> Self {
-        Self { action, preconditions, observed: None, authority: Authority::default(), request: None, nonce }
+        Self {
+            action,
+            preconditions,
+            observed: None,
+            authority: Authority::default(),
+            request: None,
+            nonce,
+        }
     }
 
     /// Sets the result of a probe made just before.
@@ -431,6 +475,9 @@ pub struct Transition {
 impl Transition {
     /// Creates a refusal, which leaves the record unchanged.
     pub fn refused(refusal: Refusal) -> Self {
-        Self { next: None, outcome: Outcome::Refused(refusal) }
+        Self {
+            next: None,
+            outcome: Outcome::Refused(refusal),
+        }
     }
 }

@@ -133,7 +133,9 @@ impl HttpDate {
 
     fn text(self) -> String {
         if self.0 >= 0 {
-            return httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.unsigned_abs()));
+            return httpdate::fmt_http_date(
+                SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.unsigned_abs()),
+            );
         }
         let mut text = Self(self.0 + LIFT * CYCLE).text();
         if let Ok(year) = text[YEAR].parse::<i64>() {
@@ -173,7 +175,9 @@ impl From<HttpDate> for i64 {
 /// assert!(later > now);
 /// assert_eq!(now.until(later), Duration::from_millis(5));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -190,7 +194,10 @@ impl Timestamp {
     /// Returns the time after `duration`, saturating.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// Returns the duration until `later`, or zero if that is past.
@@ -247,7 +254,9 @@ fn lift_year(text: &mut [u8]) -> i64 {
         24 => 20..24,
         _ => return 0,
     };
-    let year = std::str::from_utf8(&text[at.clone()]).ok().and_then(|year| year.parse::<u16>().ok());
+    let year = std::str::from_utf8(&text[at.clone()])
+        .ok()
+        .and_then(|year| year.parse::<u16>().ok());
     match year {
         Some(year @ ..1970) if text[at.start].is_ascii_digit() => {
             text[at].copy_from_slice(format!("{}", i64::from(year) + LIFT * YEARS).as_bytes());
@@ -259,7 +268,11 @@ fn lift_year(text: &mut [u8]) -> i64 {
 
 /// Replaces second 60 by 59, in place. Returns `true` if it did.
 fn lower_leap_second(text: &mut [u8]) -> bool {
-    let end = if text.ends_with(b" GMT") { text.len() - 4 } else { text.len().saturating_sub(5) };
+    let end = if text.ends_with(b" GMT") {
+        text.len() - 4
+    } else {
+        text.len().saturating_sub(5)
+    };
     match text.get_mut(end.saturating_sub(3)..end) {
         Some(second) if second == b":60" => {
             second.copy_from_slice(b":59");

@@ -44,7 +44,10 @@ impl ContentHash {
 
     /// Creates a SHA-256 hash that was computed elsewhere.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self { format: TagFormat::Sha256, bytes }
+        Self {
+            format: TagFormat::Sha256,
+            bytes,
+        }
     }
 
     /// Returns all 32 bytes, even if the tag contains only half of them.
@@ -114,7 +117,11 @@ pub enum TagFormat {
 
 impl TagFormat {
     const fn bytes_in_tag(self) -> usize {
-        if matches!(self, Self::Sha256Truncated) { 16 } else { 32 }
+        if matches!(self, Self::Sha256Truncated) {
+            16
+        } else {
+            32
+        }
     }
 }
 
@@ -137,7 +144,10 @@ pub struct Hasher {
 impl Hasher {
     /// Starts a hash for tags of this format.
     pub fn new(format: TagFormat) -> Self {
-        Self { format, state: State::new(format) }
+        Self {
+            format,
+            state: State::new(format),
+        }
     }
 
     /// Adds the next bytes.
@@ -183,7 +193,10 @@ impl Hasher {
     pub fn resume(state: &[u8]) -> Option<Self> {
         let state = SerializedState::<Sha256>::try_from(state).ok()?;
         let state = State::Sha256(Sha256::deserialize(&state).ok()?);
-        Some(Self { format: TagFormat::Sha256, state })
+        Some(Self {
+            format: TagFormat::Sha256,
+            state,
+        })
     }
 
     /// Returns the hash of all bytes.
@@ -193,7 +206,10 @@ impl Hasher {
             #[cfg(feature = "blake3")]
             State::Blake3(state) => state.finalize().into(),
         };
-        ContentHash { format: self.format, bytes }
+        ContentHash {
+            format: self.format,
+            bytes,
+        }
     }
 }
 
@@ -205,7 +221,9 @@ impl Default for Hasher {
 
 impl fmt::Debug for Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hasher").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("Hasher")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 

@@ -28,8 +28,12 @@ pub trait Change {
     ///
     /// # Errors
     /// Fails if the change doesn't fit the record. The record stays as it is.
-    fn command(&self, before: &Record, now: Timestamp, context: &mut Self::Context)
-    -> Result<Command<'_>, Self::Error>;
+    fn command(
+        &self,
+        before: &Record,
+        now: Timestamp,
+        context: &mut Self::Context,
+    ) -> Result<Command<'_>, Self::Error>;
 
     /// Returns `false` if the change can't be decided in the context that the one before has left: the group ends before it. The first
     /// change of a group is always decided. Defaults to `true`.
@@ -79,28 +83,48 @@ impl Record {
             let result = change.command(&record, now, &mut context).map(|command| {
                 let Transition { next, outcome } = record.apply(&command, now);
                 let after = next.unwrap_or_else(|| record.clone());
-                Applied { before: record.clone(), after, outcome }
+                Applied {
+                    before: record.clone(),
+                    after,
+                    outcome,
+                }
             });
             if let Ok(done @ Applied { after, .. }) = &result {
                 change.applied(done, &mut context);
                 let is_new = after.revision != record.revision;
                 versions += usize::from(is_new && after.generation() == Some(after.revision));
                 latest = latest.max(after.latest);
-                record = Self { latest: self.latest, ..after.clone() };
+                record = Self {
+                    latest: self.latest,
+                    ..after.clone()
+                };
             }
             applied.push(result);
         }
         let newest = record.generation().filter(|_| versions > 1);
-        let latest = if newest.is_some() { latest.next() } else { latest };
+        let latest = if newest.is_some() {
+            latest.next()
+        } else {
+            latest
+        };
         record.redate(newest, latest);
-        for Applied { before, after, outcome } in applied.iter_mut().flatten() {
+        for Applied {
+            before,
+            after,
+            outcome,
+        } in applied.iter_mut().flatten()
+        {
             before.redate(newest, latest);
             after.redate(newest, latest);
             if let Outcome::Written(receipt) | Outcome::Replayed(receipt) = outcome {
                 receipt.redate(newest, latest);
             }
         }
-        Group { applied, next: Some(record).filter(|record| record.revision != self.revision), context }
+        Group {
+            applied,
+            next: Some(record).filter(|record| record.revision != self.revision),
+            context,
+        }
     }
 
     fn generation(&self) -> Option<Revision> {
@@ -116,7 +140,9 @@ impl Record {
             version.modified = latest;
         }
         for reply in &mut self.replies {
-            if let RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _) = &mut reply.answer {
+            if let RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _) =
+                &mut reply.answer
+            {
                 receipt.redate(newest, latest);
             }
         }

@@ -32,7 +32,9 @@ impl LeaseDuration {
     fn end(self, start: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Infinite => None,
-            Self::Seconds(seconds) => Some(start.saturating_add(Duration::from_secs(seconds.into()))),
+            Self::Seconds(seconds) => {
+                Some(start.saturating_add(Duration::from_secs(seconds.into())))
+            }
         }
     }
 }
@@ -52,7 +54,10 @@ impl BreakPeriod {
     /// assert!(BreakPeriod::from_seconds(61).is_none());
     /// ```
     pub fn from_seconds(seconds: i64) -> Option<Self> {
-        u8::try_from(seconds).ok().filter(|seconds| *seconds <= 60).map(Self)
+        u8::try_from(seconds)
+            .ok()
+            .filter(|seconds| *seconds <= 60)
+            .map(Self)
     }
 }
 
@@ -163,7 +168,9 @@ pub enum LeaseFailure {
     #[error("the lease has expired. Acquire a new one, and check what has changed")]
     Lost,
     /// The request names a fencing token that is smaller than the largest one seen.
-    #[error("the request's lease-token is smaller than the largest seen, so a later holder has written or leased this")]
+    #[error(
+        "the request's lease-token is smaller than the largest seen, so a later holder has written or leased this"
+    )]
     Superseded,
 }
 
@@ -304,7 +311,9 @@ impl Lease {
     pub(crate) fn longest(&self) -> Option<Duration> {
         match (self.phase, self.duration) {
             (Phase::Held(_), LeaseDuration::Infinite) => None,
-            (Phase::Held(_), LeaseDuration::Seconds(seconds)) => Some(Duration::from_secs(seconds.into())),
+            (Phase::Held(_), LeaseDuration::Seconds(seconds)) => {
+                Some(Duration::from_secs(seconds.into()))
+            }
             (Phase::Breaking(_), _) => Some(BreakPeriod::LONGEST),
         }
     }
@@ -339,7 +348,11 @@ impl SeenLease {
     /// # Errors
     /// Fails if another client held the lease when it was read, or the named lease had ended.
     pub fn check(seen: Option<&Self>, r#use: LeaseUse) -> Result<(), LeaseFailure> {
-        check(seen.map(|seen| &seen.lease), r#use, seen.map_or_else(Timestamp::default, |seen| seen.at))
+        check(
+            seen.map(|seen| &seen.lease),
+            r#use,
+            seen.map_or_else(Timestamp::default, |seen| seen.at),
+        )
     }
 }
 
@@ -359,9 +372,19 @@ pub(crate) fn apply(
     token: Revision,
 ) -> Result<Option<Lease>, LeaseConflict> {
     match action {
-        LeaseAction::Acquire { id, duration, holder } => {
+        LeaseAction::Acquire {
+            id,
+            duration,
+            holder,
+        } => {
             let token = acquired_token(lease, id, now, token)?;
-            Ok(Some(Lease { id, duration, phase: Phase::Held(duration.end(now)), token, holder }))
+            Ok(Some(Lease {
+                id,
+                duration,
+                phase: Phase::Held(duration.end(now)),
+                token,
+                holder,
+            }))
         }
         LeaseAction::Renew(id) => renew(lease, id, now).map(Some),
         LeaseAction::Change { id, proposed } => change(lease, id, proposed, now).map(Some),
@@ -369,11 +392,19 @@ pub(crate) fn apply(
             Some(lease) if lease.id == id => Ok(None),
             _ => Err(LeaseConflict::IdMismatch),
         },
-        LeaseAction::Break { period, token: None } => {
-            lease.map(|lease| Some(broken(lease, period, now))).ok_or(LeaseConflict::NotPresent)
-        }
-        LeaseAction::Break { period, token: Some(token) } => {
-            let named = lease.filter(|lease| lease.token == token).ok_or(LeaseConflict::TokenMismatch)?;
+        LeaseAction::Break {
+            period,
+            token: None,
+        } => lease
+            .map(|lease| Some(broken(lease, period, now)))
+            .ok_or(LeaseConflict::NotPresent),
+        LeaseAction::Break {
+            period,
+            token: Some(token),
+        } => {
+            let named = lease
+                .filter(|lease| lease.token == token)
+                .ok_or(LeaseConflict::TokenMismatch)?;
             Ok(Some(broken(named, period, now)))
         }
     }
@@ -397,18 +428,31 @@ fn acquired_token(
 }
 
 fn renew(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
-    let lease = lease.filter(|lease| lease.id == id).ok_or(LeaseConflict::IdMismatch)?;
+    let lease = lease
+        .filter(|lease| lease.id == id)
+        .ok_or(LeaseConflict::IdMismatch)?;
     match lease.state(now) {
         LeaseState::Breaking | LeaseState::Broken => Err(LeaseConflict::IsBrokenAndCannotBeRenewed),
-        _ => Ok(Lease { phase: Phase::Held(lease.duration.end(now)), ..*lease }),
+        _ => Ok(Lease {
+            phase: Phase::Held(lease.duration.end(now)),
+            ..*lease
+        }),
     }
 }
 
 /// Changing to the current id succeeds: it is a retry of a change that lost its response.
-fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
+fn change(
+    lease: Option<&Lease>,
+    id: LeaseId,
+    proposed: LeaseId,
+    now: Timestamp,
+) -> Result<Lease, LeaseConflict> {
     let lease = lease.ok_or(LeaseConflict::NotPresent)?;
     match lease.state(now) {
-        LeaseState::Leased if lease.id == id || lease.id == proposed => Ok(Lease { id: proposed, ..*lease }),
+        LeaseState::Leased if lease.id == id || lease.id == proposed => Ok(Lease {
+            id: proposed,
+            ..*lease
+        }),
         LeaseState::Breaking if lease.id == id => Err(LeaseConflict::IsBreakingAndCannotBeChanged),
         LeaseState::Leased | LeaseState::Breaking => Err(LeaseConflict::IdMismatch),
         _ => Err(LeaseConflict::NotPresent),
@@ -418,13 +462,17 @@ fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp)
 /// A broken lease ends after the period or at its own end, whichever is first. Without a period, a fixed lease ends at its
 /// own end and an infinite one at once. A second break can only bring the end forward.
 fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
-    let wanted = period.map(|BreakPeriod(seconds)| LeaseDuration::Seconds(seconds).end(now).unwrap_or(now));
+    let wanted =
+        period.map(|BreakPeriod(seconds)| LeaseDuration::Seconds(seconds).end(now).unwrap_or(now));
     let end = match (lease.end(), wanted) {
         (Some(end), Some(wanted)) => end.min(wanted),
         (Some(end), None) => end,
         (None, wanted) => wanted.unwrap_or(now),
     };
-    Lease { phase: Phase::Breaking(end), ..*lease }
+    Lease {
+        phase: Phase::Breaking(end),
+        ..*lease
+    }
 }
 
 /// Checks a request against the lease of its resource. Only the record can check a fencing token.

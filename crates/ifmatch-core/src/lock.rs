@@ -63,22 +63,35 @@ impl LockRecord {
     /// ```
     #[must_use]
     pub fn taken(previous: Option<&Self>, holder: &str, ttl: Duration, now: Timestamp) -> Self {
-        let fence = previous.map_or(now.micros().max(1), |previous| previous.fence.saturating_add(1));
+        let fence = previous.map_or(now.micros().max(1), |previous| {
+            previous.fence.saturating_add(1)
+        });
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        Self { holder: holder.to_owned(), fence, ttl_ms, held: true }
+        Self {
+            holder: holder.to_owned(),
+            fence,
+            ttl_ms,
+            held: true,
+        }
     }
 
     /// Returns the record after a release.
     #[must_use]
     pub fn released(&self) -> Self {
-        Self { held: false, ..self.clone() }
+        Self {
+            held: false,
+            ..self.clone()
+        }
     }
 
     /// Returns the record with another time to live, from its next version on.
     #[must_use]
     pub fn lasting(&self, ttl: Duration) -> Self {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        Self { ttl_ms, ..self.clone() }
+        Self {
+            ttl_ms,
+            ..self.clone()
+        }
     }
 
     /// Returns the time to live.
@@ -132,7 +145,11 @@ impl<V: PartialEq> Observation<V> {
         };
         self.0 = Some((version, since));
         let until = since.saturating_add(record.ttl());
-        if !record.held || until <= now { Challenge::TakeOver } else { Challenge::Wait { until } }
+        if !record.held || until <= now {
+            Challenge::TakeOver
+        } else {
+            Challenge::Wait { until }
+        }
     }
 }
 

@@ -23,7 +23,9 @@ pub struct RequirePreconditions {
 impl RequirePreconditions {
     /// Requires no preconditions. This is the default.
     pub const fn none() -> Self {
-        Self { methods: Vec::new() }
+        Self {
+            methods: Vec::new(),
+        }
     }
 
     /// Requires preconditions for PUT, PATCH and DELETE, which replace or delete existing data. POST usually adds data.
@@ -49,7 +51,12 @@ impl RequirePreconditions {
     /// assert!(!policy.refuses(&Method::QUERY, &Preconditions::default()));
     /// ```
     pub fn for_methods(methods: impl IntoIterator<Item = Method>) -> Self {
-        Self { methods: methods.into_iter().filter(|method| !method.is_safe()).collect() }
+        Self {
+            methods: methods
+                .into_iter()
+                .filter(|method| !method.is_safe())
+                .collect(),
+        }
     }
 
     /// Returns `true` if the response must be 428: the method requires a precondition, and there is none that

@@ -7,8 +7,13 @@ use crate::date::HttpDate;
 use crate::tag::{EntityTag, TagList};
 
 /// All conditional header fields (RFC 9110 §13.1): the preconditions and `If-Range`.
-pub const CONDITIONAL_HEADERS: [HeaderName; 5] =
-    [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_RANGE];
+pub const CONDITIONAL_HEADERS: [HeaderName; 5] = [
+    IF_MATCH,
+    IF_UNMODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_RANGE,
+];
 
 /// A request's preconditions.
 ///
@@ -43,22 +48,37 @@ pub struct Preconditions {
 
 impl Preconditions {
     /// No preconditions.
-    pub const NONE: Self =
-        Self { if_match: None, if_unmodified_since: None, if_none_match: None, if_modified_since: None };
+    pub const NONE: Self = Self {
+        if_match: None,
+        if_unmodified_since: None,
+        if_none_match: None,
+        if_modified_since: None,
+    };
 
     /// Requires that there is no representation: `If-None-Match: *`.
     pub fn absent() -> Self {
-        Self { if_none_match: Some(TagList::Any), ..Self::NONE }
+        Self {
+            if_none_match: Some(TagList::Any),
+            ..Self::NONE
+        }
     }
 
     /// Requires that the representation still has this tag: `If-Match`. Never true without a tag.
     pub fn unchanged(tag: Option<&EntityTag>) -> Self {
-        Self { if_match: Some(TagList::Tags(tag.into_iter().cloned().collect())), ..Self::NONE }
+        Self {
+            if_match: Some(TagList::Tags(tag.into_iter().cloned().collect())),
+            ..Self::NONE
+        }
     }
 
     /// The header fields of preconditions, in the order in which they are evaluated. `If-Range` isn't one of them: see
     /// [`CONDITIONAL_HEADERS`].
-    pub const HEADERS: [HeaderName; 4] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+    pub const HEADERS: [HeaderName; 4] = [
+        IF_MATCH,
+        IF_UNMODIFIED_SINCE,
+        IF_NONE_MATCH,
+        IF_MODIFIED_SINCE,
+    ];
 
     /// The header fields of preconditions that can fail a write.
     pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
@@ -68,11 +88,16 @@ impl Preconditions {
         let mut found = Self::default();
         for name in headers.keys() {
             match name {
-                name if *name == IF_MATCH => found.if_match = TagList::from_headers(headers, IF_MATCH),
-                name if *name == IF_UNMODIFIED_SINCE => {
-                    found.if_unmodified_since = HttpDate::from_headers(headers, IF_UNMODIFIED_SINCE);
+                name if *name == IF_MATCH => {
+                    found.if_match = TagList::from_headers(headers, IF_MATCH)
                 }
-                name if *name == IF_NONE_MATCH => found.if_none_match = TagList::from_headers(headers, IF_NONE_MATCH),
+                name if *name == IF_UNMODIFIED_SINCE => {
+                    found.if_unmodified_since =
+                        HttpDate::from_headers(headers, IF_UNMODIFIED_SINCE);
+                }
+                name if *name == IF_NONE_MATCH => {
+                    found.if_none_match = TagList::from_headers(headers, IF_NONE_MATCH)
+                }
                 name if *name == IF_MODIFIED_SINCE => {
                     found.if_modified_since = HttpDate::from_headers(headers, IF_MODIFIED_SINCE);
                 }
@@ -132,11 +157,24 @@ impl Preconditions {
         // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
         let (guard, name) = match self.if_match(current) {
             Some(result) => {
-                let readable =
-                    if self.lists_weak_tags_only() { Precondition::WeakIfMatch } else { Precondition::IfMatch };
-                (Some(result), name_of(self.if_match.as_ref(), readable, Precondition::UnreadableIfMatch))
+                let readable = if self.lists_weak_tags_only() {
+                    Precondition::WeakIfMatch
+                } else {
+                    Precondition::IfMatch
+                };
+                (
+                    Some(result),
+                    name_of(
+                        self.if_match.as_ref(),
+                        readable,
+                        Precondition::UnreadableIfMatch,
+                    ),
+                )
             }
-            None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
+            None => (
+                self.if_unmodified_since(method, current),
+                Precondition::IfUnmodifiedSince,
+            ),
         };
         if guard == Some(false) {
             return Verdict::Failed(name);
@@ -145,9 +183,16 @@ impl Preconditions {
         let (change, name) = match self.if_none_match(method, current) {
             Some(result) => (
                 Some(result),
-                name_of(self.if_none_match.as_ref(), Precondition::IfNoneMatch, Precondition::UnreadableIfNoneMatch),
+                name_of(
+                    self.if_none_match.as_ref(),
+                    Precondition::IfNoneMatch,
+                    Precondition::UnreadableIfNoneMatch,
+                ),
             ),
-            None => (self.if_modified_since(method, current), Precondition::IfModifiedSince),
+            None => (
+                self.if_modified_since(method, current),
+                Precondition::IfModifiedSince,
+            ),
         };
         match change {
             Some(false) if is_retrieval(method) => Verdict::NotModified,
@@ -170,7 +215,11 @@ impl Preconditions {
     ///
     /// Without a modification date, or without a representation, the RFC ignores the header. Reads do so here as well.
     /// Writes fail: they would otherwise overwrite a change they haven't seen, or restore a deleted resource.
-    fn if_unmodified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
+    fn if_unmodified_since(
+        &self,
+        method: &Method,
+        current: Option<&Validators<'_>>,
+    ) -> Option<bool> {
         let date = self.if_unmodified_since?;
         match current.and_then(|current| current.last_modified) {
             Some(last_modified) => Some(last_modified <= date),
@@ -209,10 +258,13 @@ impl Preconditions {
 /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
 /// ```
 pub fn evaluate(headers: &HeaderMap, method: &Method, current: Option<&Validators<'_>>) -> Verdict {
-    let repeats = |line, current: &Validators<'_>| current.tags.iter().any(|tag| line == tag.as_bytes());
+    let repeats =
+        |line, current: &Validators<'_>| current.tags.iter().any(|tag| line == tag.as_bytes());
     match Carried::of(headers) {
         Carried::Nothing => Verdict::Proceed,
-        Carried::NoneMatch(line) if is_retrieval(method) && current.is_some_and(|current| repeats(line, current)) => {
+        Carried::NoneMatch(line)
+            if is_retrieval(method) && current.is_some_and(|current| repeats(line, current)) =>
+        {
             Verdict::NotModified
         }
         _ => Preconditions::from_headers(headers).evaluate(method, current),
@@ -298,7 +350,11 @@ impl Precondition {
 }
 
 /// Returns the name of a precondition, by its list of tags.
-fn name_of(list: Option<&TagList>, readable: Precondition, unreadable: Precondition) -> Precondition {
+fn name_of(
+    list: Option<&TagList>,
+    readable: Precondition,
+    unreadable: Precondition,
+) -> Precondition {
     match list {
         Some(TagList::Tags(tags)) if tags.is_empty() => unreadable,
         Some(TagList::Unreadable) => unreadable,

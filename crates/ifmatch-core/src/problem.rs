@@ -45,7 +45,13 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem with a name of lower-case words and hyphens.
     pub fn new(status: StatusCode, name: &'static str) -> Self {
-        Self { status, name, detail: None, members: Map::new(), headers: Box::default() }
+        Self {
+            status,
+            name,
+            detail: None,
+            members: Map::new(),
+            headers: Box::default(),
+        }
     }
 
     /// Sets the detail: what happened and what to do.
@@ -106,10 +112,17 @@ impl Problem {
     /// Returns the response's body.
     pub fn to_json(&self) -> Bytes {
         let mut object = self.members.clone();
-        object.insert("type".to_owned(), format!("urn:ifmatch:problem:{}", self.name).into());
+        object.insert(
+            "type".to_owned(),
+            format!("urn:ifmatch:problem:{}", self.name).into(),
+        );
         object.insert("title".to_owned(), self.status.canonical_reason().into());
         object.insert("status".to_owned(), self.status.as_u16().into());
-        object.extend(self.detail.clone().map(|text| ("detail".to_owned(), text.into())));
+        object.extend(
+            self.detail
+                .clone()
+                .map(|text| ("detail".to_owned(), text.into())),
+        );
         Bytes::from(Value::Object(object).to_string())
     }
 
@@ -177,7 +190,9 @@ impl Problem {
             Precondition::IfMatch if current.is_none() => {
                 "If-Match failed: the resource doesn't exist, or has no ETag. To create it, send If-None-Match: *"
             }
-            Precondition::IfMatch => "If-Match failed: the resource has changed. Fetch it, merge, and retry",
+            Precondition::IfMatch => {
+                "If-Match failed: the resource has changed. Fetch it, merge, and retry"
+            }
             Precondition::UnreadableIfMatch => {
                 "If-Match is malformed or too long. Send an ETag with its quotes, a list of them, or *"
             }
@@ -191,14 +206,18 @@ impl Problem {
                 "If-Unmodified-Since failed: the resource has changed. Fetch it, merge, and retry"
             }
             Precondition::IfNoneMatch => "If-None-Match failed: the resource already exists",
-            Precondition::IfModifiedSince => "If-Modified-Since failed: the resource hasn't changed",
+            Precondition::IfModifiedSince => {
+                "If-Modified-Since failed: the resource hasn't changed"
+            }
         };
         let mut problem = Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
             .detail(detail)
             .member("condition", header.as_str());
         if let Some(tag) = current {
             let text = std::str::from_utf8(tag.as_bytes()).ok();
-            problem.members.extend(text.map(|text| ("etag".to_owned(), text.into())));
+            problem
+                .members
+                .extend(text.map(|text| ("etag".to_owned(), text.into())));
             problem.headers.insert(ETAG, tag.to_header());
         }
         problem
@@ -221,7 +240,10 @@ impl Problem {
     /// ```
     pub fn range_not_satisfiable(total: u64) -> Self {
         Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable")
-            .detail(format!("the range starts past the end ({total} {})", if total == 1 { "byte" } else { "bytes" }))
+            .detail(format!(
+                "the range starts past the end ({total} {})",
+                if total == 1 { "byte" } else { "bytes" }
+            ))
             .member("length", total)
             .header(CONTENT_RANGE, unsatisfied_content_range(total))
     }
@@ -248,12 +270,16 @@ impl Problem {
 
     /// 507: the disk is full. Nothing was changed.
     pub fn insufficient_storage() -> Self {
-        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage").detail("no space left; nothing was changed")
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage")
+            .detail("no space left; nothing was changed")
     }
 
     /// Whole seconds, rounded up, at least one.
     fn retry_after(self, wait: Duration) -> Self {
-        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+        let seconds = wait
+            .as_secs()
+            .saturating_add(u64::from(wait.subsec_nanos() > 0))
+            .max(1);
         self.header(RETRY_AFTER, seconds.into())
     }
 }

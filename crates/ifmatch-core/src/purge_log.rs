@@ -41,14 +41,22 @@ pub struct Head {
 impl Head {
     /// Returns the head of a log without segments.
     pub fn new(log: u64) -> Self {
-        Self { log, oldest: 1, newest: 0 }
+        Self {
+            log,
+            oldest: 1,
+            newest: 0,
+        }
     }
 
     /// Returns the head after a segment was appended, of which the last `retained` are kept.
     #[must_use]
     pub fn advanced(self, retained: u64) -> Self {
         let newest = self.newest + 1;
-        Self { newest, oldest: self.oldest.max((newest + 1).saturating_sub(retained)), ..self }
+        Self {
+            newest,
+            oldest: self.oldest.max((newest + 1).saturating_sub(retained)),
+            ..self
+        }
     }
 }
 
@@ -92,7 +100,11 @@ impl Follower {
     /// Creates a follower for a node that holds no responses from before it read this head, in this epoch of the
     /// register.
     pub fn start(head: Head, epoch: u64) -> Self {
-        Self { log: head.log, epoch, position: head.newest }
+        Self {
+            log: head.log,
+            epoch,
+            position: head.newest,
+        }
     }
 
     /// Returns the number of the last segment that was carried out.
@@ -106,13 +118,25 @@ impl Follower {
         if !is_same || head.newest < self.position || head.oldest > self.position + 1 {
             return Missing::Everything;
         }
-        if head.newest == self.position { Missing::Nothing } else { Missing::Segments { after: self.position } }
+        if head.newest == self.position {
+            Missing::Nothing
+        } else {
+            Missing::Segments {
+                after: self.position,
+            }
+        }
     }
 
     /// Records that all purges up to this head were carried out. The load of the head began at `began`. Returns the
     /// time until which stored responses may be served without validation, by the same clock.
     #[must_use]
-    pub fn caught_up(&mut self, head: Head, epoch: u64, began: Timestamp, bound: Duration) -> Timestamp {
+    pub fn caught_up(
+        &mut self,
+        head: Head,
+        epoch: u64,
+        began: Timestamp,
+        bound: Duration,
+    ) -> Timestamp {
         *self = Self::start(head, epoch);
         began.saturating_add(bound)
     }
@@ -140,7 +164,11 @@ mod tests {
             (head(5), 1, Missing::Everything),
             (Head { log: 2, ..head(4) }, 0, Missing::Everything),
         ] {
-            assert_eq!(follower.missing(head, epoch), missing, "{head:?} in epoch {epoch}");
+            assert_eq!(
+                follower.missing(head, epoch),
+                missing,
+                "{head:?} in epoch {epoch}"
+            );
         }
     }
 

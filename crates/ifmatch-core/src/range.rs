@@ -29,7 +29,12 @@ pub mod multipart;
 /// assert_eq!(select(&headers, &sent, now, Limits::default()), Selection::Whole);
 /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
 /// ```
-pub fn select(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp, limits: Limits) -> Selection {
+pub fn select(
+    headers: &HeaderMap,
+    sent: &Representation<'_>,
+    now: Timestamp,
+    limits: Limits,
+) -> Selection {
     match if_range(headers, sent, now) {
         Some(false) => Selection::Whole,
         Some(true) | None => requested(headers, sent.len, limits),
@@ -89,7 +94,9 @@ pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) 
 /// assert_eq!(requested(&headers, 10, Limits::default()), Selection::Unsatisfiable);
 /// ```
 pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
-    field(headers).map_or(Selection::Whole, |line| Selection::parse(line.as_bytes(), len, limits))
+    field(headers).map_or(Selection::Whole, |line| {
+        Selection::parse(line.as_bytes(), len, limits)
+    })
 }
 
 /// Returns the `Range` field. A repeated field is ignored.
@@ -161,8 +168,14 @@ impl Selection {
     /// assert_eq!(parse(b"bytes=9-0"), Selection::Whole);
     /// ```
     pub fn parse(value: &[u8], len: u64, limits: Limits) -> Self {
-        let Some(specs) = RangeSpec::parse_set(value, limits) else { return Self::Whole };
-        if len == 0 && specs.iter().any(|spec| matches!(spec, RangeSpec::Suffix(1..))) {
+        let Some(specs) = RangeSpec::parse_set(value, limits) else {
+            return Self::Whole;
+        };
+        if len == 0
+            && specs
+                .iter()
+                .any(|spec| matches!(spec, RangeSpec::Suffix(1..)))
+        {
             // Satisfiable, but a 206 can't express an empty range.
             return Self::Whole;
         }
@@ -195,7 +208,11 @@ impl ByteRange {
     /// Creates the range from `start` to `end`, both inclusive. Returns `None` if `end` is less than `start`, or `u64::MAX`,
     /// because the length would overflow.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
-        if start <= end && end < u64::MAX { Some(Self { start, end }) } else { None }
+        if start <= end && end < u64::MAX {
+            Some(Self { start, end })
+        } else {
+            None
+        }
     }
 
     /// Returns the position of the first byte.
@@ -253,9 +270,15 @@ impl RangeSpec {
         if !value[..equals].eq_ignore_ascii_case(b"bytes") {
             return None;
         }
-        let set = value[equals + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let set = value[equals + 1..]
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii);
         let mut members = set.filter(|spec| !spec.is_empty());
-        let specs: Vec<_> = members.by_ref().take(limits.max_ranges).map(Self::parse).collect::<Option<_>>()?;
+        let specs: Vec<_> = members
+            .by_ref()
+            .take(limits.max_ranges)
+            .map(Self::parse)
+            .collect::<Option<_>>()?;
         (!specs.is_empty() && members.next().is_none()).then_some(specs)
     }
 
@@ -291,7 +314,11 @@ impl RangeSpec {
 fn number(digits: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));
     let add = |sum: u64, digit| Some(sum.saturating_mul(10).saturating_add(digit?));
-    digits.iter().map(digit).try_fold(0, add).filter(|_| !digits.is_empty())
+    digits
+        .iter()
+        .map(digit)
+        .try_fold(0, add)
+        .filter(|_| !digits.is_empty())
 }
 
 fn overlap(parts: &[ByteRange]) -> bool {

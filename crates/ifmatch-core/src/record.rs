@@ -34,7 +34,9 @@ const ALLOCATION: usize = 32;
 /// assert_eq!(first.get(), 1_000);
 /// assert_eq!(first.next(Timestamp::from_micros(5)).get(), 1_001); // a clock that went back
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Revision(u64);
 
 impl Revision {
@@ -136,12 +138,18 @@ impl Version {
 
     /// Returns the tag of one representation.
     pub fn tag(&self, variant: &Variant) -> Option<&EntityTag> {
-        self.variants.iter().position(|known| known == variant).map(|at| &self.tags[at])
+        self.variants
+            .iter()
+            .position(|known| known == variant)
+            .map(|at| &self.tags[at])
     }
 
     /// Returns the variant with this tag.
     pub fn variant_of(&self, tag: &EntityTag) -> Option<&Variant> {
-        self.tags.iter().position(|known| known == tag).map(|at| &self.variants[at])
+        self.tags
+            .iter()
+            .position(|known| known == tag)
+            .map(|at| &self.variants[at])
     }
 
     /// Returns the modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
@@ -161,7 +169,10 @@ impl Version {
 
     /// Returns the validators that preconditions are evaluated against.
     pub fn validators(&self) -> Validators<'_> {
-        Validators { tags: &self.tags, last_modified: Some(self.last_modified()) }
+        Validators {
+            tags: &self.tags,
+            last_modified: Some(self.last_modified()),
+        }
     }
 }
 
@@ -303,7 +314,10 @@ impl Record {
     /// A register that evicts records which still matter returns this one. A read that began before the eviction then
     /// can't pass for a later one, and dates never repeat.
     pub fn forgotten(revision: Revision) -> Self {
-        Self { revision, ..Self::unknown() }
+        Self {
+            revision,
+            ..Self::unknown()
+        }
     }
 
     /// Returns the record as it must be read if later ones may have been lost, up to revision `lost`: the version is
@@ -370,7 +384,10 @@ impl Record {
     /// ahead granted it.
     pub fn permit(&self, now: Timestamp) -> Option<Permit> {
         let permit = self.permit.filter(|permit| permit.deadline > now)?;
-        Some(Permit { deadline: permit.deadline.min(now.saturating_add(permit.ttl)), ..permit })
+        Some(Permit {
+            deadline: permit.deadline.min(now.saturating_add(permit.ttl)),
+            ..permit
+        })
     }
 
     /// Returns `true` if a command other than the permit's own has changed the record since the permit was granted.
@@ -381,13 +398,19 @@ impl Record {
     /// Returns the version that a reader may rely on at `now`, or `None` while a write is in flight, which may already have
     /// taken effect.
     pub fn settled(&self, now: Timestamp) -> Option<&Version> {
-        if self.permit.is_some() { None } else { self.state(now).version() }
+        if self.permit.is_some() {
+            None
+        } else {
+            self.state(now).version()
+        }
     }
 
     /// Marks the beginning of a read. Returns `None` while a write is in flight, because the read may see its effect or
     /// miss it.
     pub fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
-        self.permit(now).is_none().then_some(Snapshot(self.revision))
+        self.permit(now)
+            .is_none()
+            .then_some(Snapshot(self.revision))
     }
 
     /// Returns the lease, even if it has ended and wasn't yet removed. See [`Record::lease_state`].
@@ -410,7 +433,9 @@ impl Record {
     /// stopped locking it: a lease that has ended is then gone and can't be renewed.
     pub(crate) fn lease_at(&self, now: Timestamp) -> Option<&Lease> {
         let overdue = self.permit.is_some_and(|permit| permit.deadline <= now);
-        self.lease.as_ref().filter(|lease| !overdue || lease.state(now).is_locked())
+        self.lease
+            .as_ref()
+            .filter(|lease| !overdue || lease.state(now).is_locked())
     }
 
     /// Checks a request against the lease at `now`, and its fencing token, if it names one, against the largest one seen.
@@ -442,8 +467,16 @@ impl Record {
     pub fn size(&self) -> usize {
         let tag = |tag: &EntityTag| tag.as_bytes().len() + ALLOCATION;
         let version = self.state.version().map_or(0, |version| {
-            let variants: usize = version.variants.iter().map(|variant| size_of_val(variant) + variant.0.len()).sum();
-            let tags: usize = version.tags.iter().map(|each| size_of_val(each) + tag(each)).sum();
+            let variants: usize = version
+                .variants
+                .iter()
+                .map(|variant| size_of_val(variant) + variant.0.len())
+                .sum();
+            let tags: usize = version
+                .tags
+                .iter()
+                .map(|each| size_of_val(each) + tag(each))
+                .sum();
             variants + tags + version.payload.len()
         });
         let replies = self.replies.iter().map(|reply| match &reply.answer {
@@ -471,14 +504,19 @@ pub enum Overlong {
 impl Record {
     /// Returns the deadlines in this record that exceed the granted time by more than a tenth, each with that time.
     pub fn overlong(&self, now: Timestamp) -> impl Iterator<Item = (Overlong, Duration)> {
-        let permit = self.permit.map(|permit| (Overlong::Permit(permit.token), permit.deadline, permit.ttl));
+        let permit = self
+            .permit
+            .map(|permit| (Overlong::Permit(permit.token), permit.deadline, permit.ttl));
         let lease = self.lease.and_then(|lease| {
             let end = lease.end()?;
             Some((Overlong::Lease(lease.token(), end), end, lease.longest()?))
         });
-        let is_overlong = move |deadline, given: Duration| now.until(deadline) > given.saturating_add(given / 10);
+        let is_overlong =
+            move |deadline, given: Duration| now.until(deadline) > given.saturating_add(given / 10);
         let found = [permit, lease].into_iter().flatten();
-        found.filter(move |(_, deadline, given)| is_overlong(*deadline, *given)).map(|(what, _, given)| (what, given))
+        found
+            .filter(move |(_, deadline, given)| is_overlong(*deadline, *given))
+            .map(|(what, _, given)| (what, given))
     }
 
     /// Returns the record without a deadline that was seen unchanged for the whole granted time, and so has passed.
@@ -486,10 +524,16 @@ impl Record {
     pub fn without_overlong(mut self, overlong: Overlong, now: Timestamp) -> Self {
         match overlong {
             Overlong::Permit(token) => {
-                self.permit.iter_mut().filter(|permit| permit.token == token).for_each(|permit| permit.deadline = now);
+                self.permit
+                    .iter_mut()
+                    .filter(|permit| permit.token == token)
+                    .for_each(|permit| permit.deadline = now);
             }
             Overlong::Lease(token, end) => {
-                let same = self.lease.iter_mut().filter(|lease| lease.token() == token && lease.end() == Some(end));
+                let same = self
+                    .lease
+                    .iter_mut()
+                    .filter(|lease| lease.token() == token && lease.end() == Some(end));
                 same.for_each(|lease| lease.end_at(now));
             }
         }

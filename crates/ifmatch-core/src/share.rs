@@ -18,7 +18,9 @@ const NETWORK_BITS: u32 = 64;
 /// ```
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - NETWORK_BITS))).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - NETWORK_BITS))).into()
+        }
         v4 @ IpAddr::V4(_) => v4,
     }
 }
@@ -73,7 +75,11 @@ pub struct Holders<K> {
 impl<K: Clone + Eq + Hash> Holders<K> {
     /// Creates slots that are all free.
     pub fn new(limit: SlotLimit) -> Self {
-        Self { limit, taken: 0, by_owner: HashMap::new() }
+        Self {
+            limit,
+            taken: 0,
+            by_owner: HashMap::new(),
+        }
     }
 
     /// Returns the number of slots that are taken.
@@ -85,7 +91,13 @@ impl<K: Clone + Eq + Hash> Holders<K> {
     pub fn has_room(&self, owner: Option<&K>, amount: u32) -> bool {
         // The last one of them must be granted.
         let others = amount.saturating_sub(1);
-        let own = owner.map_or(0, |owner| self.by_owner.get(owner).copied().unwrap_or_default().saturating_add(others));
+        let own = owner.map_or(0, |owner| {
+            self.by_owner
+                .get(owner)
+                .copied()
+                .unwrap_or_default()
+                .saturating_add(others)
+        });
         self.limit.grants(self.taken.saturating_add(others), own)
     }
 
@@ -106,7 +118,9 @@ impl<K: Clone + Eq + Hash> Holders<K> {
     pub fn release(&mut self, owner: Option<&K>, amount: u32) {
         self.taken -= amount;
         let Some(owner) = owner else { return };
-        let Some(own) = self.by_owner.get_mut(owner) else { return };
+        let Some(own) = self.by_owner.get_mut(owner) else {
+            return;
+        };
         *own -= amount;
         if *own == 0 {
             self.by_owner.remove(owner);
@@ -134,19 +148,32 @@ mod tests {
 
     #[test]
     fn a_new_client_gets_a_slot_among_any_number_of_others() {
-        let limit = SlotLimit { total: 1000, per_client: None };
+        let limit = SlotLimit {
+            total: 1000,
+            per_client: None,
+        };
         for clients in [1, 2, 3, 10, 100] {
             let held = greedy(limit, clients);
             assert!(limit.grants(held.iter().sum(), 0), "{held:?}");
-            assert!(held.iter().all(|held| usize::try_from(*held).unwrap() >= 1000 / (clients + 1)), "{held:?}");
+            assert!(
+                held.iter()
+                    .all(|held| usize::try_from(*held).unwrap() >= 1000 / (clients + 1)),
+                "{held:?}"
+            );
         }
     }
 
     #[test]
     fn holders_are_forgotten_once_they_hold_nothing() {
-        let mut slots = Holders::new(SlotLimit { total: 3, per_client: Some(2) });
+        let mut slots = Holders::new(SlotLimit {
+            total: 3,
+            per_client: Some(2),
+        });
         assert!(
-            slots.take(Some(&1), 2) && !slots.take(Some(&1), 1) && slots.take(Some(&2), 1) && !slots.take(Some(&3), 1)
+            slots.take(Some(&1), 2)
+                && !slots.take(Some(&1), 1)
+                && slots.take(Some(&2), 1)
+                && !slots.take(Some(&3), 1)
         );
         slots.release(Some(&1), 1);
         assert_eq!((slots.taken(), slots.by_owner.len()), (2, 2));
@@ -157,13 +184,19 @@ mod tests {
 
     #[test]
     fn a_single_slot_can_be_taken() {
-        let limit = SlotLimit { total: 1, per_client: None };
+        let limit = SlotLimit {
+            total: 1,
+            per_client: None,
+        };
         assert!(limit.grants(0, 0) && !limit.grants(1, 0) && !limit.grants(1, 1));
     }
 
     #[test]
     fn a_fixed_limit_per_client_ignores_free_slots() {
-        let limit = SlotLimit { total: 10, per_client: Some(3) };
+        let limit = SlotLimit {
+            total: 10,
+            per_client: Some(3),
+        };
         assert_eq!(greedy(limit, 2), [3, 3]);
         assert_eq!(greedy(limit, 5).iter().sum::<u32>(), 10);
     }

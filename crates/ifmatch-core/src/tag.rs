@@ -48,7 +48,9 @@ impl EntityTag {
     /// ```
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidTag> {
         check(bytes)?;
-        HeaderValue::from_bytes(bytes).map(Self).map_err(|_| InvalidTag)
+        HeaderValue::from_bytes(bytes)
+            .map(Self)
+            .map_err(|_| InvalidTag)
     }
 
     /// Parses the value of an `ETag` header field. Shares the header's memory.
@@ -88,7 +90,9 @@ impl EntityTag {
     /// Creates a strong tag of hexadecimal digits, a hyphen and further digits.
     #[cfg(feature = "protocol")]
     pub(crate) fn from_digits(digits: &str, hyphen: &str, more: &str) -> Self {
-        Self(crate::text::header_value(["\"", digits, hyphen, more, "\""].concat()))
+        Self(crate::text::header_value(
+            ["\"", digits, hyphen, more, "\""].concat(),
+        ))
     }
 
     /// Returns `true` if the tag is weak.
@@ -105,7 +109,10 @@ impl EntityTag {
 
     /// Returns the part between the quotes.
     pub fn opaque(&self) -> &[u8] {
-        let quoted = self.as_bytes().strip_prefix(WEAK).unwrap_or(self.as_bytes());
+        let quoted = self
+            .as_bytes()
+            .strip_prefix(WEAK)
+            .unwrap_or(self.as_bytes());
         &quoted[1..quoted.len() - 1]
     }
 
@@ -233,7 +240,9 @@ impl<'de> Deserialize<'de> for EntityTag {
 
 /// The bytes aren't an entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside")]
+#[error(
+    "not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside"
+)]
 pub struct InvalidTag;
 
 const WEAK: &[u8] = b"W/";
@@ -241,7 +250,13 @@ const WEAK: &[u8] = b"W/";
 fn check(bytes: &[u8]) -> Result<(), InvalidTag> {
     match bytes.strip_prefix(WEAK).unwrap_or(bytes) {
         // Without an early exit, so the compiler can vectorise it.
-        [b'"', opaque @ .., b'"'] if opaque.iter().fold(true, |valid, byte| valid & is_etagc(*byte)) => Ok(()),
+        [b'"', opaque @ .., b'"']
+            if opaque
+                .iter()
+                .fold(true, |valid, byte| valid & is_etagc(*byte)) =>
+        {
+            Ok(())
+        }
         _ => Err(InvalidTag),
     }
 }
@@ -289,7 +304,10 @@ impl TagList {
     pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
         let mut lines = fields::lines(headers, name);
         let first = lines.next()?;
-        let mut reader = Reader { tags: Vec::with_capacity(1), ..Reader::default() };
+        let mut reader = Reader {
+            tags: Vec::with_capacity(1),
+            ..Reader::default()
+        };
         reader.read(first);
         lines.for_each(|line| reader.read(line));
         Some(reader.finish())
@@ -326,7 +344,9 @@ impl TagList {
     fn matches(&self, current: &[EntityTag], eq: fn(&EntityTag, &EntityTag) -> bool) -> bool {
         match self {
             Self::Any => true,
-            Self::Tags(tags) => tags.iter().any(|tag| current.iter().any(|other| eq(tag, other))),
+            Self::Tags(tags) => tags
+                .iter()
+                .any(|tag| current.iter().any(|other| eq(tag, other))),
             Self::Unreadable => false,
         }
     }

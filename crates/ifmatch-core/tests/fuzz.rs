@@ -1,6 +1,10 @@
 //! Runs the bodies of the fuzz targets on the seeds in `tests/data/seeds`, damaged seeds, and random bytes.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::path::Path;
 
@@ -45,7 +49,8 @@ fn run(target: &str, body: fn(&[u8])) {
         body(seed);
     }
     let damage = vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..6);
-    let damaged = (prop::sample::select(seeds), damage).prop_map(|(seed, damage)| damaged(seed, &damage));
+    let damaged =
+        (prop::sample::select(seeds), damage).prop_map(|(seed, damage)| damaged(seed, &damage));
     let input = prop_oneof![1 => vec(any::<u8>(), 0..200), 3 => damaged];
     proptest!(ProptestConfig::with_cases(2_000), |(input in input)| body(&input));
 }
@@ -57,15 +62,23 @@ fn damaged(mut seed: Vec<u8>, damage: &[(prop::sample::Index, u8, u8)]) -> Vec<u
             0 => seed.insert(at, *byte),
             1 => seed.truncate(at),
             2 => seed.extend_from_within(..at),
-            _ => seed.iter_mut().skip(at).take(1).for_each(|old| *old = *byte),
+            _ => seed
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|old| *old = *byte),
         }
     }
     seed
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/seeds").join(target);
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/seeds")
+        .join(target);
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
     let seeds: Vec<_> = files.map(|path| std::fs::read(path).unwrap()).collect();
     assert!(!seeds.is_empty());
     seeds

@@ -38,7 +38,11 @@ impl Address {
     /// [`ConnectErrorKind::Certificate`] if `root` isn't a certificate.
     pub fn with_root_certificate(mut self, root: &[u8]) -> Result<Self, ConnectError> {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(root));
-        self.members = self.members.into_iter().map(|member| with_tls(member, &tls)).collect::<Result<_, _>>()?;
+        self.members = self
+            .members
+            .into_iter()
+            .map(|member| with_tls(member, &tls))
+            .collect::<Result<_, _>>()?;
         Ok(self)
     }
 }
@@ -71,9 +75,18 @@ impl FromStr for Address {
             decoded(name).zip(decoded(password)).ok_or_else(invalid)
         });
         let member = |host: &str| {
-            let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let uri = if has_port { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{PORT}") };
-            let endpoint = Endpoint::from_shared(uri).ok().filter(|_| !host.is_empty()).ok_or_else(invalid)?;
+            let has_port = host
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            let uri = if has_port {
+                format!("{scheme}://{host}")
+            } else {
+                format!("{scheme}://{host}:{PORT}")
+            };
+            let endpoint = Endpoint::from_shared(uri)
+                .ok()
+                .filter(|_| !host.is_empty())
+                .ok_or_else(invalid)?;
             if scheme == "http" {
                 Ok(endpoint)
             } else {
@@ -85,17 +98,26 @@ impl FromStr for Address {
             prefix => prefix,
         };
         let members = hosts.split(',').map(member).collect::<Result<_, _>>()?;
-        Ok(Self { members, user: user.transpose()?, prefix: format!("{prefix}/") })
+        Ok(Self {
+            members,
+            user: user.transpose()?,
+            prefix: format!("{prefix}/"),
+        })
     }
 }
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let members: Vec<_> = self.members.iter().map(Endpoint::uri).collect();
-        f.debug_struct("Address").field("members", &members).field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("Address")
+            .field("members", &members)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }
 
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
-    member.tls_config(tls.clone()).map_err(|error| unusable(ConnectErrorKind::Certificate, error))
+    member
+        .tls_config(tls.clone())
+        .map_err(|error| unusable(ConnectErrorKind::Certificate, error))
 }

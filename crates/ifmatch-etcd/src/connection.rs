@@ -11,7 +11,9 @@ use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
-use ifmatch_register::{ConnectError, ConnectErrorKind, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    ConnectError, ConnectErrorKind, Key, RegisterError, RegisterErrorKind, Scan, Swap,
+};
 use ifmatch_runtime::{Cause, SystemClock, task};
 use prost::Message;
 use tokio::net::TcpStream;
@@ -26,9 +28,9 @@ use crate::LIMIT;
 use crate::address::{Address, PORT};
 use crate::error::{failed, is_full, refused, unexpected, unusable};
 use crate::rpc::{
-    AUTHENTICATE, AuthenticateRequest, AuthenticateResponse, Compare, CompareOperand, CompareResult, CompareTarget,
-    DeleteRequest, PutRequest, RANGE, RangeRequest, RangeResponse, RequestKind, RequestOp, ResponseHeader,
-    ResponseKind, TXN, TxnRequest, TxnResponse, call,
+    AUTHENTICATE, AuthenticateRequest, AuthenticateResponse, Compare, CompareOperand,
+    CompareResult, CompareTarget, DeleteRequest, PutRequest, RANGE, RangeRequest, RangeResponse,
+    RequestKind, RequestOp, ResponseHeader, ResponseKind, TXN, TxnRequest, TxnResponse, call,
 };
 
 /// Maximum number of operations in a transaction. Servers accept 128 by default, and count a nested one's, too.
@@ -65,8 +67,12 @@ struct Open {
 
 impl EtcdConnection {
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
-        let place =
-            EtcdCluster { address, member: AtomicUsize::new(0), cluster: Mutex::new(None), latest: AtomicI64::new(0) };
+        let place = EtcdCluster {
+            address,
+            member: AtomicUsize::new(0),
+            cluster: Mutex::new(None),
+            latest: AtomicI64::new(0),
+        };
         let mut open = Reconnecting::new(Arc::new(place));
         let first = open.server().connect().await?;
         open.keep(first);
@@ -75,7 +81,9 @@ impl EtcdConnection {
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { open: Reconnecting::new(Arc::clone(self.open.server())) }
+        Self {
+            open: Reconnecting::new(Arc::clone(self.open.server())),
+        }
     }
 
     fn place(&self) -> &EtcdCluster {
@@ -92,14 +100,28 @@ impl EtcdConnection {
     }
 
     /// Carries out the swaps of one transaction.
-    async fn swap_some(&self, open: &Open, swaps: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
-        let success = swaps.iter().map(|swap| operation(RequestKind::Txn(self.place().swap(swap)))).collect();
+    async fn swap_some(
+        &self,
+        open: &Open,
+        swaps: &[QueuedSwap],
+    ) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
+        let success = swaps
+            .iter()
+            .map(|swap| operation(RequestKind::Txn(self.place().swap(swap))))
+            .collect();
         // Never carried out, since nothing is compared. Servers count no changes of nested transactions: without this one,
         // the database would grow beyond its quota.
         let quota = swaps.iter().take(1).map(|swap| {
-            operation(RequestKind::Put(PutRequest { key: self.place().key(&swap.key), value: Vec::new() }))
+            operation(RequestKind::Put(PutRequest {
+                key: self.place().key(&swap.key),
+                value: Vec::new(),
+            }))
         });
-        let request = TxnRequest { compare: Vec::new(), success, failure: quota.collect() };
+        let request = TxnRequest {
+            compare: Vec::new(),
+            success,
+            failure: quota.collect(),
+        };
         let answer: Result<TxnResponse, Status> = open.call(TXN, request).await;
         let responses = match answer {
             Ok(answer) => {
@@ -110,11 +132,15 @@ impl EtcdConnection {
             Err(status) => return Err(status),
         };
         let swaps = responses.into_iter().map(|response| match response.answer {
-            Some(ResponseKind::Txn(TxnResponse { succeeded: true, .. })) => Ok(Swap::Done),
-            Some(ResponseKind::Txn(TxnResponse { responses, .. })) => match responses.into_iter().next() {
-                Some(response) => Ok(Swap::Conflict(found(response.answer)?)),
-                None => Err(unexpected()),
-            },
+            Some(ResponseKind::Txn(TxnResponse {
+                succeeded: true, ..
+            })) => Ok(Swap::Done),
+            Some(ResponseKind::Txn(TxnResponse { responses, .. })) => {
+                match responses.into_iter().next() {
+                    Some(response) => Ok(Swap::Conflict(found(response.answer)?)),
+                    None => Err(unexpected()),
+                }
+            }
             _ => Err(unexpected()),
         });
         Ok(swaps.collect())
@@ -150,10 +176,25 @@ impl EtcdConnection {
         open: &Open,
         keys: &[&Key],
     ) -> Result<Vec<Result<Option<Record>, RegisterError>>, Status> {
-        let success = keys.iter().map(|key| operation(RequestKind::Range(self.place().single(key)))).collect();
-        let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
+        let success = keys
+            .iter()
+            .map(|key| operation(RequestKind::Range(self.place().single(key))))
+            .collect();
+        let answer: TxnResponse = open
+            .call(
+                TXN,
+                TxnRequest {
+                    success,
+                    ..TxnRequest::default()
+                },
+            )
+            .await?;
         self.place().saw(answer.header.as_ref());
-        Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
+        Ok(answer
+            .responses
+            .into_iter()
+            .map(|response| found(response.answer))
+            .collect())
     }
 }
 
@@ -166,8 +207,13 @@ impl Pages for EtcdConnection {
         self.place().saw(answer.header.as_ref());
         let prefix = self.place().address.prefix.as_bytes();
         let entries = answer.kvs.into_iter().map(|pair| {
-            let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
-            let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
+            let key = pair
+                .key
+                .strip_prefix(prefix)
+                .and_then(|key| str::from_utf8(key).ok());
+            let key = key
+                .and_then(|key| Key::new(key).ok())
+                .ok_or_else(unexpected)?;
             Ok((key, decode(&pair.value)?))
         });
         entries.collect()
@@ -199,7 +245,11 @@ impl Batches for EtcdConnection {
             }
         }
         let has_failed = results.iter().any(Result::is_err);
-        let kept = if has_failed { Err(Status::new(Code::Unavailable, "")) } else { Ok(()) };
+        let kept = if has_failed {
+            Err(Status::new(Code::Unavailable, ""))
+        } else {
+            Ok(())
+        };
         // The errors are in the results.
         let _ = self.keep(open, kept);
         results
@@ -208,9 +258,17 @@ impl Batches for EtcdConnection {
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
         let open = self.open.take().await?;
         let keys: Vec<&Key> = keys.iter().collect();
-        let answers = join_all(keys.chunks(OPERATIONS).map(|keys| self.load_some(&open, keys))).await;
+        let answers = join_all(
+            keys.chunks(OPERATIONS)
+                .map(|keys| self.load_some(&open, keys)),
+        )
+        .await;
         let answers: Result<Vec<_>, Status> = answers.into_iter().collect();
-        self.keep(open, answers).map_err(failed)?.into_iter().flatten().collect()
+        self.keep(open, answers)
+            .map_err(failed)?
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -226,7 +284,9 @@ impl Connect for EtcdCluster {
         for attempt in 0..members.len() {
             let opened = self.open_member((first + attempt) % members.len());
             let opened = task::timeout(&SystemClock, OPENING, opened).await;
-            match opened.unwrap_or_else(|elapsed| Err(unusable(ConnectErrorKind::Unreachable, elapsed))) {
+            match opened
+                .unwrap_or_else(|elapsed| Err(unusable(ConnectErrorKind::Unreachable, elapsed)))
+            {
                 Ok(open) => return Ok(open),
                 Err(error) if error.kind() == ConnectErrorKind::Unreachable => failure = error,
                 Err(error) => return Err(error),
@@ -242,21 +302,42 @@ impl Connect for EtcdCluster {
 
 impl EtcdCluster {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
-        let unreachable =
-            |error| unusable(ConnectErrorKind::Unreachable, Cause::naming(&error, "etcd://", "SSL_CERT_FILE").text);
+        let unreachable = |error| {
+            unusable(
+                ConnectErrorKind::Unreachable,
+                Cause::naming(&error, "etcd://", "SSL_CERT_FILE").text,
+            )
+        };
         let (connector, stream) = once();
-        let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
-        let mut open = Open { channel, stream, token: None };
+        let channel = self.address.members[member]
+            .connect_with_connector(connector)
+            .await
+            .map_err(unreachable)?;
+        let mut open = Open {
+            channel,
+            stream,
+            token: None,
+        };
         if let Some((name, password)) = &self.address.user {
-            let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
-            let answer: AuthenticateResponse = open.call(AUTHENTICATE, request).await.map_err(refused)?;
+            let request = AuthenticateRequest {
+                name: name.clone(),
+                password: password.clone(),
+            };
+            let answer: AuthenticateResponse =
+                open.call(AUTHENTICATE, request).await.map_err(refused)?;
             open.token = answer.token.parse().ok();
         }
         // Also shows that the member has a leader.
-        let range = self.range(&Scan { limit: 1, ..Scan::default() });
+        let range = self.range(&Scan {
+            limit: 1,
+            ..Scan::default()
+        });
         let latest = self.latest.load(Ordering::SeqCst);
         let answer: RangeResponse = open.call(RANGE, range).await.map_err(refused)?;
-        let ResponseHeader { cluster_id, revision } = answer.header.clone().unwrap_or_default();
+        let ResponseHeader {
+            cluster_id,
+            revision,
+        } = answer.header.clone().unwrap_or_default();
         let mut known = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = known.unwrap_or(cluster_id);
         // A restored cluster with the former one's names, addresses and token has its identity. Reads are linearizable, so
@@ -274,7 +355,8 @@ impl EtcdCluster {
 
     /// Takes note of a response's revision.
     fn saw(&self, header: Option<&ResponseHeader>) {
-        self.latest.fetch_max(header.map_or(0, |header| header.revision), Ordering::SeqCst);
+        self.latest
+            .fetch_max(header.map_or(0, |header| header.revision), Ordering::SeqCst);
     }
 
     fn key(&self, key: &Key) -> Vec<u8> {
@@ -282,19 +364,31 @@ impl EtcdCluster {
     }
 
     fn single(&self, key: &Key) -> RangeRequest {
-        RangeRequest { key: self.key(key), ..RangeRequest::default() }
+        RangeRequest {
+            key: self.key(key),
+            ..RangeRequest::default()
+        }
     }
 
     fn range(&self, scan: &Scan<'_>) -> RangeRequest {
         let prefix = format!("{}{}", self.address.prefix, scan.prefix).into_bytes();
         let after = scan.after.filter(|after| *after >= scan.prefix);
         // The first key after `after` is the same with a byte 0.
-        let after = after.map(|after| [self.address.prefix.as_bytes(), after.as_bytes(), b"\0"].concat());
+        let after =
+            after.map(|after| [self.address.prefix.as_bytes(), after.as_bytes(), b"\0"].concat());
         // The key after all that begin with the prefix, which isn't empty. UTF-8 has no byte 255.
         let mut range_end = prefix.clone();
-        range_end.iter_mut().last().into_iter().for_each(|last| *last += 1);
+        range_end
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|last| *last += 1);
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
-        RangeRequest { key: after.unwrap_or(prefix), range_end, limit }
+        RangeRequest {
+            key: after.unwrap_or(prefix),
+            range_end,
+            limit,
+        }
     }
 
     /// Returns the transaction of one swap. A value between an expected revision and the next one begins with the
@@ -310,20 +404,36 @@ impl EtcdCluster {
         let value = |revision: u64| CompareOperand::Value(revision.to_be_bytes().to_vec());
         let expected = swap.expected.get();
         let compare = if swap.expected == Revision::NONE {
-            vec![compare(CompareResult::Equal, CompareTarget::Version, CompareOperand::Version(0))]
+            vec![compare(
+                CompareResult::Equal,
+                CompareTarget::Version,
+                CompareOperand::Version(0),
+            )]
         } else {
-            let lower = compare(CompareResult::Greater, CompareTarget::Value, value(expected));
+            let lower = compare(
+                CompareResult::Greater,
+                CompareTarget::Value,
+                value(expected),
+            );
             // No revision follows the last one.
-            let upper =
-                expected.checked_add(1).map(|next| compare(CompareResult::Less, CompareTarget::Value, value(next)));
+            let upper = expected
+                .checked_add(1)
+                .map(|next| compare(CompareResult::Less, CompareTarget::Value, value(next)));
             [lower].into_iter().chain(upper).collect()
         };
         let success = match &swap.next {
-            Some(next) => RequestKind::Put(PutRequest { key: key.clone(), value: encode(next) }),
+            Some(next) => RequestKind::Put(PutRequest {
+                key: key.clone(),
+                value: encode(next),
+            }),
             None => RequestKind::Delete(DeleteRequest { key: key.clone() }),
         };
         let failure = vec![operation(RequestKind::Range(self.single(&swap.key)))];
-        TxnRequest { compare, success: vec![operation(success)], failure }
+        TxnRequest {
+            compare,
+            success: vec![operation(success)],
+            failure,
+        }
     }
 }
 
@@ -336,7 +446,8 @@ impl Open {
     ) -> Result<A, Status> {
         let answer = call(&self.channel, self.token.as_ref(), method, request);
         let answer = task::timeout(&SystemClock, LIMIT, answer).await;
-        answer.unwrap_or_else(|elapsed| Err(Status::new(Code::DeadlineExceeded, elapsed.to_string())))
+        answer
+            .unwrap_or_else(|elapsed| Err(Status::new(Code::DeadlineExceeded, elapsed.to_string())))
     }
 }
 
@@ -345,7 +456,8 @@ fn parts(batch: &[QueuedSwap]) -> Vec<&[QueuedSwap]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, swap) in batch.iter().enumerate() {
-        let length = swap.key.as_str().len() + swap.next.as_ref().map_or(0, |next| next.encode().len());
+        let length =
+            swap.key.as_str().len() + swap.next.as_ref().map_or(0, |next| next.encode().len());
         if at > start && (at - start >= OPERATIONS || bytes + length > BYTES) {
             parts.push(&batch[start..at]);
             (start, bytes) = (at, 0);
@@ -361,8 +473,14 @@ fn operation(op: RequestKind) -> RequestOp {
 }
 
 fn found(answer: Option<ResponseKind>) -> Result<Option<Record>, RegisterError> {
-    let Some(ResponseKind::Range(range)) = answer else { return Err(unexpected()) };
-    range.kvs.first().map(|pair| decode(&pair.value)).transpose()
+    let Some(ResponseKind::Range(range)) = answer else {
+        return Err(unexpected());
+    };
+    range
+        .kvs
+        .first()
+        .map(|pair| decode(&pair.value))
+        .transpose()
 }
 
 #[cfg(test)]
@@ -390,9 +508,21 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // tonic would connect again, without a look at the cluster's identity.
-        let status = first.call::<_, RangeResponse>(RANGE, RangeRequest::default()).await.unwrap_err();
-        assert!(status.to_string().contains("the connection has ended"), "{status}");
-        connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+        let status = first
+            .call::<_, RangeResponse>(RANGE, RangeRequest::default())
+            .await
+            .unwrap_err();
+        assert!(
+            status.to_string().contains("the connection has ended"),
+            "{status}"
+        );
+        connection
+            .page(&Scan {
+                limit: 1,
+                ..Scan::default()
+            })
+            .await
+            .unwrap();
     }
 }
 
@@ -412,7 +542,12 @@ impl Watch {
 /// When a stream ends, tonic reconnects on its own. Another cluster could respond there unnoticed, so each stream
 /// belongs to one [`Open`](crate::connection::Open) connection, which has seen the cluster's identity.
 pub(crate) fn once() -> (
-    impl Service<Uri, Response = impl Read + Write + Send + Unpin, Error = Error, Future = impl Future + Send> + Send,
+    impl Service<
+        Uri,
+        Response = impl Read + Write + Send + Unpin,
+        Error = Error,
+        Future = impl Future + Send,
+    > + Send,
     Watch,
 ) {
     let alive = Arc::new(());
@@ -421,11 +556,14 @@ pub(crate) fn once() -> (
     let connect = move |uri: Uri| {
         let alive = alive.take();
         async move {
-            let alive = alive.ok_or_else(|| Error::new(ErrorKind::NotConnected, "the connection has ended"))?;
+            let alive = alive
+                .ok_or_else(|| Error::new(ErrorKind::NotConnected, "the connection has ended"))?;
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
             let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(PORT))).await?;
             stream.set_nodelay(true)?;
-            Ok::<_, Error>(TokioIo::new(InspectReader::new(stream, move |_| _ = &alive)))
+            Ok::<_, Error>(TokioIo::new(InspectReader::new(stream, move |_| {
+                _ = &alive
+            })))
         }
     };
     (service_fn(connect), watch)

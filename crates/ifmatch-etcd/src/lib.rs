@@ -68,15 +68,24 @@ impl EtcdRegister {
     /// the password.
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
         let lists = EtcdConnection::open(address).await?;
-        let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);
-        Ok(Self { lanes, scans: Scans::new(lists, PAGE, 2 * LIMIT), peers: PeerClocks::default() })
+        let lanes = Lanes::start(
+            [lists.another(), lists.another()],
+            [lists.another(), lists.another()],
+            2 * LIMIT,
+        );
+        Ok(Self {
+            lanes,
+            scans: Scans::new(lists, PAGE, 2 * LIMIT),
+            peers: PeerClocks::default(),
+        })
     }
 }
 
 impl EtcdRegister {
     /// Compares the clock of a record's writer with this process's.
     fn saw(&self, key: &Key, found: Option<&Record>) {
-        if let Some(ahead) = found.and_then(|record| self.peers.saw(key, record, SystemClock.now())) {
+        if let Some(ahead) = found.and_then(|record| self.peers.saw(key, record, SystemClock.now()))
+        {
             tracing::warn!("{ahead}");
         }
     }
@@ -86,7 +95,10 @@ impl EtcdRegister {
 impl Register for EtcdRegister {
     /// The processes that share the register have another time, if that's known: etcd has none.
     fn engine(&self) -> Engine {
-        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+        Engine {
+            time: self.peers.time(SystemClock.now()),
+            ..Engine::default()
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -31,13 +31,20 @@ where
 {
     let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER);
     // The call hasn't begun.
-    grpc.ready().await.map_err(|error| Status::new(Code::Unavailable, error.to_string()))?;
+    grpc.ready()
+        .await
+        .map_err(|error| Status::new(Code::Unavailable, error.to_string()))?;
     let mut request = Request::new(request);
     if let Some(token) = token {
-        request.metadata_mut().insert("authorization", token.clone());
+        request
+            .metadata_mut()
+            .insert("authorization", token.clone());
     }
     let codec = ProstCodec::<Q, A>::default();
-    Ok(grpc.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
+    Ok(grpc
+        .unary(request, PathAndQuery::from_static(method), codec)
+        .await?
+        .into_inner())
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -37,7 +37,12 @@ pub struct BackupArgs {
     data: PathBuf,
 
     /// Register with the index of the bucket.
-    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "IFMATCH_REGISTER",
+        hide_env_values = true
+    )]
     register: Option<String>,
 
     /// Folder for the backup: a new one, or an earlier backup of a folder to update.
@@ -109,7 +114,10 @@ struct CopyProgress {
 
 impl CopyProgress {
     fn done(&self) -> WorkDone {
-        WorkDone { items: self.bodies.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+        WorkDone {
+            items: self.bodies.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+        }
     }
 
     /// Ends the copy before the next body.
@@ -130,8 +138,15 @@ struct BackupSummary {
 
 impl fmt::Display for BackupSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bodies, all) = (counted(self.bodies, "body", "bodies"), HumanBytes(self.bytes));
-        write!(f, "backed up {bodies} ({all}, {} new)", HumanBytes(self.copied_bytes))
+        let (bodies, all) = (
+            counted(self.bodies, "body", "bodies"),
+            HumanBytes(self.bytes),
+        );
+        write!(
+            f,
+            "backed up {bodies} ({all}, {} new)",
+            HumanBytes(self.copied_bytes)
+        )
     }
 }
 
@@ -142,14 +157,20 @@ impl fmt::Display for BackupSummary {
 pub fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
         if is_within(&args.to, &args.data) {
-            return Err(Error::usage("--to is inside the data folder. Choose a folder outside it."));
+            return Err(Error::usage(
+                "--to is inside the data folder. Choose a folder outside it.",
+            ));
         }
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
-        let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
+        let before = fs::metadata(from.join(INDEX))
+            .map(|file| identity(&file))
+            .ok();
         let snapshot: TakenSnapshot = request(args, Method::PUT).await?;
         let index = File::open(from.join(INDEX)).ok();
-        let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
+        let taken = index
+            .as_ref()
+            .and_then(|index| index.metadata().map(|file| identity(&file)).ok());
         let Some(index) = index.filter(|_| taken != before) else {
             return Err(Error::usage(format!(
                 "the gateway's snapshot isn't in {}. Set --data to the data folder of the gateway at {}.",
@@ -157,28 +178,50 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
                 origin(&args.gateway.url)
             )));
         };
-        let total = WorkDone { items: snapshot.bodies, bytes: snapshot.bytes };
+        let total = WorkDone {
+            items: snapshot.bodies,
+            bytes: snapshot.bytes,
+        };
         let mut display = ProgressDisplay::start(total, args.json)?;
         let progress = Arc::<CopyProgress>::default();
-        let copy = SnapshotCopy { from, to: args.to.clone(), index, progress: Arc::clone(&progress), _lock: lock };
+        let copy = SnapshotCopy {
+            from,
+            to: args.to.clone(),
+            index,
+            progress: Arc::clone(&progress),
+            _lock: lock,
+        };
         let copying = spawn_blocking(move || {
             let copied = copy.run();
             // The snapshot of another backup that has replaced it stays.
             (copied, copy.check_snapshot().is_ok())
         });
-        let ended = display.during(copying, || progress.done(), || progress.stop()).await?;
+        let ended = display
+            .during(copying, || progress.done(), || progress.stop())
+            .await?;
         display.finish();
         let (copied, is_ours) = ended.map_err(|error| Error::runtime(error.to_string()))?;
         // Also after a failure: it would keep the space of all that is deleted from now on.
-        let removed = if is_ours { request::<IgnoredAny>(args, Method::DELETE).await.map(drop) } else { Ok(()) };
+        let removed = if is_ours {
+            request::<IgnoredAny>(args, Method::DELETE).await.map(drop)
+        } else {
+            Ok(())
+        };
         let is_complete = copied?;
         removed?;
         if !is_complete {
-            return Err(Error::interrupted("stopped early. Run the command again to continue."));
+            return Err(Error::interrupted(
+                "stopped early. Run the command again to continue.",
+            ));
         }
         let TakenSnapshot { bodies, bytes } = snapshot;
         let (copied_bytes, seconds) = (progress.done().bytes, display.elapsed().as_secs_f64());
-        display.report(&BackupSummary { bodies, bytes, copied_bytes, seconds })
+        display.report(&BackupSummary {
+            bodies,
+            bytes,
+            copied_bytes,
+            seconds,
+        })
     })
 }
 
@@ -186,21 +229,33 @@ pub fn run(args: &BackupArgs) -> Result<(), Error> {
 /// backup in its place would be as well.
 fn is_within(folder: &Path, other: &Path) -> bool {
     let existing = std::path::absolute(folder).ok();
-    let existing =
-        existing.as_deref().and_then(|folder| folder.ancestors().find_map(|above| above.canonicalize().ok()));
-    existing.zip(other.canonicalize().ok()).is_some_and(|(folder, other)| folder.starts_with(other))
+    let existing = existing.as_deref().and_then(|folder| {
+        folder
+            .ancestors()
+            .find_map(|above| above.canonicalize().ok())
+    });
+    existing
+        .zip(other.canonicalize().ok())
+        .is_some_and(|(folder, other)| folder.starts_with(other))
 }
 
 fn lock(folder: &Path) -> Result<File, Error> {
-    let failed =
-        |error: io::Error| Error::runtime(format!("can't use {}: {error}. Check its permissions.", folder.display()));
+    let failed = |error: io::Error| {
+        Error::runtime(format!(
+            "can't use {}: {error}. Check its permissions.",
+            folder.display()
+        ))
+    };
     ifmatch_blob_indexed::create_folder(folder).map_err(failed)?;
-    let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
+    let lock =
+        ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
             let folder = folder.display();
-            Err(Error::in_use(format!("another process uses {folder}. Stop it, or choose another folder with --to.")))
+            Err(Error::in_use(format!(
+                "another process uses {folder}. Stop it, or choose another folder with --to."
+            )))
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
@@ -208,12 +263,17 @@ fn lock(folder: &Path) -> Result<File, Error> {
 
 async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
     let GatewayArgs { url, connection } = &args.gateway;
-    let url = url.join(SNAPSHOT).map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
+    let url = url
+        .join(SNAPSHOT)
+        .map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
     let request = connection.client(&url, None)?.request(method, url.clone());
     ask(&url, request).await?.map_err(|(status, detail)| {
         Error::runtime(match status {
             StatusCode::NOT_FOUND => {
-                format!("{} has no data folder to back up. Back up the store itself, or correct --url.", origin(&url))
+                format!(
+                    "{} has no data folder to back up. Back up the store itself, or correct --url.",
+                    origin(&url)
+                )
             }
             status => rejected(&origin(&url), status, &detail),
         })
@@ -257,7 +317,9 @@ impl SnapshotCopy {
             let folder = to.parent().unwrap_or(&self.to).to_owned();
             if !existing.contains(body) {
                 create(&folder)?;
-                self.progress.bytes.fetch_add(copy(&self.from.join(body), &incomplete)?, Relaxed);
+                self.progress
+                    .bytes
+                    .fetch_add(copy(&self.from.join(body), &incomplete)?, Relaxed);
                 rename(&incomplete, &to)?;
             }
             folders.insert(folder);
@@ -270,7 +332,11 @@ impl SnapshotCopy {
     /// Fails if the snapshot was replaced since the index was opened, since a list of its bodies may then be of either.
     fn check_snapshot(&self) -> Result<(), Error> {
         let file = self.from.join(INDEX);
-        let opened = self.index.metadata().map(|file| identity(&file)).map_err(|error| at(&file, &error))?;
+        let opened = self
+            .index
+            .metadata()
+            .map(|file| identity(&file))
+            .map_err(|error| at(&file, &error))?;
         if fs::metadata(&file).is_ok_and(|found| identity(&found) == opened) {
             return Ok(());
         }
@@ -312,7 +378,10 @@ fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
     };
     let bytes = fs::copy(from, to).map_err(failed)?;
     // Windows syncs only what may be written.
-    let synced = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
+    let synced = OpenOptions::new()
+        .write(true)
+        .open(to)
+        .and_then(|file| file.sync_all());
     synced.map(|()| bytes).map_err(|error| at(to, &error))
 }
 
@@ -328,11 +397,16 @@ fn create(folder: &Path) -> Result<(), Error> {
 }
 
 fn sync(folder: &Path) -> Result<(), Error> {
-    ifmatch_runtime::folders::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| at(folder, &error))
+    ifmatch_runtime::folders::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| at(folder, &error))
 }
 
 fn at(path: &Path, error: &io::Error) -> Error {
-    Error::runtime(format!("can't use {}: {error}. Check its permissions and the free space.", path.display()))
+    Error::runtime(format!(
+        "can't use {}: {error}. Check its permissions and the free space.",
+        path.display()
+    ))
 }
 
 #[cfg(test)]
@@ -371,7 +445,12 @@ mod tests {
             progress: Arc::default(),
             _lock: lock(&to).unwrap(),
         };
-        let backed_up = || (fs::read_to_string(to.join(INDEX)).unwrap(), to.join("bodies/00/first").is_file());
+        let backed_up = || {
+            (
+                fs::read_to_string(to.join(INDEX)).unwrap(),
+                to.join("bodies/00/first").is_file(),
+            )
+        };
         snapshot(&from, "first");
         assert!(copy().run().unwrap());
         assert_eq!(backed_up(), ("first".to_owned(), true));
@@ -381,7 +460,11 @@ mod tests {
         snapshot(&from, "second");
         let error = late.run().unwrap_err().to_string();
         assert!(error.contains("replaced"), "{error}");
-        assert_eq!(backed_up(), ("first".to_owned(), true), "the earlier backup stays valid");
+        assert_eq!(
+            backed_up(),
+            ("first".to_owned(), true),
+            "the earlier backup stays valid"
+        );
         drop(late);
         assert!(copy().run().unwrap());
         assert_eq!(backed_up(), ("second".to_owned(), false));

@@ -53,7 +53,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub fn run(args: &HealthArgs) -> Result<(), Error> {
     block_on(async {
         let path = if args.ready { READY } else { HEALTH };
-        let url = args.url.join(path).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
+        let url = args
+            .url
+            .join(path)
+            .map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
         let client = args.trust.client(&url, HeaderMap::new(), Some(TIMEOUT))?;
         let response = client.get(url.clone()).send().await;
         let response = response.map_err(|error| Error::runtime(unreachable(&url, &error)))?;
@@ -66,7 +69,9 @@ pub fn run(args: &HealthArgs) -> Result<(), Error> {
             status => {
                 let detail = detail(&response.bytes().await.unwrap_or_default());
                 let separator = if detail.is_empty() { "" } else { ": " };
-                Err(Error::runtime(format!("{url} responded {status}{separator}{detail}. Check the URL.")))
+                Err(Error::runtime(format!(
+                    "{url} responded {status}{separator}{detail}. Check the URL."
+                )))
             }
         }
     })

@@ -48,7 +48,12 @@ pub(crate) struct ConnectionArgs {
 #[derive(Args)]
 struct TokenArgs {
     /// Bearer token. Other users of this machine can see it: prefer --token-file.
-    #[arg(long, value_name = "TOKEN", env = "IFMATCH_TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "IFMATCH_TOKEN",
+        hide_env_values = true
+    )]
     token: Option<String>,
 
     /// File with the bearer token, instead of --token.
@@ -74,7 +79,9 @@ impl ConnectionArgs {
     pub(crate) fn client(&self, url: &Url, timeout: Option<Duration>) -> Result<Client, Error> {
         let mut fields = HeaderMap::new();
         if let Some(token) = self.token.read()? {
-            let wrong = |_| Error::usage("the token has characters other than visible ASCII. Check the token.");
+            let wrong = |_| {
+                Error::usage("the token has characters other than visible ASCII. Check the token.")
+            };
             let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(wrong)?;
             value.set_sensitive(true);
             fields.insert(AUTHORIZATION, value);
@@ -92,12 +99,18 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
     if let Some(url) = parse(text) {
         return Ok(url);
     }
-    let example = if text.contains("://") { None } else { parse(&format!("http://{text}")) };
+    let example = if text.contains("://") {
+        None
+    } else {
+        parse(&format!("http://{text}"))
+    };
     let is_path = text.starts_with(['.', '/', '~']);
-    Err(match example.filter(|_| text.contains([':', '.']) && !is_path) {
-        Some(_) => format!("did you mean http://{text}?"),
-        None => format!("write the URL of a gateway, such as {DEFAULT_URL}"),
-    })
+    Err(
+        match example.filter(|_| text.contains([':', '.']) && !is_path) {
+            Some(_) => format!("did you mean http://{text}?"),
+            None => format!("write the URL of a gateway, such as {DEFAULT_URL}"),
+        },
+    )
 }
 
 /// Sends a request to an endpoint of a gateway, and returns its response, or the status and the detail of its refusal.
@@ -109,13 +122,19 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     request: RequestBuilder,
 ) -> Result<Result<T, (StatusCode, String)>, Error> {
     let failed = |error: reqwest::Error| Error::runtime(unreachable(url, &error));
-    let response = request.header(ACCEPT, "application/json").send().await.map_err(failed)?;
+    let response = request
+        .header(ACCEPT, "application/json")
+        .send()
+        .await
+        .map_err(failed)?;
     let status = response.status();
     let body = response.bytes().await.map_err(failed)?;
     if !status.is_success() {
         return Ok(Err((status, detail(&body))));
     }
-    serde_json::from_slice(&body).map(Ok).map_err(|_| Error::runtime(not_a_gateway(url)))
+    serde_json::from_slice(&body)
+        .map(Ok)
+        .map_err(|_| Error::runtime(not_a_gateway(url)))
 }
 
 /// Returns the detail of a problem document, or an empty text.
@@ -137,8 +156,12 @@ pub(crate) fn not_a_gateway(url: &Url) -> String {
 /// Says what a refusal of a server means, and what to do.
 pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String {
     match status {
-        StatusCode::UNAUTHORIZED => format!("{server} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
-        StatusCode::FORBIDDEN => format!("{server} requires a write token (403). Pass one {GIVE_TOKEN}."),
+        StatusCode::UNAUTHORIZED => {
+            format!("{server} rejected the request (401). Pass a valid token {GIVE_TOKEN}.")
+        }
+        StatusCode::FORBIDDEN => {
+            format!("{server} requires a write token (403). Pass one {GIVE_TOKEN}.")
+        }
         _ if detail.is_empty() => format!("{server} responded {status}. Check the URL."),
         _ => format!("{server} responded {status}: {detail}"),
     }
@@ -147,17 +170,28 @@ pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String
 /// Says why a server doesn't respond, and what to do.
 pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     let server = origin(url);
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let innermost = causes.last().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| {
+        error.source()
+    });
+    let innermost = causes
+        .last()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
     let text = Cause::of(error).text;
     match innermost.map(io::Error::kind) {
         Some(ErrorKind::ConnectionRefused) => {
-            format!("{server} refused the connection. Start the gateway with `ifmatch serve`, or correct the URL.")
+            format!(
+                "{server} refused the connection. Start the gateway with `ifmatch serve`, or correct the URL."
+            )
         }
         _ if text.starts_with("failed to lookup address") => {
-            format!("can't find the host {}. Check the URL.", url.host_str().unwrap_or_default())
+            format!(
+                "can't find the host {}. Check the URL.",
+                url.host_str().unwrap_or_default()
+            )
         }
-        _ if error.is_timeout() => format!("{server} didn't respond in time. Check the URL and the network."),
+        _ if error.is_timeout() => {
+            format!("{server} didn't respond in time. Check the URL and the network.")
+        }
         _ => format!("{server}: {text}"),
     }
 }
@@ -168,7 +202,11 @@ pub(crate) fn explained(url: &str, text: &str) -> String {
     if text.contains("Connection refused") {
         return format!("{origin} refused the connection. Start the server, or correct the URL");
     }
-    if !origin.is_empty() && text.contains(&origin) { text.to_owned() } else { format!("{url}: {text}") }
+    if !origin.is_empty() && text.contains(&origin) {
+        text.to_owned()
+    } else {
+        format!("{url}: {text}")
+    }
 }
 
 /// Access to a server.
@@ -200,7 +238,9 @@ impl RemoteArgs {
         if let Some(token) = self.token.read()? {
             server = server.with_token(&token).map_err(usage)?;
         }
-        Ok(self.headers.iter().fold(server, |server, (name, value)| server.with_header(name.clone(), value.clone())))
+        Ok(self.headers.iter().fold(server, |server, (name, value)| {
+            server.with_header(name.clone(), value.clone())
+        }))
     }
 
     /// Opens the place of a store's URL.
@@ -209,7 +249,9 @@ impl RemoteArgs {
     /// Fails if the URL or a setting is invalid, or if there are flags that only HTTP has.
     pub(crate) async fn place(&self, url: &str) -> Result<ObjectPlace, Error> {
         if !self.headers.is_empty() {
-            return Err(Error::usage(format!("--header is for http and https URLs. Remove it for {url}.")));
+            return Err(Error::usage(format!(
+                "--header is for http and https URLs. Remove it for {url}."
+            )));
         }
         ObjectPlace::open(url).await
     }
@@ -218,7 +260,10 @@ impl RemoteArgs {
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let wrong = || "write NAME: VALUE, such as 'x-ms-blob-type: BlockBlob'".to_owned();
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
-    Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))
+    Ok((
+        name.trim().parse().map_err(|_| wrong())?,
+        value.trim().parse().map_err(|_| wrong())?,
+    ))
 }
 
 #[cfg(test)]
@@ -227,7 +272,10 @@ mod tests {
 
     #[test]
     fn a_url_without_a_scheme_gets_a_suggestion() {
-        assert_eq!(gateway_url("https://a.example/").unwrap().as_str(), "https://a.example/");
+        assert_eq!(
+            gateway_url("https://a.example/").unwrap().as_str(),
+            "https://a.example/"
+        );
         for (wrong, expected) in [
             ("127.0.0.1:10000", "did you mean http://127.0.0.1:10000?"),
             ("localhost:10000", "did you mean http://localhost:10000?"),
@@ -245,7 +293,10 @@ mod tests {
     #[test]
     fn a_header_field_has_a_name_and_a_value() {
         let (name, value) = header("X-Ms-Version:  2021-12-02 ").unwrap();
-        assert_eq!((name.as_str(), value.to_str().unwrap()), ("x-ms-version", "2021-12-02"));
+        assert_eq!(
+            (name.as_str(), value.to_str().unwrap()),
+            ("x-ms-version", "2021-12-02")
+        );
         for wrong in ["", "name", "a b: c", "a: \u{1}"] {
             assert!(header(wrong).is_err(), "{wrong}");
         }

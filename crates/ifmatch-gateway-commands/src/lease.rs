@@ -108,12 +108,18 @@ fn period(text: &str) -> Result<u8, String> {
 pub fn run(lease: &LeaseArgs) -> Result<(), Error> {
     block_on(async {
         match &lease.command {
-            LeaseCommand::List { prefix, options } => list(options, prefix.trim_start_matches('/')).await,
+            LeaseCommand::List { prefix, options } => {
+                list(options, prefix.trim_start_matches('/')).await
+            }
             LeaseCommand::Show { path, options } => {
                 let lease = options.client()?.get(&target(path)?).await?;
                 options.print(&one(&lease), &lease)
             }
-            LeaseCommand::Break { path, period, options } => {
+            LeaseCommand::Break {
+                path,
+                period,
+                options,
+            } => {
                 let command = json!({ "action": "break", "period": period });
                 let lease = options.client()?.post(&target(path)?, &command).await?;
                 options.print(&one(&lease), &lease)
@@ -146,18 +152,28 @@ async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
 impl Options {
     fn client(&self) -> Result<LeaseClient, Error> {
         let GatewayArgs { url, connection } = &self.gateway;
-        Ok(LeaseClient { http: connection.client(url, Some(TIMEOUT))?, url: url.clone() })
+        Ok(LeaseClient {
+            http: connection.client(url, Some(TIMEOUT))?,
+            url: url.clone(),
+        })
     }
 
     fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {
-        if self.json { print_line(&json.to_string()) } else { print_line(text) }
+        if self.json {
+            print_line(&json.to_string())
+        } else {
+            print_line(text)
+        }
     }
 }
 
 fn target(path: &str) -> Result<LeaseTarget, Error> {
     let path = path.strip_prefix('/').unwrap_or(path);
-    LeaseTarget::new(path)
-        .map_err(|error| Error::usage(format!("{path:?} isn't valid: {error}. Write CONTAINER or CONTAINER/BLOB.")))
+    LeaseTarget::new(path).map_err(|error| {
+        Error::usage(format!(
+            "{path:?} isn't valid: {error}. Write CONTAINER or CONTAINER/BLOB."
+        ))
+    })
 }
 
 /// Timeout of a request.
@@ -196,7 +212,9 @@ impl LeaseClient {
         if status.is_server_error()
             && let Some((component, reason)) = self.outage().await
         {
-            return Error::runtime(format!("{server} can't {what}, because the {component} is down: {reason}"));
+            return Error::runtime(format!(
+                "{server} can't {what}, because the {component} is down: {reason}"
+            ));
         }
         Error::runtime(rejected(&server, status, detail))
     }
@@ -211,30 +229,50 @@ impl LeaseClient {
 
     /// Returns one lease.
     async fn get(&self, target: &LeaseTarget) -> Result<Value, Error> {
-        self.one(("read", target), self.http.get(self.url(Some(target))?)).await
+        self.one(("read", target), self.http.get(self.url(Some(target))?))
+            .await
     }
 
     /// Sends a command for a lease.
     async fn post(&self, target: &LeaseTarget, command: &Value) -> Result<Value, Error> {
         let request = self.http.post(self.url(Some(target))?);
-        self.one(("break", target), request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+        self.one(
+            ("break", target),
+            request
+                .header(CONTENT_TYPE, "application/json")
+                .body(command.to_string()),
+        )
+        .await
     }
 
     /// Sends a request about one lease. If there is none, the error says where to look.
-    async fn one(&self, (what, target): (&str, &LeaseTarget), request: RequestBuilder) -> Result<Value, Error> {
+    async fn one(
+        &self,
+        (what, target): (&str, &LeaseTarget),
+        request: RequestBuilder,
+    ) -> Result<Value, Error> {
         let (status, detail) = match ask(&self.url, request).await? {
             Ok(lease) => return Ok(lease),
             Err(refused) => refused,
         };
         Err(match status {
             StatusCode::NOT_FOUND => {
-                let what = if target.blob.is_some() { "blob" } else { "container" };
-                Error::runtime(format!("no such {what}: {target}. `ifmatch lease list` shows all leases."))
+                let what = if target.blob.is_some() {
+                    "blob"
+                } else {
+                    "container"
+                };
+                Error::runtime(format!(
+                    "no such {what}: {target}. `ifmatch lease list` shows all leases."
+                ))
             }
-            StatusCode::CONFLICT => {
-                Error::runtime(format!("{target}: {detail}. `ifmatch lease list` shows all leases."))
+            StatusCode::CONFLICT => Error::runtime(format!(
+                "{target}: {detail}. `ifmatch lease list` shows all leases."
+            )),
+            status => {
+                self.failed(&format!("{what} the lease of {target}"), status, &detail)
+                    .await
             }
-            status => self.failed(&format!("{what} the lease of {target}"), status, &detail).await,
         })
     }
 
@@ -248,9 +286,17 @@ impl LeaseClient {
     /// Returns the URL of an endpoint, with these segments below it.
     fn extended(&self, endpoint: &str, below: &[&str]) -> Result<Url, Error> {
         let mut url = self.url.clone();
-        let wrong = || Error::usage(format!("--url {} can't have a path. Use an http or https URL.", self.url));
+        let wrong = || {
+            Error::usage(format!(
+                "--url {} can't have a path. Use an http or https URL.",
+                self.url
+            ))
+        };
         let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
-        segments.pop_if_empty().extend(endpoint.split('/').skip(1)).extend(below);
+        segments
+            .pop_if_empty()
+            .extend(endpoint.split('/').skip(1))
+            .extend(below);
         drop(segments);
         Ok(url)
     }
@@ -263,8 +309,15 @@ const HOLDER: usize = 20;
 
 /// Returns a row of the table. It fits 80 columns unless the path is long. `lease show` has the rest.
 fn row(lease: &Value) -> String {
-    let (state, left, holder) = (text(lease, "state"), remaining(lease), cut(text(lease, "holder"), HOLDER));
-    format!("{state:<9}  {left:<9}  {holder:<HOLDER$}  {}", printable(text(lease, "path")))
+    let (state, left, holder) = (
+        text(lease, "state"),
+        remaining(lease),
+        cut(text(lease, "holder"), HOLDER),
+    );
+    format!(
+        "{state:<9}  {left:<9}  {holder:<HOLDER$}  {}",
+        printable(text(lease, "path"))
+    )
 }
 
 /// Returns all fields of one lease.
@@ -277,7 +330,11 @@ fn one(lease: &Value) -> String {
         ("token", token(lease)),
         ("holder", text(lease, "holder").to_owned()),
     ];
-    lines.iter().map(|(name, value)| format!("{name:<9}  {value}")).collect::<Vec<_>>().join("\n")
+    lines
+        .iter()
+        .map(|(name, value)| format!("{name:<9}  {value}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn text<'a>(lease: &'a Value, name: &str) -> &'a str {
@@ -301,7 +358,9 @@ fn duration(lease: &Value) -> String {
 }
 
 fn token(lease: &Value) -> String {
-    lease["token"].as_u64().map_or_else(|| "-".to_owned(), |token| token.to_string())
+    lease["token"]
+        .as_u64()
+        .map_or_else(|| "-".to_owned(), |token| token.to_string())
 }
 
 #[cfg(test)]
@@ -314,8 +373,16 @@ mod tests {
     fn rows_align_with_the_header() {
         let lease = json!({ "path": "docs/a b", "state": "leased", "infinite": false, "duration": 15, "remaining": 9, "token": 1_763_730_000_000_000_u64, "holder": "host-7" });
         let row = row(&lease);
-        for (heading, value) in [("STATE", "leased"), ("REMAINING", "9s"), ("HOLDER", "host-7"), ("PATH", "docs/a b")] {
-            assert!(row[HEADING.find(heading).unwrap()..].starts_with(value), "{heading}: {row}");
+        for (heading, value) in [
+            ("STATE", "leased"),
+            ("REMAINING", "9s"),
+            ("HOLDER", "host-7"),
+            ("PATH", "docs/a b"),
+        ] {
+            assert!(
+                row[HEADING.find(heading).unwrap()..].starts_with(value),
+                "{heading}: {row}"
+            );
         }
     }
 

@@ -102,7 +102,8 @@ impl ProgressDisplay {
     pub(crate) fn report(&self, result: &(impl Serialize + fmt::Display)) -> Result<(), Error> {
         match &self.form {
             DisplayForm::Json => {
-                let json = serde_json::to_string(result).map_err(|error| Error::runtime(error.to_string()))?;
+                let json = serde_json::to_string(result)
+                    .map_err(|error| Error::runtime(error.to_string()))?;
                 print_line(&json)
             }
             DisplayForm::Bar(bar) => bar.suspend(|| print_line(&result.to_string())),
@@ -148,19 +149,29 @@ impl ProgressDisplay {
     fn line(&self, done: WorkDone) -> String {
         let seconds = self.elapsed().as_secs().max(1);
         let rate = done.bytes / seconds;
-        let left = match self.total.bytes.saturating_sub(done.bytes).checked_div(rate) {
+        let left = match self
+            .total
+            .bytes
+            .saturating_sub(done.bytes)
+            .checked_div(rate)
+        {
             Some(left) => format!("{} left", HumanDuration(Duration::from_secs(left))),
             None => "time left unknown".to_owned(),
         };
         let (bytes, total) = (HumanBytes(done.bytes), HumanBytes(self.total.bytes));
         let blobs = counted(self.total.items, "blob", "blobs");
-        format!("{} of {blobs}, {bytes} of {total}, {}/s, {left}", done.items, HumanBytes(rate))
+        format!(
+            "{} of {blobs}, {bytes} of {total}, {}/s, {left}",
+            done.items,
+            HumanBytes(rate)
+        )
     }
 }
 
 fn bar(bytes: u64) -> ProgressBar {
     let template = "{wide_bar} {percent:>3}% {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(bytes).with_style(style)
 }
 

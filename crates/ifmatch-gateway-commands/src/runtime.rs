@@ -26,7 +26,11 @@ const BLOCKING_THREADS: usize = 16;
 /// Fails if the system refuses to start the threads.
 pub fn runtime() -> Result<Runtime, Error> {
     let is_single = available_parallelism().map_or(1, NonZero::get) == 1;
-    let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let mut builder = if is_single {
+        Builder::new_current_thread()
+    } else {
+        Builder::new_multi_thread()
+    };
     builder
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)

@@ -21,19 +21,26 @@ impl ObjectPlace {
     /// # Errors
     /// Fails if the URL or a setting is invalid, or if there are no credentials.
     pub(crate) async fn open(url: &str) -> Result<Self, Error> {
-        let backing = BackingStore::from_url_once(url, settings()).map_err(|error| failed(url, &error))?;
+        let backing =
+            BackingStore::from_url_once(url, settings()).map_err(|error| failed(url, &error))?;
         match backing.reach(backing.prefix()).await {
-            Err(error) if error.kind() == OpenErrorKind::Settings => return Err(failed(url, &error)),
+            Err(error) if error.kind() == OpenErrorKind::Settings => {
+                return Err(failed(url, &error));
+            }
             // A store that is down may come back.
             _ => {}
         }
-        Ok(Self { objects: Objects::new(Arc::clone(backing.objects())), path: backing.prefix().to_string() })
+        Ok(Self {
+            objects: Objects::new(Arc::clone(backing.objects())),
+            path: backing.prefix().to_string(),
+        })
     }
 }
 
 /// Returns `true` for the URL of a store that several machines share.
 pub(crate) fn is_store(url: &str) -> bool {
-    url.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "s3" | "az" | "gs"))
+    url.split_once("://")
+        .is_some_and(|(scheme, _)| matches!(scheme, "s3" | "az" | "gs"))
 }
 
 /// Opens the store of a URL, which sends a request again if it fails. `name` names the URL in errors.
@@ -60,7 +67,8 @@ pub fn failed(name: &str, error: &OpenError) -> Error {
 
 /// Returns the environment, of which stores read the settings of their cloud.
 pub fn settings() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Rejects a path that is a file or a dangling link, or passes through one, since no permission would help.
@@ -68,16 +76,23 @@ pub fn settings() -> impl Iterator<Item = (String, String)> {
 /// # Errors
 /// Names the flag and the file, and suggests a fix.
 pub fn check_folder(flag: &str, path: &Path) -> Result<(), Error> {
-    if let Some(link) = path.ancestors().find(|above| above.is_symlink() && !above.exists()) {
+    if let Some(link) = path
+        .ancestors()
+        .find(|above| above.is_symlink() && !above.exists())
+    {
         let (path, link) = (path.display(), link.display());
         return Err(Error::usage(format!(
             "can't use {flag} {path}. The link {link} has no target: create the target, or remove the link."
         )));
     }
     let found = path.ancestors().find(|above| above.exists());
-    let Some(file) = found.filter(|found| !found.is_dir()) else { return Ok(()) };
+    let Some(file) = found.filter(|found| !found.is_dir()) else {
+        return Ok(());
+    };
     let (path, file) = (path.display(), file.display());
-    Err(Error::usage(format!("can't use {flag} {path}. {file} is a file: name a folder instead.")))
+    Err(Error::usage(format!(
+        "can't use {flag} {path}. {file} is a file: name a folder instead."
+    )))
 }
 
 #[cfg(test)]

@@ -25,9 +25,19 @@ impl TextStyle {
     /// Returns the styles, with or without colours.
     pub fn new(colours: bool) -> Self {
         if colours {
-            Self { bold: "\u{1b}[1m", dim: "\u{1b}[2m", alarm: "\u{1b}[1;31m", plain: "\u{1b}[0m" }
+            Self {
+                bold: "\u{1b}[1m",
+                dim: "\u{1b}[2m",
+                alarm: "\u{1b}[1;31m",
+                plain: "\u{1b}[0m",
+            }
         } else {
-            Self { bold: "", dim: "", alarm: "", plain: "" }
+            Self {
+                bold: "",
+                dim: "",
+                alarm: "",
+                plain: "",
+            }
         }
     }
 }
@@ -40,7 +50,11 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
 /// Returns text of others, such as the name of a file, with its control characters escaped: a terminal would obey them.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |character: char| {
-        if character.is_control() { character.escape_default().collect() } else { String::from(character) }
+        if character.is_control() {
+            character.escape_default().collect()
+        } else {
+            String::from(character)
+        }
     };
     text.chars().map(shown).collect()
 }
@@ -75,13 +89,18 @@ pub fn print_text(text: &str) -> Result<(), Error> {
 
 /// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,
 /// since a closed stdout isn't a reason to stop.
-pub fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, TextStyle) -> io::Result<()>) {
+pub fn print_banner(
+    format: LogFormat,
+    rest: impl FnOnce(&mut dyn Write, TextStyle) -> io::Result<()>,
+) {
     let out = stdout();
     let style = TextStyle::new(format == LogFormat::Text && supports_colour(&out));
     let out = &mut out.lock();
     let written = match format {
         LogFormat::Text => print_title(out, style).and_then(|()| rest(out, style)),
-        LogFormat::Json => print_objects(out, |text| print_title(text, style).and_then(|()| rest(text, style))),
+        LogFormat::Json => print_objects(out, |text| {
+            print_title(text, style).and_then(|()| rest(text, style))
+        }),
     };
     if let Err(error) = written.and_then(|()| out.flush()) {
         tracing::debug!(%error, "cannot print the banner");
@@ -89,17 +108,29 @@ pub fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, TextSty
 }
 
 /// Prints an object for each line of a text, as the log does.
-fn print_objects(out: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn print_objects(
+    out: &mut dyn Write,
+    print: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut text = Vec::new();
     print(&mut text)?;
-    for line in String::from_utf8_lossy(&text).lines().filter(|line| !line.is_empty()) {
+    for line in String::from_utf8_lossy(&text)
+        .lines()
+        .filter(|line| !line.is_empty())
+    {
         writeln!(out, "{}", json!({ "level": "INFO", "message": line }))?;
     }
     Ok(())
 }
 
 fn print_title(out: &mut dyn Write, style: TextStyle) -> io::Result<()> {
-    writeln!(out, "{}ifmatch{} {}", style.bold, style.plain, env!("CARGO_PKG_VERSION"))
+    writeln!(
+        out,
+        "{}ifmatch{} {}",
+        style.bold,
+        style.plain,
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// Returns `true` if `out` is a terminal and `NO_COLOR` isn't set (<https://no-color.org>).
@@ -123,25 +154,39 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut() {
-        assert_eq!([cut("äöü", 3), cut("äöüx", 3), cut("a\n", 3)], ["äöü", "äö…", "a\\n"]);
+        assert_eq!(
+            [cut("äöü", 3), cut("äöüx", 3), cut("a\n", 3)],
+            ["äöü", "äö…", "a\\n"]
+        );
     }
 
     #[test]
     fn an_object_is_printed_for_each_line() {
         let mut out = Vec::new();
-        print_objects(&mut out, |text| write!(text, "a \"quoted\" name\n\nlistening on http://[::1]:1\n")).unwrap();
+        print_objects(&mut out, |text| {
+            write!(text, "a \"quoted\" name\n\nlistening on http://[::1]:1\n")
+        })
+        .unwrap();
         let lines: Vec<serde_json::Value> = out
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
         assert_eq!(lines.len(), 2);
-        assert_eq!(lines[1], json!({ "level": "INFO", "message": "listening on http://[::1]:1" }));
+        assert_eq!(
+            lines[1],
+            json!({ "level": "INFO", "message": "listening on http://[::1]:1" })
+        );
     }
 
     #[test]
     fn any_non_empty_value_disables_colours() {
-        for (no_color, expected) in [(None, false), (Some(""), false), (Some("1"), true), (Some("0"), true)] {
+        for (no_color, expected) in [
+            (None, false),
+            (Some(""), false),
+            (Some("1"), true),
+            (Some("0"), true),
+        ] {
             assert_eq!(disables(no_color.map(OsStr::new)), expected, "{no_color:?}");
         }
     }

@@ -111,12 +111,20 @@ pub fn verify(args: &VerifyArgs) -> Result<(), Error> {
 /// Fails if the folder can't be read or is in use.
 pub fn gc(args: &GcArgs) -> Result<(), Error> {
     block_on(async {
-        let verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?;
-        let orphaned = verification.superfluous().await.map_err(|error| failed(&error))?;
+        let verification = Verification::open(&args.data)
+            .await
+            .map_err(|error| failed(&error))?;
+        let orphaned = verification
+            .superfluous()
+            .await
+            .map_err(|error| failed(&error))?;
         let mut bytes = 0;
         for file in orphaned.iter().filter_map(|found| found.file.as_deref()) {
             let in_file = |error: io::Error| {
-                Error::runtime(format!("can't use {}: {error}. Check its permissions.", file.display()))
+                Error::runtime(format!(
+                    "can't use {}: {error}. Check its permissions.",
+                    file.display()
+                ))
             };
             bytes += fs::metadata(file).map_err(in_file)?.len();
             if !args.dry_run {
@@ -124,7 +132,11 @@ pub fn gc(args: &GcArgs) -> Result<(), Error> {
             }
             print_line(&file.display().to_string())?;
         }
-        let done = if args.dry_run { "would be removed" } else { "removed" };
+        let done = if args.dry_run {
+            "would be removed"
+        } else {
+            "removed"
+        };
         let files = counted(orphaned.len() as u64, "file", "files");
         print_line(&format!("{files} ({}) {done}", HumanBytes(bytes)))
     })
@@ -148,7 +160,9 @@ impl VerifyRun {
         } else {
             Verification::open(&args.data).await
         };
-        let mut verification = opened.map_err(|error| failed(&error))?.sample(args.sample.0);
+        let mut verification = opened
+            .map_err(|error| failed(&error))?
+            .sample(args.sample.0);
         let state = args.data.join(INTERRUPTED);
         let mut losses = 0;
         if args.resume
@@ -158,20 +172,48 @@ impl VerifyRun {
             losses = interrupted.losses;
         }
         let total = verification.total();
-        let display = ProgressDisplay::start(WorkDone { items: total.bodies, bytes: total.bytes }, args.json)?;
-        Ok(Self { verification, display, state, saved: Instant::now(), losses })
+        let display = ProgressDisplay::start(
+            WorkDone {
+                items: total.bodies,
+                bytes: total.bytes,
+            },
+            args.json,
+        )?;
+        Ok(Self {
+            verification,
+            display,
+            state,
+            saved: Instant::now(),
+            losses,
+        })
     }
 
     /// Verifies some bodies. Returns `false` after the last one, or after a signal.
     async fn step(&mut self) -> Result<bool, Error> {
         let progress = self.verification.progress();
-        let done = || WorkDone { items: progress.bodies(), bytes: progress.bytes() };
-        let step = self.display.during(self.verification.step(), done, || progress.stop()).await?;
-        let Some(findings) = step.map_err(|error| failed(&error))? else { return Ok(false) };
-        self.losses += findings.iter().filter(|found| found.damage.is_loss()).count() as u64;
-        findings.iter().try_for_each(|found| self.display.report(&VerifyReport::from(found)))?;
+        let done = || WorkDone {
+            items: progress.bodies(),
+            bytes: progress.bytes(),
+        };
+        let step = self
+            .display
+            .during(self.verification.step(), done, || progress.stop())
+            .await?;
+        let Some(findings) = step.map_err(|error| failed(&error))? else {
+            return Ok(false);
+        };
+        self.losses += findings
+            .iter()
+            .filter(|found| found.damage.is_loss())
+            .count() as u64;
+        findings
+            .iter()
+            .try_for_each(|found| self.display.report(&VerifyReport::from(found)))?;
         if self.saved.elapsed() > SAVE {
-            save(&self.state, InterruptedRun::at(&self.verification, self.losses))?;
+            save(
+                &self.state,
+                InterruptedRun::at(&self.verification, self.losses),
+            )?;
             self.saved = Instant::now();
         }
         Ok(true)
@@ -179,16 +221,30 @@ impl VerifyRun {
 
     /// Prints the orphaned files and the summary, and saves the state if a signal has ended the run early.
     async fn finish(self) -> Result<(), Error> {
-        let Self { verification, display, state, losses, .. } = self;
+        let Self {
+            verification,
+            display,
+            state,
+            losses,
+            ..
+        } = self;
         let progress = verification.progress();
         let orphaned = if progress.is_stopped() {
             Vec::new()
         } else {
-            verification.superfluous().await.map_err(|error| failed(&error))?
+            verification
+                .superfluous()
+                .await
+                .map_err(|error| failed(&error))?
         };
         display.finish();
-        orphaned.iter().try_for_each(|found| display.report(&VerifyReport::from(found)))?;
-        save(&state, InterruptedRun::at(&verification, losses).filter(|_| progress.is_stopped()))?;
+        orphaned
+            .iter()
+            .try_for_each(|found| display.report(&VerifyReport::from(found)))?;
+        save(
+            &state,
+            InterruptedRun::at(&verification, losses).filter(|_| progress.is_stopped()),
+        )?;
         display.report(&VerifyReport::Summary {
             bodies: progress.bodies(),
             bytes: progress.bytes(),
@@ -197,11 +253,15 @@ impl VerifyRun {
             seconds: display.elapsed().as_secs_f64(),
         })?;
         match losses {
-            _ if progress.is_stopped() => Err(Error::interrupted("stopped early. Continue with --resume.")),
+            _ if progress.is_stopped() => {
+                Err(Error::interrupted("stopped early. Continue with --resume."))
+            }
             0 => Ok(()),
             _ => {
                 let all = bodies(verification.total().bodies);
-                Err(Error::damaged(format!("{losses} of {all} damaged or missing. Restore them from a backup.")))
+                Err(Error::damaged(format!(
+                    "{losses} of {all} damaged or missing. Restore them from a backup."
+                )))
             }
         }
     }
@@ -217,14 +277,20 @@ struct InterruptedRun {
 impl InterruptedRun {
     /// Returns the state, or `None` before the first bodies are verified.
     fn at(verification: &Verification, losses: u64) -> Option<Self> {
-        Some(Self { losses, position: verification.position()?.to_owned() })
+        Some(Self {
+            losses,
+            position: verification.position()?.to_owned(),
+        })
     }
 
     /// Reads a state: the number, and the position in the next line.
     fn load(file: &Path) -> Option<Self> {
         let text = fs::read_to_string(file).ok()?;
         let (losses, position) = text.split_once('\n')?;
-        Some(Self { losses: losses.parse().ok()?, position: position.to_owned() })
+        Some(Self {
+            losses: losses.parse().ok()?,
+            position: position.to_owned(),
+        })
     }
 }
 
@@ -241,9 +307,10 @@ fn save(file: &Path, run: Option<InterruptedRun>) -> Result<(), Error> {
         None => fs::remove_file(file),
     };
     match saved {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::runtime(format!("can't save the position in {}: {error}", file.display())))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::runtime(format!(
+            "can't save the position in {}: {error}",
+            file.display()
+        ))),
         _ => Ok(()),
     }
 }
@@ -281,23 +348,54 @@ impl<'a> From<&'a Finding> for VerifyReport<'a> {
             _ => "unreadable",
         };
         let file = found.file.as_ref().map(|file| file.display().to_string());
-        Self::Damage { kind, blob: found.blob.as_deref(), file, damage: &found.damage }
+        Self::Damage {
+            kind,
+            blob: found.blob.as_deref(),
+            file,
+            damage: &found.damage,
+        }
     }
 }
 
 impl fmt::Display for VerifyReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damage { blob: Some(blob), file: Some(file), damage, .. } => {
+            Self::Damage {
+                blob: Some(blob),
+                file: Some(file),
+                damage,
+                ..
+            } => {
                 write!(f, "{}: {damage} ({file})", printable(blob))
             }
-            Self::Damage { blob: Some(blob), damage, .. } => write!(f, "{}: {damage}", printable(blob)),
-            Self::Damage { file: Some(file), damage, .. } => write!(f, "{file}: {damage}"),
+            Self::Damage {
+                blob: Some(blob),
+                damage,
+                ..
+            } => write!(f, "{}: {damage}", printable(blob)),
+            Self::Damage {
+                file: Some(file),
+                damage,
+                ..
+            } => write!(f, "{file}: {damage}"),
             Self::Damage { damage, .. } => damage.fmt(f),
-            Self::Summary { bodies: read, bytes, damaged, orphaned, .. } => {
-                let remains = if *orphaned == 0 { "" } else { "; `ifmatch gc` removes the orphaned files" };
+            Self::Summary {
+                bodies: read,
+                bytes,
+                damaged,
+                orphaned,
+                ..
+            } => {
+                let remains = if *orphaned == 0 {
+                    ""
+                } else {
+                    "; `ifmatch gc` removes the orphaned files"
+                };
                 let (read, bytes) = (bodies(*read), HumanBytes(*bytes));
-                write!(f, "read {read} ({bytes}): {damaged} damaged, {orphaned} orphaned{remains}")
+                write!(
+                    f,
+                    "read {read} ({bytes}): {damaged} damaged, {orphaned} orphaned{remains}"
+                )
             }
         }
     }
@@ -320,9 +418,13 @@ impl FromStr for SampleShare {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
+        let percent: Option<f64> = text
+            .strip_suffix('%')
+            .and_then(|number| number.parse().ok());
         let share = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| "write a percentage above 0, such as 5%".to_owned())
+        share
+            .map(|percent| Self(percent / 100.0))
+            .ok_or_else(|| "write a percentage above 0, such as 5%".to_owned())
     }
 }
 

@@ -39,7 +39,10 @@ impl ListenAddress {
             Self::One(address) => (address, None),
             Self::Localhost(port) => {
                 let on = |ip: IpAddr| SocketAddr::new(ip, port);
-                (on(Ipv4Addr::LOCALHOST.into()), Some(on(Ipv6Addr::LOCALHOST.into())))
+                (
+                    on(Ipv4Addr::LOCALHOST.into()),
+                    Some(on(Ipv6Addr::LOCALHOST.into())),
+                )
             }
         };
         [Some(first), second].into_iter().flatten()
@@ -72,7 +75,9 @@ impl Exposure {
     /// Returns the exposure of a gateway that listens on these addresses.
     pub(crate) fn of(addresses: impl IntoIterator<Item = ListenAddress>) -> Self {
         let mut addresses = addresses.into_iter();
-        addresses.find(|address| !address.is_loopback()).map_or(Self::Loopback, Self::Network)
+        addresses
+            .find(|address| !address.is_loopback())
+            .map_or(Self::Loopback, Self::Network)
     }
 }
 
@@ -85,7 +90,10 @@ impl FromStr for ListenAddress {
         }
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let is_localhost = host.is_empty() || host.eq_ignore_ascii_case("localhost");
-        let port = port.parse().ok().filter(|_| is_localhost && port.bytes().all(|byte| byte.is_ascii_digit()));
+        let port = port
+            .parse()
+            .ok()
+            .filter(|_| is_localhost && port.bytes().all(|byte| byte.is_ascii_digit()));
         port.map(Self::Localhost).ok_or(InvalidListenAddress)
     }
 }
@@ -121,8 +129,13 @@ pub enum OptionalAddress {
 impl OptionalListener {
     /// Returns the listener at the address that is set, or else at the default one.
     pub(crate) fn new(set: Option<OptionalAddress>, default: SocketAddr) -> Self {
-        let address = set.unwrap_or(OptionalAddress::On(ListenAddress::One(default))).address();
-        Self { address, is_requested: set.is_some() && address.is_some() }
+        let address = set
+            .unwrap_or(OptionalAddress::On(ListenAddress::One(default)))
+            .address();
+        Self {
+            address,
+            is_requested: set.is_some() && address.is_some(),
+        }
     }
 
     /// Returns the address if it was set.
@@ -162,7 +175,9 @@ impl FromStr for OptionalAddress {
         if text.eq_ignore_ascii_case("off") {
             return Ok(Self::Off);
         }
-        text.parse().map(Self::On).map_err(|_| InvalidOptionalAddress)
+        text.parse()
+            .map(Self::On)
+            .map_err(|_| InvalidOptionalAddress)
     }
 }
 
@@ -182,14 +197,18 @@ deserialize_by_from_str!(OptionalAddress: "an address, such as \"127.0.0.1:8080\
 /// # Errors
 /// Names two addresses that include the same one.
 pub(crate) fn check_listeners(listeners: &[(&'static str, &[ListenAddress])]) -> Result<(), Error> {
-    let all = listeners.iter().flat_map(|(flag, list)| list.iter().map(move |address| (*flag, *list, *address)));
+    let all = listeners
+        .iter()
+        .flat_map(|(flag, list)| list.iter().map(move |address| (*flag, *list, *address)));
     let all: Vec<_> = all.collect();
     for (at, (flag, list, address)) in all.iter().enumerate() {
         for (other_flag, other_list, other) in &all[..at] {
             if overlap((list, *address), (other_list, *other)) {
                 return Err(Error::setting(
                     flag,
-                    format!("{address} and {other_flag} {other} share a port. Give each listener its own."),
+                    format!(
+                        "{address} and {other_flag} {other} share a port. Give each listener its own."
+                    ),
                 ));
             }
         }
@@ -202,7 +221,9 @@ fn overlap(
     (list, address): (&[ListenAddress], ListenAddress),
     (other_list, other): (&[ListenAddress], ListenAddress),
 ) -> bool {
-    let pairs = address.addresses().flat_map(|one| other.addresses().map(move |other| (one, other)));
+    let pairs = address
+        .addresses()
+        .flat_map(|one| other.addresses().map(move |other| (one, other)));
     pairs.into_iter().any(|(one, other)| {
         one.port() != 0
             && one.port() == other.port()
@@ -218,7 +239,8 @@ fn includes(list: &[ListenAddress], address: SocketAddr, other: SocketAddr) -> b
         !of_list.any(|listed| listed.is_ipv4() && listed.port() == address.port())
     };
     address.ip() == other.ip()
-        || address.ip().is_unspecified() && (address.is_ipv4() == other.is_ipv4() || address.is_ipv6() && is_both())
+        || address.ip().is_unspecified()
+            && (address.is_ipv4() == other.is_ipv4() || address.is_ipv6() && is_both())
 }
 
 #[cfg(test)]
@@ -227,9 +249,19 @@ mod tests {
 
     #[test]
     fn invalid_addresses_are_rejected() {
-        for text in
-            ["", ":", "localhost", "localhost:", "example.com:80", "*:80", "+80", "65536", "127.0.0.1", "::1", "-1"]
-        {
+        for text in [
+            "",
+            ":",
+            "localhost",
+            "localhost:",
+            "example.com:80",
+            "*:80",
+            "+80",
+            "65536",
+            "127.0.0.1",
+            "::1",
+            "-1",
+        ] {
             assert!(text.parse::<ListenAddress>().is_err(), "{text}");
         }
     }
@@ -238,13 +270,23 @@ mod tests {
     fn localhost_is_both_loopback_addresses() {
         let address: ListenAddress = "LOCALHOST:0".parse().unwrap();
         assert!(address.is_loopback());
-        assert!(address.addresses().map(|address| address.to_string()).eq(["127.0.0.1:0", "[::1]:0"]));
+        assert!(
+            address
+                .addresses()
+                .map(|address| address.to_string())
+                .eq(["127.0.0.1:0", "[::1]:0"])
+        );
         assert!(!"[::]:80".parse::<ListenAddress>().unwrap().is_loopback());
     }
 
     #[test]
     fn two_listeners_cannot_have_one_port() {
-        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<ListenAddress>>();
+        let parse = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.parse().unwrap())
+                .collect::<Vec<ListenAddress>>()
+        };
         for (site, admin, expected) in [
             (&["127.0.0.1:80"][..], &["127.0.0.1:80"][..], true),
             (&["0.0.0.0:80"], &["127.0.0.1:80"], true),

@@ -17,8 +17,16 @@ pub const OF_STORAGE: [(&str, IsSet); 12] = [
     ("register_may_lose", |settings| settings.register_may_lose),
     ("require_conditions", |settings| settings.require_conditions),
     ("encrypted_at_rest", |settings| settings.encrypted_at_rest),
-    ("listen_tables", |settings| settings.listen_tables.is_some_and(|listen| listen.address().is_some())),
-    ("listen_s3", |settings| settings.listen_s3.is_some_and(|listen| listen.address().is_some())),
+    ("listen_tables", |settings| {
+        settings
+            .listen_tables
+            .is_some_and(|listen| listen.address().is_some())
+    }),
+    ("listen_s3", |settings| {
+        settings
+            .listen_s3
+            .is_some_and(|listen| listen.address().is_some())
+    }),
     ("s3_host", |settings| !settings.s3_host.is_empty()),
     ("accounts", |settings| !settings.accounts.is_empty()),
     ("public_read", |settings| settings.public_read),
@@ -42,7 +50,9 @@ pub fn proxy(command: Command) -> Command {
         .args(all::<Settings>())
         .mut_arg("cache", |arg| arg.default_value(DEFAULT_CACHE.to_string()))
         .mut_arg("register", |arg| arg.help_heading("Upstreams"));
-    let command = OF_STORAGE.iter().fold(command, |command, (id, _)| command.mut_arg(id, |arg| arg.hide(true)));
+    let command = OF_STORAGE.iter().fold(command, |command, (id, _)| {
+        command.mut_arg(id, |arg| arg.hide(true))
+    });
     [
         ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable"),
         ("register", "Register for --guard-writes, such as `redb:///FILE` or `postgres://USER@HOST/DATABASE`; by default, memory"),
@@ -55,30 +65,51 @@ pub fn proxy(command: Command) -> Command {
 /// Returns the arguments of these settings, each with its variable. A switch may have a value, to override the file.
 fn all<S: Args>() -> Vec<Arg> {
     let complete = |arg: &Arg| {
-        let arg = arg.clone().env(format!("IFMATCH_{}", arg.get_id().as_str().to_uppercase()));
+        let arg = arg
+            .clone()
+            .env(format!("IFMATCH_{}", arg.get_id().as_str().to_uppercase()));
         if !matches!(arg.get_action(), ArgAction::SetTrue) {
             return arg;
         }
         let switch = arg.action(ArgAction::Set).value_name("BOOL");
-        switch.num_args(0..=1).require_equals(true).default_missing_value("true")
+        switch
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
     };
-    S::augment_args(Command::new("settings")).get_arguments().map(complete).collect()
+    S::augment_args(Command::new("settings"))
+        .get_arguments()
+        .map(complete)
+        .collect()
 }
 
 /// Returns the keys of these settings in the file, which are their flags.
 pub(super) fn keys<S: Args>() -> Vec<String> {
-    all::<S>().iter().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+    all::<S>()
+        .iter()
+        .filter_map(|arg| arg.get_long().map(str::to_owned))
+        .collect()
 }
 
 /// Moves the defaults into the texts, so only given values are parsed; and the variables and possible values into the long ones,
 /// so that `-h` has a line per flag.
 pub fn in_texts(command: Command) -> Command {
     command.mut_args(|arg| {
-        let Some(variable) = arg.get_env().map(|name| name.to_string_lossy().into_owned()) else { return arg };
-        let default = arg.get_default_values().first().filter(|value| *value != "false");
+        let Some(variable) = arg
+            .get_env()
+            .map(|name| name.to_string_lossy().into_owned())
+        else {
+            return arg;
+        };
+        let default = arg
+            .get_default_values()
+            .first()
+            .filter(|value| *value != "false");
         let default = default.map(|value| format!("[default: {}]", value.to_string_lossy()));
         let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let mut long = arg.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
+        let mut long = arg
+            .get_long_help()
+            .map_or_else(|| help.clone(), ToString::to_string);
         if let Some(default) = default {
             help = format!("{help} {default}");
             long = format!("{long}\n\n{default}");
@@ -92,9 +123,14 @@ pub fn in_texts(command: Command) -> Command {
 }
 
 /// Returns the settings of a command line without arguments.
-#[expect(clippy::expect_used, reason = "each setting is optional or has a valid default")]
+#[expect(
+    clippy::expect_used,
+    reason = "each setting is optional or has a valid default"
+)]
 pub(super) fn defaults<S: Args>() -> S {
     let command = S::augment_args(Command::new("settings"));
-    let parsed = command.try_get_matches_from(["settings"]).and_then(|none| S::from_arg_matches(&none));
+    let parsed = command
+        .try_get_matches_from(["settings"])
+        .and_then(|none| S::from_arg_matches(&none));
     parsed.expect("the defaults are valid")
 }

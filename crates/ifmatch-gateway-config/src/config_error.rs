@@ -31,8 +31,12 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
 /// Replaces the names of number types at the end of a message, which mean nothing to an operator.
 fn without_types(message: String) -> String {
     const EXPECTED: &str = "expected ";
-    let Some((before, expected)) = message.rsplit_once(EXPECTED) else { return message };
-    let end = expected.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(expected.len());
+    let Some((before, expected)) = message.rsplit_once(EXPECTED) else {
+        return message;
+    };
+    let end = expected
+        .find(|c: char| !c.is_ascii_alphanumeric())
+        .unwrap_or(expected.len());
     match &expected[..end] {
         "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => {
             format!("{before}{EXPECTED}a whole number{}", &expected[end..])
@@ -62,7 +66,9 @@ fn described(text: &str, error: &Error) -> String {
     let column = before[start..].chars().count() + 1;
     let what = match error.message().rsplit_once(", expected ") {
         _ if is_unknown => suggestion(error.message()),
-        Some((_, expected)) => format!("expected {expected} (the line may contain a secret, so it isn't shown)"),
+        Some((_, expected)) => {
+            format!("expected {expected} (the line may contain a secret, so it isn't shown)")
+        }
         None => "syntax error (the line may contain a secret, so it isn't shown)".to_owned(),
     };
     format!("TOML parse error at line {number}, column {column}\n{what}")
@@ -73,9 +79,21 @@ fn described(text: &str, error: &Error) -> String {
 fn line_in_route(table: &str, message: &str) -> Option<usize> {
     // The table ends at the header of another one. Those of its own tables begin with its name.
     let is_other = |line: &str| line.starts_with('[') && !line.starts_with("[proxy.route.");
-    let lines = || table.lines().map(str::trim).enumerate().skip(1).take_while(|(_, line)| !is_other(line));
-    let quoted = message.split('\'').skip(1).step_by(2).find(|quoted| !quoted.is_empty());
-    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let lines = || {
+        table
+            .lines()
+            .map(str::trim)
+            .enumerate()
+            .skip(1)
+            .take_while(|(_, line)| !is_other(line))
+    };
+    let quoted = message
+        .split('\'')
+        .skip(1)
+        .step_by(2)
+        .find(|quoted| !quoted.is_empty());
+    let is_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     // As whole words: 'up' isn't in `upstream`.
     let contains = |line: &str, text: &str| {
         line.match_indices(text).any(|(at, _)| {
@@ -96,21 +114,35 @@ const SIMILAR: f64 = 0.8;
 /// Returns the message about an unknown key with a suggestion in place of the long list of known ones, if there is one.
 fn suggestion(message: &str) -> String {
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let [unknown, expected @ ..] = &names[..] else { return message.to_owned() };
+    let [unknown, expected @ ..] = &names[..] else {
+        return message.to_owned();
+    };
     let is_top = expected.contains(&"proxy");
-    let elsewhere = if is_top { keys::<ProxySettings>() } else { keys::<Settings>() };
-    let place = if is_top { "move it below [proxy]" } else { "move it above all tables" };
+    let elsewhere = if is_top {
+        keys::<ProxySettings>()
+    } else {
+        keys::<Settings>()
+    };
+    let place = if is_top {
+        "move it below [proxy]"
+    } else {
+        "move it above all tables"
+    };
     if elsewhere.iter().any(|name| name == unknown) {
         return format!("unknown setting `{unknown}` in this table: {place}");
     }
     let similarity = |name: &str| strsim::normalized_damerau_levenshtein(unknown, name);
-    let nearest = expected.iter().max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
+    let nearest = expected
+        .iter()
+        .max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
     match nearest.filter(|name| similarity(name) >= SIMILAR) {
         Some(name) => format!("unknown setting `{unknown}`. Did you mean `{name}`?"),
         // The names of a route are few.
         None if expected.len() < 20 => message.to_owned(),
         None => {
-            format!("unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings.")
+            format!(
+                "unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings."
+            )
         }
     }
 }
@@ -120,10 +152,16 @@ fn is_public(line: &str) -> bool {
     if line.trim() == ROUTE {
         return true;
     }
-    let Some((key, _)) = line.split_once('=') else { return false };
-    let is_bare =
-        |key: &str| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    key.trim().split('.').all(|part| is_bare(part) && !SECRETS.contains(&part))
+    let Some((key, _)) = line.split_once('=') else {
+        return false;
+    };
+    let is_bare = |key: &str| {
+        key.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    key.trim()
+        .split('.')
+        .all(|part| is_bare(part) && !SECRETS.contains(&part))
 }
 
 #[cfg(test)]
@@ -142,12 +180,27 @@ mod tests {
             ("read-token = [\n  'hunter2\n]", "line 2"),
             ("read-token = [\n  hunter2,\n]", "line 2"),
             ("accounts = [{ name = 'a', key = ['hunter2'] }]", "line 1"),
-            ("[[accounts]]\nname = 'a'\nkey = ['hunter2']", "line 3, column 7"),
-            ("[[accounts]]\nname = 'a'\nkey3 = 'hunter2'", "line 3, column 1"),
+            (
+                "[[accounts]]\nname = 'a'\nkey = ['hunter2']",
+                "line 3, column 7",
+            ),
+            (
+                "[[accounts]]\nname = 'a'\nkey3 = 'hunter2'",
+                "line 3, column 1",
+            ),
             ("write-tokens = ['hunter2']", "line 1, column 1"),
-            ("[[proxy.route]]\nrequest-headers = { set = { Authorization = 'hunter2 } }", "line 2"),
-            ("[[proxy.route]]\nrequest-headers.set.Authorization = 'hunter2", "line 2"),
-            ("[proxy.route.request-headers.set]\nauthorization = 'hunter2", "line 2"),
+            (
+                "[[proxy.route]]\nrequest-headers = { set = { Authorization = 'hunter2 } }",
+                "line 2",
+            ),
+            (
+                "[[proxy.route]]\nrequest-headers.set.Authorization = 'hunter2",
+                "line 2",
+            ),
+            (
+                "[proxy.route.request-headers.set]\nauthorization = 'hunter2",
+                "line 2",
+            ),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.A = \"hunter2\\u0000\"",
                 "line 4",
@@ -171,21 +224,30 @@ mod tests {
             ("public-read = 'yes'", "expected a boolean"),
         ] {
             let error = error(text);
-            assert!(error.contains(expected) && !error.contains("u32"), "{text}: {error}");
+            assert!(
+                error.contains(expected) && !error.contains("u32"),
+                "{text}: {error}"
+            );
         }
     }
 
     #[test]
     fn an_unknown_key_gets_a_suggestion() {
         for (text, expected) in [
-            ("upstream = ['http://a']", "unknown setting `upstream` in this table: move it below [proxy]"),
+            (
+                "upstream = ['http://a']",
+                "unknown setting `upstream` in this table: move it below [proxy]",
+            ),
             (
                 "[proxy]\nlisten = '0.0.0.0:80'",
                 "line 2, column 1\nunknown setting `listen` in this table: move it above all tables",
             ),
             ("max-bodysize = 1", "Did you mean `max-body-size`?"),
             ("[proxy]\nupstreams = ['a']", "Did you mean `upstream`?"),
-            ("[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true", "Did you mean `strip-prefix`?"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true",
+                "Did you mean `strip-prefix`?",
+            ),
             (
                 "[[proxy.route]]\nmatch = 'a'\ncache-dir = 'd'",
                 "unknown setting `cache-dir` in this table: move it above all tables",
@@ -206,7 +268,10 @@ mod tests {
             ("upstream = ['http://b']\n", "match = '*b.example'"),
             ("upstream = ['http://b']\n", "match = '/a/../b'"),
             ("match = 'b.example'\n", "upstream = ['ftp://b']"),
-            ("match = 'b.example'\nupstream = [\n  'http://b',\n", "  'http://b weight=x'"),
+            (
+                "match = 'b.example'\nupstream = [\n  'http://b',\n",
+                "  'http://b weight=x'",
+            ),
             (good, "status = 301"),
             (good, "health-path = 'up'"),
             (good, "answer-timeout = '0s'"),
@@ -216,9 +281,18 @@ mod tests {
             (good, "[proxy.route.response-headers.set]\nAge = '1'"),
             (good, "cache.ttl = '10'"),
             (good, "cache.ttl = { 304 = '1m' }"),
-            ("match = 'b.example'\nredirect = 'https://c'\n", "max-body-size = 1"),
-            ("match = 'b.example'\n", "redirect = 'https://c$request_uri'"),
-            ("match = 'b.example'\nupstream = ['http://b']\n", "strip-prefix = 1"),
+            (
+                "match = 'b.example'\nredirect = 'https://c'\n",
+                "max-body-size = 1",
+            ),
+            (
+                "match = 'b.example'\n",
+                "redirect = 'https://c$request_uri'",
+            ),
+            (
+                "match = 'b.example'\nupstream = ['http://b']\n",
+                "strip-prefix = 1",
+            ),
         ] {
             let end = if fault.starts_with("  ") { "\n]" } else { "" };
             let text = format!("{route}{before}{fault}{end}\n");
@@ -227,7 +301,10 @@ mod tests {
             for text in [text.clone(), text + after] {
                 let error = error(&text);
                 let expected = [format!("at line {line}\n"), format!("at line {line},")];
-                assert!(expected.iter().any(|expected| error.contains(expected)), "{fault}: {error}");
+                assert!(
+                    expected.iter().any(|expected| error.contains(expected)),
+                    "{fault}: {error}"
+                );
             }
         }
     }
@@ -235,6 +312,9 @@ mod tests {
     #[test]
     fn other_lines_are_shown() {
         let error = error("data = 'here'\nmax-waits = 'many'");
-        assert!(error.contains("2 | max-waits = 'many'") && error.contains("invalid type"), "{error}");
+        assert!(
+            error.contains("2 | max-waits = 'many'") && error.contains("invalid type"),
+            "{error}"
+        );
     }
 }

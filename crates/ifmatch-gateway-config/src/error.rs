@@ -52,7 +52,11 @@ pub enum ErrorKind {
 
 impl Error {
     fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), subjects: Vec::new() }
+        Self {
+            kind,
+            message: message.into(),
+            subjects: Vec::new(),
+        }
     }
 
     /// Creates an error in the settings.

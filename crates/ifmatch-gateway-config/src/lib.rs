@@ -99,7 +99,11 @@ impl Storage {
     /// Returns the folder on this machine, if there is one.
     pub fn folder(&self) -> Option<PathBuf> {
         match self {
-            Self::Folder(folder) | Self::Store { records: Records::Folder(folder), .. } => Some(folder.clone()),
+            Self::Folder(folder)
+            | Self::Store {
+                records: Records::Folder(folder),
+                ..
+            } => Some(folder.clone()),
             Self::Store { .. } | Self::Bucket { .. } => None,
         }
     }
@@ -123,8 +127,16 @@ impl Config {
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         let tables = OptionalListener::new(settings.listen_tables, TABLES);
         let s3 = OptionalListener::new(settings.listen_s3, S3);
-        let blobs = || settings.listen.iter().chain(&settings.admin_listen).copied();
-        let optional = [tables.address, s3.address, console_address(&settings)].into_iter().flatten();
+        let blobs = || {
+            settings
+                .listen
+                .iter()
+                .chain(&settings.admin_listen)
+                .copied()
+        };
+        let optional = [tables.address, s3.address, console_address(&settings)]
+            .into_iter()
+            .flatten();
         let exposure = Exposure::of(blobs().chain(optional));
         let (access, accounts) = credentials(&settings, exposure)?;
         if let Exposure::Network(address) = Exposure::of(blobs())
@@ -132,9 +144,13 @@ impl Config {
         {
             return Err(exposed(address));
         }
-        for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
+        for (listener, flag, clients) in [
+            (tables, "--listen-tables", "tables"),
+            (s3, "--listen-s3", "S3 clients"),
+        ] {
             if listener.is_requested && accounts.is_empty() {
-                let message = format!("{clients} need an account. Set --accounts NAME:KEY, or {flag} off.");
+                let message =
+                    format!("{clients} need an account. Set --accounts NAME:KEY, or {flag} off.");
                 return Err(Error::usage(message).about(flag));
             }
         }
@@ -146,13 +162,20 @@ impl Config {
             ("--listen-tables", tables.requested().as_slice()),
             ("--listen-s3", s3.requested().as_slice()),
         ])?;
-        let with_accounts = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
+        let with_accounts = |listener| {
+            if accounts.is_empty() {
+                OptionalListener::default()
+            } else {
+                listener
+            }
+        };
         let server = ServerConfig::new(settings, access)?;
         let settings = &server.settings;
         Ok(Self {
             max_waits: max_waits(settings)?,
-            cors: Cors::new(&settings.cors_origin)
-                .map_err(|error| Error::usage(format!("--cors-origin: {error}")).about("--cors-origin"))?,
+            cors: Cors::new(&settings.cors_origin).map_err(|error| {
+                Error::usage(format!("--cors-origin: {error}")).about("--cors-origin")
+            })?,
             cache: cache(settings)?,
             storage: storage(settings)?,
             server,
@@ -164,7 +187,11 @@ impl Config {
 
     /// Returns `true` if the first account has the published key.
     pub fn has_published_key(&self) -> bool {
-        self.server.settings.accounts.first().is_none_or(AccountSetting::has_published_key)
+        self.server
+            .settings
+            .accounts
+            .first()
+            .is_none_or(AccountSetting::has_published_key)
     }
 
     /// Returns `true` if everyone knows the key of one of the accounts.
@@ -192,11 +219,19 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
     let access = access::from_settings(settings, exposure)?;
     if settings.accounts.is_empty() {
         let is_private = access.is_open() && exposure == Exposure::Loopback;
-        let accounts = if is_private { Accounts::development() } else { Accounts::default() };
+        let accounts = if is_private {
+            Accounts::development()
+        } else {
+            Accounts::default()
+        };
         return Ok((access, accounts));
     }
     let accounts = accounts::resolve(&settings.accounts, exposure)?;
-    let access = if accounts::have_secrets(&settings.accounts) { access.never_open() } else { access };
+    let access = if accounts::have_secrets(&settings.accounts) {
+        access.never_open()
+    } else {
+        access
+    };
     Ok((access, accounts))
 }
 
@@ -214,7 +249,9 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         (Some(data), None, register) if is_url(&data) => {
             let url = data.to_string_lossy().into_owned();
             let register = register.ok_or_else(|| needs_register(&url))?;
-            if matches!(register.engine(), register_url::Engine::Memory) && !url.starts_with("memory:") {
+            if matches!(register.engine(), register_url::Engine::Memory)
+                && !url.starts_with("memory:")
+            {
                 return Err(needs_register(&url));
             }
             Ok(Storage::Bucket { url, register })
@@ -229,27 +266,40 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
             "is a bucket, and --store is another. Use one: --data for a bucket that only gateways use, --store for one \
              whose objects other programs use, too.",
         )),
-        (Some(_), Some(_), Some(_)) => {
-            Err(Error::setting("--data", "and --register both keep the records of --store. Use one.")
-                .about("--register"))
-        }
+        (Some(_), Some(_), Some(_)) => Err(Error::setting(
+            "--data",
+            "and --register both keep the records of --store. Use one.",
+        )
+        .about("--register")),
         (Some(folder), None, None) => Ok(Storage::Folder(folder)),
         (_, Some(url), _) if !url.contains(':') => Err(Error::setting(
             "--store",
             format!(
                 "takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
-                std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
+                std::path::absolute(&url)
+                    .unwrap_or_else(|_| url.clone().into())
+                    .display()
             ),
         )),
-        (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
-        (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
-        (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
+        (None, Some(url), None) => Ok(Storage::Store {
+            url,
+            records: Records::Memory,
+        }),
+        (Some(folder), Some(url), None) => Ok(Storage::Store {
+            url,
+            records: Records::Folder(folder),
+        }),
+        (None, Some(url), Some(register)) => Ok(Storage::Store {
+            url,
+            records: Records::Register(register),
+        }),
     }
 }
 
 /// Returns `true` for the URL of a bucket in place of a folder.
 fn is_url(data: &Path) -> bool {
-    data.to_str().is_some_and(|data| data.contains("://") || data.starts_with("memory:"))
+    data.to_str()
+        .is_some_and(|data| data.contains("://") || data.starts_with("memory:"))
 }
 
 fn needs_register(url: &str) -> Error {
@@ -268,14 +318,19 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
         Some(waits) if waits <= half => Ok(waits),
         Some(waits) => Err(Error::setting(
             "--max-waits",
-            format!("is {waits}. Set it to at most half of --max-requests ({half}), so that other requests get slots."),
+            format!(
+                "is {waits}. Set it to at most half of --max-requests ({half}), so that other requests get slots."
+            ),
         )),
     }
 }
 
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
-    if cache.is_some() && settings.store.is_none() && settings.data.as_deref().is_none_or(|data| !is_url(data)) {
+    if cache.is_some()
+        && settings.store.is_none()
+        && settings.data.as_deref().is_none_or(|data| !is_url(data))
+    {
         return Err(Error::setting(
             "--cache",
             "needs a bucket: the operating system already caches the files in --data. Remove --cache.",

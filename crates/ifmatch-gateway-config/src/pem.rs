@@ -28,8 +28,17 @@ impl TlsFiles {
     /// # Errors
     /// Fails if a file can't be read or contains no certificate or key, or if they don't match.
     pub fn certified_key(&self) -> Result<CertifiedKey, Error> {
-        let cert = PemFile { flag: "--tls-cert", path: &self.cert };
-        certified_key(cert, PemFile { flag: "--tls-key", path: &self.key })
+        let cert = PemFile {
+            flag: "--tls-cert",
+            path: &self.cert,
+        };
+        certified_key(
+            cert,
+            PemFile {
+                flag: "--tls-key",
+                path: &self.key,
+            },
+        )
     }
 }
 
@@ -46,7 +55,8 @@ impl PemFile<'_> {
     /// # Errors
     /// Fails if the file can't be read or contains no certificate.
     pub(crate) fn certificates(self) -> Result<Vec<CertificateDer<'static>>, Error> {
-        let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(self.path).and_then(Iterator::collect);
+        let found: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(self.path).and_then(Iterator::collect);
         match found {
             Ok(chain) if chain.is_empty() => Err(self.lacks("certificate")),
             Ok(chain) => Ok(chain),
@@ -71,7 +81,12 @@ impl PemFile<'_> {
     /// Returns `true` for a private key that needs a password: in PKCS #8, or in the older form of OpenSSL.
     fn is_encrypted(self) -> bool {
         let text = std::fs::read_to_string(self.path).unwrap_or_default();
-        ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"].iter().any(|sign| text.contains(sign))
+        [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+            "Proc-Type: 4,ENCRYPTED",
+        ]
+        .iter()
+        .any(|sign| text.contains(sign))
     }
 
     fn unreadable(self, what: &str, error: &pem::Error) -> Error {
@@ -85,13 +100,19 @@ impl PemFile<'_> {
             .about(flag),
             error => Error::setting(
                 flag,
-                format!("{} isn't a valid PEM file ({error}). Convert it with openssl.", path.display()),
+                format!(
+                    "{} isn't a valid PEM file ({error}). Convert it with openssl.",
+                    path.display()
+                ),
             ),
         }
     }
 
     fn lacks(self, what: &str) -> Error {
-        let problem = format!("{} contains no {what} in PEM format. Check the file.", self.path.display());
+        let problem = format!(
+            "{} contains no {what} in PEM format. Check the file.",
+            self.path.display()
+        );
         Error::setting(self.flag, problem)
     }
 }
@@ -127,31 +148,45 @@ pub(super) fn configure_upstreams(
     settings: &ProxySettings,
     secure: bool,
 ) -> Result<ProxyBuilder, Error> {
-    let (cert, key) = (settings.upstream_client_cert.as_deref(), settings.upstream_client_key.as_deref());
+    let (cert, key) = (
+        settings.upstream_client_cert.as_deref(),
+        settings.upstream_client_key.as_deref(),
+    );
     let flags = [
         ("--upstream-ca", settings.upstream_ca.is_some()),
         ("--upstream-client-cert", cert.is_some()),
         ("--upstream-client-key", key.is_some()),
     ];
     if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set && !secure) {
-        return Err(Error::setting(flag, "needs an upstream with TLS. Write https:// in --upstream."));
+        return Err(Error::setting(
+            flag,
+            "needs an upstream with TLS. Write https:// in --upstream.",
+        ));
     }
     if let Some(path) = &settings.upstream_ca {
         builder = builder.trust(roots(path)?);
     }
     match (cert, key) {
         (Some(cert), Some(key)) => {
-            let cert = PemFile { flag: "--upstream-client-cert", path: cert };
-            let key = PemFile { flag: "--upstream-client-key", path: key };
+            let cert = PemFile {
+                flag: "--upstream-client-cert",
+                path: cert,
+            };
+            let key = PemFile {
+                flag: "--upstream-client-key",
+                path: key,
+            };
             Ok(builder.client_certificate(Arc::new(certified_key(cert, key)?)))
         }
         (None, None) => Ok(builder),
-        (Some(_), None) => {
-            Err(Error::setting("--upstream-client-cert", "needs --upstream-client-key, its private key. Set both."))
-        }
-        (None, Some(_)) => {
-            Err(Error::setting("--upstream-client-key", "needs --upstream-client-cert, its certificate. Set both."))
-        }
+        (Some(_), None) => Err(Error::setting(
+            "--upstream-client-cert",
+            "needs --upstream-client-key, its private key. Set both.",
+        )),
+        (None, Some(_)) => Err(Error::setting(
+            "--upstream-client-key",
+            "needs --upstream-client-cert, its certificate. Set both.",
+        )),
     }
 }
 
@@ -162,7 +197,10 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
         roots.add(certificate).map_err(|error| {
             Error::setting(
                 flag,
-                format!("{} contains an unusable certificate: {error}. Remove it from the file.", path.display()),
+                format!(
+                    "{} contains an unusable certificate: {error}. Remove it from the file.",
+                    path.display()
+                ),
             )
         })?;
     }

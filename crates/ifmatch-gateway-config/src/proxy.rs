@@ -103,7 +103,11 @@ impl ProxyConfig {
             None => Exposure::of(settings.listen.iter().copied().chain(console)),
         };
         let access = access::from_settings(&settings, exposure)?;
-        let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
+        let access = if exposure == Exposure::Loopback {
+            access
+        } else {
+            access.never_open()
+        };
         let routes = routes(&settings.proxy)?;
         let server = ServerConfig::new(settings, access)?;
         let (settings, own) = (&server.settings, &server.settings.proxy);
@@ -131,7 +135,11 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
         };
     }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
-    if settings.route.iter().any(|route| route.0.answer_timeout.is_some()) {
+    if settings
+        .route
+        .iter()
+        .any(|route| route.0.answer_timeout.is_some())
+    {
         return Err(guarded_timeout());
     }
     Ok(Some(Guard { register }))
@@ -156,7 +164,9 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
         .about("--purge-peer"));
     }
     let peer = |text: &String| {
-        let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
+        let is_usable = |url: &Url| {
+            matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/"
+        };
         text.parse().ok().filter(is_usable).ok_or_else(|| {
             let shown = without_secrets(text);
             Error::setting(
@@ -165,14 +175,28 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
             )
         })
     };
-    match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {
+    match (
+        super::register_url(settings.purge_register.as_deref())?,
+        &settings.purge_peer[..],
+    ) {
         (None, []) => Ok(PurgeConfig::Alone),
-        (None, peers) => peers.iter().map(peer).collect::<Result<_, _>>().map(PurgeConfig::Peers),
-        (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::setting(
-            "--purge-register",
-            format!("can't be {url}, which only one process can use. Use PostgreSQL, etcd, Redis or an object store."),
-        )),
-        (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
+        (None, peers) => peers
+            .iter()
+            .map(peer)
+            .collect::<Result<_, _>>()
+            .map(PurgeConfig::Peers),
+        (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => {
+            Err(Error::setting(
+                "--purge-register",
+                format!(
+                    "can't be {url}, which only one process can use. Use PostgreSQL, etcd, Redis or an object store."
+                ),
+            ))
+        }
+        (Some(url), []) => Ok(PurgeConfig::Register {
+            url,
+            bound: positive(settings.purge_bound, "--purge-bound")?,
+        }),
         (Some(_), _) => Err(Error::setting(
             "--purge-register",
             "and --purge-peer can't be combined. Keep the register: it needs no list of peers.",
@@ -183,15 +207,22 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
 
 /// Returns the rules for queries. Without a cache, nothing applies them.
 fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<QueryRules, Error> {
-    let names = [("--drop-query", &settings.drop_query), ("--keep-query", &settings.keep_query)];
+    let names = [
+        ("--drop-query", &settings.drop_query),
+        ("--keep-query", &settings.keep_query),
+    ];
     for (flag, names) in names {
         let is_name = |name: &&String| {
             let name = name.strip_suffix('*').unwrap_or(name);
             !name.contains(['&', '=', '?', '#', '*'])
         };
         if let Some(wrong) = names.iter().find(|name| name.is_empty() || !is_name(name)) {
-            let detail = "Write a parameter's decoded name, such as 'page', or a prefix, such as 'utm_*'.";
-            return Err(Error::setting(flag, format!("contains '{wrong}', which isn't a name. {detail}")));
+            let detail =
+                "Write a parameter's decoded name, such as 'page', or a prefix, such as 'utm_*'.";
+            return Err(Error::setting(
+                flag,
+                format!("contains '{wrong}', which isn't a name. {detail}"),
+            ));
         }
     }
     let filter = match (&settings.drop_query[..], &settings.keep_query[..]) {
@@ -199,15 +230,23 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
         (drop, []) => QueryFilter::Drop(drop.to_vec()),
         ([], keep) => QueryFilter::Keep(keep.to_vec()),
         _ => {
-            return Err(
-                Error::setting("--drop-query", "and --keep-query can't be combined. Use one.").about("--keep-query")
-            );
+            return Err(Error::setting(
+                "--drop-query",
+                "and --keep-query can't be combined. Use one.",
+            )
+            .about("--keep-query"));
         }
     };
-    let rules = QueryRules { sort: settings.sort_query, filter };
+    let rules = QueryRules {
+        sort: settings.sort_query,
+        filter,
+    };
     if rules.is_active() && cache.is_some_and(|cache| cache.bytes() == 0) {
         let message = "--sort-query, --drop-query and --keep-query need the cache. Remove them, or remove --cache 0.";
-        return Err(Error::usage(message).about("--sort-query").about("--drop-query").about("--keep-query"));
+        return Err(Error::usage(message)
+            .about("--sort-query")
+            .about("--drop-query")
+            .about("--keep-query"));
     }
     Ok(rules)
 }
@@ -215,14 +254,29 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
 /// Returns the heuristic for lifetimes that upstreams don't state, unless all of its parts are disabled.
 fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
     let guesses = settings.guess_lifetimes;
-    let (default, errors) = (settings.default_ttl.map(Span::duration), settings.negative_ttl.map(Span::duration));
-    let percent = if guesses { Heuristic::default().percent } else { 0 };
-    let heuristic = Heuristic { percent, default: default.unwrap_or_default(), errors, ..Heuristic::default() };
+    let (default, errors) = (
+        settings.default_ttl.map(Span::duration),
+        settings.negative_ttl.map(Span::duration),
+    );
+    let percent = if guesses {
+        Heuristic::default().percent
+    } else {
+        0
+    };
+    let heuristic = Heuristic {
+        percent,
+        default: default.unwrap_or_default(),
+        errors,
+        ..Heuristic::default()
+    };
     (guesses || default.is_some() || errors.is_some()).then_some(heuristic)
 }
 
 fn reject_storage(settings: &Settings) -> Result<(), Error> {
-    match arguments::OF_STORAGE.iter().find(|(_, is_set)| is_set(settings)) {
+    match arguments::OF_STORAGE
+        .iter()
+        .find(|(_, is_set)| is_set(settings))
+    {
         Some((id, _)) => Err(Error::setting(
             &format!("--{}", id.replace('_', "-")),
             "is for `ifmatch serve`. A proxy stores no blobs: remove it, or use `ifmatch serve`.",
@@ -243,7 +297,11 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
-fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) -> Result<ProxyBuilder, Error> {
+fn builder(
+    settings: &ProxySettings,
+    routes: &[Route],
+    max_requests: SlotLimit,
+) -> Result<ProxyBuilder, Error> {
     let mut builder = Proxy::builder()
         .http2(settings.upstream_http2)
         .rewrite_host(settings.rewrite_host)
@@ -261,27 +319,49 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
     };
     let mut secure = false;
     for route in routes {
-        let flag = if route.pattern == "/" { "--upstream" } else { "--route" };
+        let flag = if route.pattern == "/" {
+            "--upstream"
+        } else {
+            "--route"
+        };
         let usage = |error: ifmatch_proxy::InvalidUpstream| {
-            Error::usage(format!("{flag}: {error}")).about_route(&route.pattern).about(flag)
+            Error::usage(format!("{flag}: {error}"))
+                .about_route(&route.pattern)
+                .about(flag)
         };
         let upstream = route.upstream().transpose().map_err(usage)?;
         secure |= upstream.as_ref().is_some_and(Upstream::is_secure);
-        let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
-        builder = builder.route(&route.pattern, route.build(upstream, &check("/")?).map_err(usage)?).map_err(usage)?;
+        let upstream = upstream
+            .map(|upstream| configured(upstream, settings, max_requests))
+            .transpose()?;
+        builder = builder
+            .route(
+                &route.pattern,
+                route.build(upstream, &check("/")?).map_err(usage)?,
+            )
+            .map_err(usage)?;
     }
     let builder = pem::configure_upstreams(builder, settings, secure)?;
     match &settings.health_path {
         None => Ok(builder),
         Some(path) if path.starts_with('/') => Ok(builder.health_check(check(path)?)),
-        Some(path) => Err(Error::setting("--health-path", format!("must start with a slash: write /{path}"))),
+        Some(path) => Err(Error::setting(
+            "--health-path",
+            format!("must start with a slash: write /{path}"),
+        )),
     }
 }
 
 /// Applies the settings of all upstreams.
-fn configured(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
-    let upstream = limit(upstream, settings, max_requests)?
-        .breaker(settings.breaker_failures, positive(settings.breaker_pause, "--breaker-pause")?);
+fn configured(
+    upstream: Upstream,
+    settings: &ProxySettings,
+    max_requests: SlotLimit,
+) -> Result<Upstream, Error> {
+    let upstream = limit(upstream, settings, max_requests)?.breaker(
+        settings.breaker_failures,
+        positive(settings.breaker_pause, "--breaker-pause")?,
+    );
     Ok(match settings.balance {
         Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
         Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
@@ -290,7 +370,11 @@ fn configured(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLi
 
 /// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others. Clients share its slots as they
 /// share the proxy's.
-fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
+fn limit(
+    upstream: Upstream,
+    settings: &ProxySettings,
+    max_requests: SlotLimit,
+) -> Result<Upstream, Error> {
     let queue = max_requests.total / 4;
     let upstream = upstream.per_client(max_requests.per_client);
     match settings.upstream_requests {
@@ -304,7 +388,10 @@ mod tests {
     use super::*;
 
     fn error(toml: &str) -> String {
-        Settings::from_toml(toml).and_then(ProxyConfig::from_settings).unwrap_err().to_string()
+        Settings::from_toml(toml)
+            .and_then(ProxyConfig::from_settings)
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -321,16 +408,28 @@ mod tests {
             ("max-waits = 1", "--max-waits"),
         ] {
             let error = error(&format!("{line}\n[proxy]\nupstream = ['http://a']"));
-            assert!(error.starts_with(flag) && error.contains("ifmatch serve"), "{line}: {error}");
+            assert!(
+                error.starts_with(flag) && error.contains("ifmatch serve"),
+                "{line}: {error}"
+            );
         }
     }
 
     #[test]
     fn rules_for_queries_need_a_cache() {
-        for line in ["sort-query = true", "drop-query = ['utm_*']", "keep-query = ['*']"] {
-            let settings = |cache: &str| format!("{cache}\n[proxy]\nupstream = ['http://a']\n{line}");
-            assert!(error(&settings("cache = '0'")).contains("need the cache"), "{line}");
-            let config = ProxyConfig::from_settings(Settings::from_toml(&settings("")).unwrap()).unwrap();
+        for line in [
+            "sort-query = true",
+            "drop-query = ['utm_*']",
+            "keep-query = ['*']",
+        ] {
+            let settings =
+                |cache: &str| format!("{cache}\n[proxy]\nupstream = ['http://a']\n{line}");
+            assert!(
+                error(&settings("cache = '0'")).contains("need the cache"),
+                "{line}"
+            );
+            let config =
+                ProxyConfig::from_settings(Settings::from_toml(&settings("")).unwrap()).unwrap();
             assert!(config.query.is_active(), "{line}");
         }
     }
@@ -340,22 +439,70 @@ mod tests {
         for (lines, part) in [
             ("", "--upstream"),
             ("upstream = ['a']", "'a' is not a valid upstream"),
-            ("upstream = ['http://a weight=x']", "'weight=x' is not an option"),
-            ("upstream = ['http://a backup']", "all servers of an upstream are backups"),
-            ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
-            ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
-            ("upstream = ['http://a']\npurge-register = 'redb:///x'", "only one process"),
-            ("upstream = ['http://a']\npurge-register = 'x'", "not the URL of a register"),
-            ("upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']", "--purge-peer can't be '10.0.0.8:9000'"),
-            ("upstream = ['http://a']\npurge-peer = ['http://b/c']", "--purge-peer can't be 'http://b/c'"),
-            ("upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'", "can't be combined"),
-            ("upstream = ['http://a']\npurge-register = 'redis://b'\npurge-bound = '0s'", "--purge-bound"),
-            ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
-            ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
-            ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
-            ("upstream = ['http://a']\nhealth-path = '/'\nhealth-interval = '0s'", "--health-interval"),
-            ("upstream = ['http://a']\nupstream-ca = 'ca.pem'", "--upstream-ca needs"),
-            ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "can't read --upstream-ca missing.pem"),
+            (
+                "upstream = ['http://a weight=x']",
+                "'weight=x' is not an option",
+            ),
+            (
+                "upstream = ['http://a backup']",
+                "all servers of an upstream are backups",
+            ),
+            (
+                "upstream = ['http://a']\nbalance = 'random'",
+                "least-connections",
+            ),
+            (
+                "upstream = ['http://a']\nhealth-path = 'up'",
+                "--health-path",
+            ),
+            (
+                "upstream = ['http://a']\npurge-register = 'redb:///x'",
+                "only one process",
+            ),
+            (
+                "upstream = ['http://a']\npurge-register = 'x'",
+                "not the URL of a register",
+            ),
+            (
+                "upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']",
+                "--purge-peer can't be '10.0.0.8:9000'",
+            ),
+            (
+                "upstream = ['http://a']\npurge-peer = ['http://b/c']",
+                "--purge-peer can't be 'http://b/c'",
+            ),
+            (
+                "upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'",
+                "can't be combined",
+            ),
+            (
+                "upstream = ['http://a']\npurge-register = 'redis://b'\npurge-bound = '0s'",
+                "--purge-bound",
+            ),
+            (
+                "upstream = ['http://a']\nanswer-timeout = '0s'",
+                "--answer-timeout",
+            ),
+            (
+                "upstream = ['http://a']\nupstream-requests = 0",
+                "--upstream-requests",
+            ),
+            (
+                "upstream = ['http://a']\nbreaker-pause = '0s'",
+                "--breaker-pause",
+            ),
+            (
+                "upstream = ['http://a']\nhealth-path = '/'\nhealth-interval = '0s'",
+                "--health-interval",
+            ),
+            (
+                "upstream = ['http://a']\nupstream-ca = 'ca.pem'",
+                "--upstream-ca needs",
+            ),
+            (
+                "upstream = ['https://a']\nupstream-ca = 'missing.pem'",
+                "can't read --upstream-ca missing.pem",
+            ),
             (
                 "upstream = ['https://a']\nupstream-client-key = 'k'",
                 "--upstream-client-key needs --upstream-client-cert",
@@ -364,14 +511,35 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
-            ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "can't be combined"),
-            ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
-            ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),
-            ("upstream = ['http://a']\nkeep-query = ['']", "--keep-query contains ''"),
+            (
+                "upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']",
+                "can't be combined",
+            ),
+            (
+                "upstream = ['http://a']\ndrop-query = ['a=b']",
+                "--drop-query contains 'a=b'",
+            ),
+            (
+                "upstream = ['http://a']\nkeep-query = ['a*b']",
+                "--keep-query contains 'a*b'",
+            ),
+            (
+                "upstream = ['http://a']\nkeep-query = ['']",
+                "--keep-query contains ''",
+            ),
             ("route = ['a b=http://a']", "a b"),
-            ("route = ['a=http://a', 'A.=http://b']", "'A.' has the same host and path as the route 'a'"),
-            ("upstream = ['http://a']\nroute = ['/=http://b']", "--upstream: '/' has the same host and path"),
-            ("route = ['*.a=http://$b']", "'http://$b' is not a valid upstream"),
+            (
+                "route = ['a=http://a', 'A.=http://b']",
+                "'A.' has the same host and path as the route 'a'",
+            ),
+            (
+                "upstream = ['http://a']\nroute = ['/=http://b']",
+                "--upstream: '/' has the same host and path",
+            ),
+            (
+                "route = ['*.a=http://$b']",
+                "'http://$b' is not a valid upstream",
+            ),
             (
                 "guard-writes = true\n[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nanswer-timeout = '1s'",
                 "--guard-writes needs one --answer-timeout",
@@ -381,15 +549,30 @@ mod tests {
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nredirect = 'http://b'",
                 "either upstream or redirect",
             ),
-            ("[[proxy.route]]\nupstream = ['http://a']", "missing field `match`"),
-            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip = true", "unknown field `strip`"),
-            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip-prefix = true", "'a' has no path to strip"),
-            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstatus = 301", "status needs redirect"),
+            (
+                "[[proxy.route]]\nupstream = ['http://a']",
+                "missing field `match`",
+            ),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip = true",
+                "unknown field `strip`",
+            ),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip-prefix = true",
+                "'a' has no path to strip",
+            ),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstatus = 301",
+                "status needs redirect",
+            ),
             (
                 "[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'",
                 "'https://b/{path}' is not a valid redirect target",
             ),
-            ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b'\nstatus = 200", "301, 302, 307 or 308"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b'\nstatus = 200",
+                "301, 302, 307 or 308",
+            ),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.Host = 'b'",
                 "cannot change 'Host'",
@@ -398,7 +581,10 @@ mod tests {
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nresponse-headers.remove = ['ETag']",
                 "cannot change 'ETag'",
             ),
-            ("route = ['/a/../b=http://a']", "'/a/../b' is not a valid route"),
+            (
+                "route = ['/a/../b=http://a']",
+                "'/a/../b' is not a valid route",
+            ),
         ] {
             let error = error(&format!("[proxy]\n{lines}"));
             assert!(error.contains(part), "{lines}: {error}");

@@ -29,7 +29,12 @@ pub struct ProxySettings {
     /// requests, and `backup` uses it only while no other is available:
     ///
     /// `--upstream 'http://10.0.0.7:80 weight=3,http://10.0.0.8:80 backup'`
-    #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "Upstreams")]
+    #[arg(
+        long,
+        value_name = "URL",
+        value_delimiter = ',',
+        help_heading = "Upstreams"
+    )]
     pub upstream: Vec<String>,
 
     /// Upstreams for a host, a path or both. Repeatable.
@@ -37,7 +42,12 @@ pub struct ProxySettings {
     /// Such as `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
     /// `*.example.com` matches all hosts below example.com. Separated by semicolons in the environment.
     /// `[[proxy.route]]` in the file has more options.
-    #[arg(long, value_name = "ROUTE=URLS", value_delimiter = ';', help_heading = "Upstreams")]
+    #[arg(
+        long,
+        value_name = "ROUTE=URLS",
+        value_delimiter = ';',
+        help_heading = "Upstreams"
+    )]
     pub route: Vec<RouteSetting>,
 
     /// Choice of the server: round-robin or least-connections.
@@ -63,13 +73,24 @@ pub struct ProxySettings {
     /// Time to connect to a server, including DNS and TLS.
     ///
     /// After that, the next server is tried, or the client gets 502.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "5s",
+        help_heading = "Upstreams"
+    )]
     pub connect_timeout: Span,
 
     /// Time for a server to start or continue a response.
     ///
     /// Also the time to accept each part of a request's body. After that, the client gets 504.
-    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60s",
+        help_heading = "Upstreams"
+    )]
     pub answer_timeout: Span,
 
     /// Maximum number of concurrent requests to one server.
@@ -77,7 +98,12 @@ pub struct ProxySettings {
     /// Further requests go to another server, or wait. By default, all servers of an upstream share half of
     /// --max-requests. Up to a quarter of --max-requests may wait for an upstream, for --connect-timeout each; more get
     /// 503 with Retry-After. Clients share the slots as they share --max-requests.
-    #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        help_heading = "Upstreams"
+    )]
     pub upstream_requests: Option<u32>,
 
     /// Consecutive failures after which a server is skipped; 0 disables it.
@@ -85,27 +111,54 @@ pub struct ProxySettings {
     /// The server is skipped for --breaker-pause. A failure is a missing response, a closed connection, invalid HTTP,
     /// 502, 503 or 504. The failures must come from several clients or paths. If all servers of an upstream hang,
     /// clients get a stale response or 503 at once.
-    #[arg(long, hide_short_help = true, value_name = "N", default_value = "5", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        default_value = "5",
+        help_heading = "Upstreams"
+    )]
     pub breaker_failures: u32,
 
     /// Time to skip a server that was unreachable, failed or hung.
     ///
     /// Unless it hangs, it still gets requests that no other server can take.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "5s",
+        help_heading = "Upstreams"
+    )]
     pub breaker_pause: Span,
 
     /// PEM file of certificate authorities for https upstreams.
     ///
     /// Replaces the system's. To trust both, append the system's to the file.
-    #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        help_heading = "Upstreams"
+    )]
     pub upstream_ca: Option<PathBuf>,
 
     /// PEM file with the client certificate for https upstreams (mutual TLS).
-    #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        help_heading = "Upstreams"
+    )]
     pub upstream_client_cert: Option<PathBuf>,
 
     /// PEM file with the private key of --upstream-client-cert.
-    #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        help_heading = "Upstreams"
+    )]
     pub upstream_client_key: Option<PathBuf>,
 
     /// Offer HTTP/2 to https upstreams (ALPN).
@@ -122,13 +175,24 @@ pub struct ProxySettings {
     pub health_path: Option<String>,
 
     /// Time between health checks of a server.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Upstreams"
+    )]
     pub health_interval: Span,
 
     /// Guess the lifetime of responses that state none.
     ///
     /// The guess is derived from Last-Modified (RFC 9111 §4.2.2).
-    #[arg(long, hide_short_help = true, default_value = "true", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        default_value = "true",
+        help_heading = "Cache"
+    )]
     pub guess_lifetimes: bool,
 
     /// Lifetime of responses without a stated or guessed one.
@@ -138,28 +202,48 @@ pub struct ProxySettings {
     pub default_ttl: Option<Span>,
 
     /// Lifetime of responses with 404, 405, 410, 414 or 501 that state none.
-    #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        help_heading = "Cache"
+    )]
     pub negative_ttl: Option<Span>,
 
     /// Time to serve stale responses while the upstream is unreachable; 0s disables it.
     ///
     /// Counts from the end of a response's lifetime. Doesn't apply to responses with must-revalidate, proxy-revalidate
     /// or no-cache. If unset, it's an hour, except for responses with s-maxage.
-    #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        help_heading = "Cache"
+    )]
     pub stale_if_unreachable: Option<Span>,
 
     /// Time to serve stale responses if the upstream responds with 500, 502, 503 or 504.
     ///
     /// Counts from the end of a response's lifetime. Doesn't apply if the response forbids it; its own stale-if-error
     /// takes precedence.
-    #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        help_heading = "Cache"
+    )]
     pub stale_if_error: Option<Span>,
 
     /// Time to serve stale responses while they are revalidated in the background.
     ///
     /// Counts from the end of a response's lifetime. Doesn't apply if the response forbids it; its own
     /// stale-while-revalidate takes precedence.
-    #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        help_heading = "Cache"
+    )]
     pub stale_while_revalidate: Option<Span>,
 
     /// Ignore Cache-Control and Pragma of requests.
@@ -183,30 +267,58 @@ pub struct ProxySettings {
     /// Query parameters to remove, such as `utm_*,fbclid`. Repeatable.
     ///
     /// They're removed before the lookup and before forwarding. `*` at the end matches any suffix.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Cache"
+    )]
     pub drop_query: Vec<String>,
 
     /// Query parameters to keep; all others are removed. Repeatable.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Cache"
+    )]
     pub keep_query: Vec<String>,
 
     /// Register through which proxies share purges, such as `postgres://HOST/DATABASE`.
     ///
     /// A purge that one proxy acknowledges then applies to all of them. A proxy that can't reach the register
     /// revalidates stored responses before use.
-    #[arg(long, hide_short_help = true, value_name = "URL", hide_env_values = true, help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        hide_env_values = true,
+        help_heading = "Cache"
+    )]
     pub purge_register: Option<String>,
 
     /// How long stored responses may be served before the register is asked for purges again.
     ///
     /// The proxy asks four times as often. A purge takes slightly longer than this time.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "2s",
+        help_heading = "Cache"
+    )]
     pub purge_bound: Span,
 
     /// Other proxy to pass each purge on to, with its token, such as `http://10.0.0.8:9000`. Repeatable.
     ///
     /// For proxies without a shared register. Give each the addresses of all others.
-    #[arg(long, hide_short_help = true, value_name = "URL", value_delimiter = ',', help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        value_delimiter = ',',
+        help_heading = "Cache"
+    )]
     pub purge_peer: Vec<String>,
 
     /// Prevent lost updates, even if the upstream doesn't.

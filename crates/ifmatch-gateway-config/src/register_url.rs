@@ -66,21 +66,33 @@ impl FromStr for RegisterUrl {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::usage(format!("{} is not the URL of a register. Use {FORMS}.", without_secrets(text)));
+        let unknown = || {
+            Error::usage(format!(
+                "{} is not the URL of a register. Use {FORMS}.",
+                without_secrets(text)
+            ))
+        };
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
         let engine = match scheme {
             "memory" if rest.is_empty() => Engine::Memory,
             "redb" => match rest.strip_prefix("//") {
-                Some(path) if path.starts_with('/') && !path.ends_with('/') => Engine::Redb(path.into()),
+                Some(path) if path.starts_with('/') && !path.ends_with('/') => {
+                    Engine::Redb(path.into())
+                }
                 _ => return Err(unknown()),
             },
-            "postgres" | "postgresql" if rest.starts_with("//") => Engine::Database(Database::Postgres),
+            "postgres" | "postgresql" if rest.starts_with("//") => {
+                Engine::Database(Database::Postgres)
+            }
             "redis" | "rediss" if rest.starts_with("//") => Engine::Database(Database::Redis),
             "etcd" | "etcds" if rest.starts_with("//") => Engine::Database(Database::Etcd),
             "s3" | "az" | "gs" if rest.starts_with("//") => Engine::Objects,
             _ => return Err(unknown()),
         };
-        Ok(Self { text: text.to_owned(), engine })
+        Ok(Self {
+            text: text.to_owned(),
+            engine,
+        })
     }
 }
 
@@ -102,9 +114,21 @@ mod tests {
 
     #[test]
     fn only_urls_of_registers_are_accepted() {
-        assert_eq!("memory:".parse::<RegisterUrl>().unwrap().engine, Engine::Memory);
-        assert_eq!("postgres://u@h1,h2/d".parse::<RegisterUrl>().unwrap().engine, Engine::Database(Database::Postgres));
-        assert_eq!("s3://bucket/prefix".parse::<RegisterUrl>().unwrap().engine, Engine::Objects);
+        assert_eq!(
+            "memory:".parse::<RegisterUrl>().unwrap().engine,
+            Engine::Memory
+        );
+        assert_eq!(
+            "postgres://u@h1,h2/d"
+                .parse::<RegisterUrl>()
+                .unwrap()
+                .engine,
+            Engine::Database(Database::Postgres)
+        );
+        assert_eq!(
+            "s3://bucket/prefix".parse::<RegisterUrl>().unwrap().engine,
+            Engine::Objects
+        );
         for wrong in [
             "",
             "file:///folder",
@@ -124,9 +148,16 @@ mod tests {
 
     #[test]
     fn passwords_are_not_shown() {
-        let url: RegisterUrl = "postgres://user:se/c@ret@h1:1,h2:2/d?password=other".parse().unwrap();
-        assert_eq!(format!("{url} {url:?}"), "postgres://(hidden) RegisterUrl(postgres://(hidden))");
-        let error = "mysql://user:secret@host".parse::<RegisterUrl>().unwrap_err();
+        let url: RegisterUrl = "postgres://user:se/c@ret@h1:1,h2:2/d?password=other"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            format!("{url} {url:?}"),
+            "postgres://(hidden) RegisterUrl(postgres://(hidden))"
+        );
+        let error = "mysql://user:secret@host"
+            .parse::<RegisterUrl>()
+            .unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use ifmatch_cache::policy::resource_rules::{Lifetimes, ResourceRules};
-use ifmatch_proxy::{FieldRules, HealthCheck, InvalidUpstream, Messages, Proxy, Redirect, Upstream};
+use ifmatch_proxy::{
+    FieldRules, HealthCheck, InvalidUpstream, Messages, Proxy, Redirect, Upstream,
+};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -93,18 +95,26 @@ pub struct HeaderRules {
 
 /// Error returned for a route without a destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a route. Write HOST/PATH=URL, such as example.com/images=http://10.0.0.7:8080")]
+#[error(
+    "'{0}' is not a route. Write HOST/PATH=URL, such as example.com/images=http://10.0.0.7:8080"
+)]
 pub struct InvalidRoute(String);
 
 impl Route {
     /// Creates a route to servers.
     pub(crate) fn to(pattern: &str, upstream: Vec<String>) -> Self {
-        Self { pattern: pattern.to_owned(), upstream, ..Self::default() }
+        Self {
+            pattern: pattern.to_owned(),
+            upstream,
+            ..Self::default()
+        }
     }
 
     /// Returns the upstream, unless the route redirects.
     pub(crate) fn upstream(&self) -> Option<Result<Upstream, InvalidUpstream>> {
-        self.redirect.is_none().then(|| Upstream::parse(&self.upstream))
+        self.redirect
+            .is_none()
+            .then(|| Upstream::parse(&self.upstream))
     }
 
     /// Returns the route of the proxy, with its configured upstream. Its health check, if it has one, differs from `health` by its
@@ -119,9 +129,11 @@ impl Route {
     ) -> Result<ifmatch_proxy::Route, InvalidUpstream> {
         let mut route: ifmatch_proxy::Route = match (upstream, &self.redirect) {
             (Some(upstream), _) => upstream.into(),
-            (None, target) => {
-                Redirect::new(self.status.unwrap_or(STATUS), target.as_deref().unwrap_or_default())?.into()
-            }
+            (None, target) => Redirect::new(
+                self.status.unwrap_or(STATUS),
+                target.as_deref().unwrap_or_default(),
+            )?
+            .into(),
         };
         if self.strip_prefix {
             route = route.strip_prefix();
@@ -133,7 +145,10 @@ impl Route {
             route = route.connect_timeout(timeout.duration());
         }
         if let Some(path) = self.health_path.clone() {
-            route = route.health_check(HealthCheck { path, ..health.clone() });
+            route = route.health_check(HealthCheck {
+                path,
+                ..health.clone()
+            });
         }
         let requests = self.request_headers.parse(Messages::Requests)?;
         if let Some(in_front) = self.in_front(&requests)? {
@@ -146,21 +161,31 @@ impl Route {
     /// Returns what the layers in front do for the route, if anything, given the changes to its requests. The cache decides by the fields that the
     /// upstream gets from clients.
     fn in_front(&self, requests: &FieldRules) -> Result<Option<InFront>, InvalidUpstream> {
-        let rules = ResourceRules { unsent: requests.replaced().cloned().collect(), ..self.cache.rules() };
+        let rules = ResourceRules {
+            unsent: requests.replaced().cloned().collect(),
+            ..self.cache.rules()
+        };
         let none = FieldRules::new(Messages::Responses);
-        let hidden = self.response_headers.hide.iter().try_fold(none, |rules, name| rules.remove(name))?;
+        let hidden = self
+            .response_headers
+            .hide
+            .iter()
+            .try_fold(none, |rules, name| rules.remove(name))?;
         let in_front = InFront {
             max_body: self.max_body_size.map(ByteSize::bytes),
             cache: (rules != ResourceRules::default()).then(|| Arc::new(rules)),
             hidden: Some(hidden).filter(|hidden| hidden.replaced().next().is_some()),
         };
-        let is_any = in_front.max_body.is_some() || in_front.cache.is_some() || in_front.hidden.is_some();
+        let is_any =
+            in_front.max_body.is_some() || in_front.cache.is_some() || in_front.hidden.is_some();
         Ok(is_any.then_some(in_front))
     }
 
     /// Returns the destination, for people.
     pub fn destination(&self) -> String {
-        self.redirect.clone().unwrap_or_else(|| self.upstream.join(", "))
+        self.redirect
+            .clone()
+            .unwrap_or_else(|| self.upstream.join(", "))
     }
 
     /// Checks a route of the file, so an error has its line: that with what the message quotes, or with the key that it begins
@@ -179,23 +204,40 @@ impl Route {
             ("max-body-size", self.max_body_size.is_some()),
             ("cache", self.cache != RouteCache::default()),
         ];
-        if let Some((key, _)) = of_upstreams.iter().find(|(_, is_set)| *is_set && self.redirect.is_some()) {
-            return Err(format!("{key} needs upstream: remove it, since a redirect contacts no server"));
+        if let Some((key, _)) = of_upstreams
+            .iter()
+            .find(|(_, is_set)| *is_set && self.redirect.is_some())
+        {
+            return Err(format!(
+                "{key} needs upstream: remove it, since a redirect contacts no server"
+            ));
         }
         let is_zero = |span: Option<Span>| span.is_some_and(|span| span.duration().is_zero());
-        for (key, span) in [("answer-timeout", self.answer_timeout), ("connect-timeout", self.connect_timeout)] {
+        for (key, span) in [
+            ("answer-timeout", self.answer_timeout),
+            ("connect-timeout", self.connect_timeout),
+        ] {
             if is_zero(span) {
                 return Err(format!("{key} can't be 0. Set it to a time such as 30s."));
             }
         }
-        if let Some(path) = self.health_path.as_deref().filter(|path| !path.starts_with('/')) {
-            return Err(format!("health-path must start with a slash: write '/{path}'"));
+        if let Some(path) = self
+            .health_path
+            .as_deref()
+            .filter(|path| !path.starts_with('/'))
+        {
+            return Err(format!(
+                "health-path must start with a slash: write '/{path}'"
+            ));
         }
         if !self.request_headers.hide.is_empty() {
             return Err("hide is for response-headers. Use remove for request-headers.".to_owned());
         }
         let check = HealthCheck::of("/");
-        let built = self.upstream().transpose().and_then(|upstream| self.build(upstream, &check));
+        let built = self
+            .upstream()
+            .transpose()
+            .and_then(|upstream| self.build(upstream, &check));
         let added = built.and_then(|route| Proxy::builder().route(&self.pattern, route));
         added.map(drop).map_err(|error| error.to_string())
     }
@@ -203,9 +245,17 @@ impl Route {
 
 impl HeaderRules {
     fn parse(&self, messages: Messages) -> Result<FieldRules, InvalidUpstream> {
-        let rules = self.remove.iter().try_fold(FieldRules::new(messages), |rules, name| rules.remove(name))?;
-        let rules = self.set.iter().try_fold(rules, |rules, (name, value)| rules.set(name, value))?;
-        self.add.iter().try_fold(rules, |rules, (name, value)| rules.add(name, value))
+        let rules = self
+            .remove
+            .iter()
+            .try_fold(FieldRules::new(messages), |rules, name| rules.remove(name))?;
+        let rules = self
+            .set
+            .iter()
+            .try_fold(rules, |rules, (name, value)| rules.set(name, value))?;
+        self.add
+            .iter()
+            .try_fold(rules, |rules, (name, value)| rules.add(name, value))
     }
 }
 
@@ -213,8 +263,13 @@ impl FromStr for RouteSetting {
     type Err = InvalidRoute;
 
     fn from_str(text: &str) -> Result<Self, InvalidRoute> {
-        let (pattern, upstream) = text.split_once('=').ok_or_else(|| InvalidRoute(text.to_owned()))?;
-        Ok(Self(Route::to(pattern, upstream.split(',').map(str::to_owned).collect())))
+        let (pattern, upstream) = text
+            .split_once('=')
+            .ok_or_else(|| InvalidRoute(text.to_owned()))?;
+        Ok(Self(Route::to(
+            pattern,
+            upstream.split(',').map(str::to_owned).collect(),
+        )))
     }
 }
 
@@ -281,7 +336,10 @@ impl RouteCache {
     /// Returns the rules for the cache.
     pub(crate) fn rules(&self) -> ResourceRules {
         match self {
-            Self::Off => ResourceRules { is_off: true, ..ResourceRules::default() },
+            Self::Off => ResourceRules {
+                is_off: true,
+                ..ResourceRules::default()
+            },
             Self::Rules(rules) => ResourceRules {
                 ttl: rules.ttl.0.clone(),
                 override_ttl: rules.override_ttl.0.clone(),
@@ -333,7 +391,9 @@ impl<'de> Deserialize<'de> for Ttl {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Ttl, E> {
-                text.parse().map(|span: Span| Ttl(Lifetimes::of_successes(span.duration()))).map_err(E::custom)
+                text.parse()
+                    .map(|span: Span| Ttl(Lifetimes::of_successes(span.duration())))
+                    .map_err(E::custom)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Ttl, A::Error> {
@@ -361,7 +421,9 @@ fn status(text: &str) -> Option<StatusCode> {
         matches!(status.as_u16(), 200..=599)
             && ![StatusCode::PARTIAL_CONTENT, StatusCode::NOT_MODIFIED].contains(status)
     };
-    StatusCode::from_bytes(text.as_bytes()).ok().filter(is_storable)
+    StatusCode::from_bytes(text.as_bytes())
+        .ok()
+        .filter(is_storable)
 }
 
 #[cfg(test)]
@@ -373,14 +435,18 @@ mod tests {
         struct Route {
             cache: RouteCache,
         }
-        toml::from_str(toml).map(|route: Route| route.cache.rules()).map_err(|error| error.to_string())
+        toml::from_str(toml)
+            .map(|route: Route| route.cache.rules())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_lifetime_is_for_successes_or_for_each_named_status() {
         let minute = Some(Duration::from_mins(1));
         let plain = rules("cache.ttl = '1m'").unwrap();
-        let of = |rules: &ResourceRules, status: u16| rules.ttl.get(StatusCode::from_u16(status).unwrap());
+        let of = |rules: &ResourceRules, status: u16| {
+            rules.ttl.get(StatusCode::from_u16(status).unwrap())
+        };
         assert_eq!(
             [200, 206, 301, 302, 404, 503].map(|status| of(&plain, status)),
             [minute, minute, minute, None, None, None]
@@ -396,10 +462,16 @@ mod tests {
                 [minute, None, Some(Duration::from_secs(2)), None]
             );
         }
-        let other =
-            rules("cache = { override-ttl = '1m', stale-if-error = '1m', stale-while-revalidate = '1m' }").unwrap();
+        let other = rules(
+            "cache = { override-ttl = '1m', stale-if-error = '1m', stale-while-revalidate = '1m' }",
+        )
+        .unwrap();
         assert_eq!(
-            (other.override_ttl.get(StatusCode::OK), other.if_error, other.while_revalidate),
+            (
+                other.override_ttl.get(StatusCode::OK),
+                other.if_error,
+                other.while_revalidate
+            ),
             (minute, minute, minute)
         );
         assert!(rules("cache = 'off'").unwrap().is_off && !other.is_off);

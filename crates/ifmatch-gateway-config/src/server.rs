@@ -55,7 +55,10 @@ impl ServerConfig {
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: Settings, access: Access) -> Result<Self, Error> {
         if settings.listen.is_empty() {
-            return Err(Error::setting("--listen", "is empty. Name an address, or remove it."));
+            return Err(Error::setting(
+                "--listen",
+                "is empty. Name an address, or remove it.",
+            ));
         }
         if let Some(name) = settings.s3_host.iter().find(|name| !is_host_name(name)) {
             return Err(Error::setting(
@@ -95,7 +98,10 @@ impl CacheConfig {
     ///
     /// # Errors
     /// Fails if there is a folder for bodies, but no memory.
-    pub(crate) fn new(settings: &Settings, default_memory: ByteSize) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(
+        settings: &Settings,
+        default_memory: ByteSize,
+    ) -> Result<Option<Self>, Error> {
         let memory = settings.cache.unwrap_or(default_memory).bytes();
         if memory == 0 {
             return match settings.cache_dir {
@@ -109,7 +115,10 @@ impl CacheConfig {
         Ok(Some(Self {
             memory,
             body: settings.cache_body_size.bytes(),
-            disk: settings.cache_dir.clone().map(|folder| (folder, settings.cache_disk.bytes())),
+            disk: settings
+                .cache_dir
+                .clone()
+                .map(|folder| (folder, settings.cache_disk.bytes())),
         }))
     }
 }
@@ -134,7 +143,11 @@ const CONSOLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_
 /// in or needn't.
 fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Error> {
     let can_sign_in = access.is_open() || !access.has_no_tokens();
-    let services = settings.listen.iter().chain(&settings.admin_listen).copied();
+    let services = settings
+        .listen
+        .iter()
+        .chain(&settings.admin_listen)
+        .copied();
     match settings.console {
         Some(OptionalAddress::Off) => Ok(OptionalListener::default()),
         Some(OptionalAddress::On(_)) if !can_sign_in => {
@@ -158,16 +171,32 @@ fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Err
 fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     let (certs, keys) = (&settings.tls_cert, &settings.tls_key);
     match (certs.len(), keys.len()) {
-        (0, 0) if !settings.redirect_listen.is_empty() => {
-            Err(Error::setting("--redirect-listen", "redirects to TLS. Set --tls-cert and --tls-key, too."))
-        }
-        (_, 0) if !certs.is_empty() => Err(Error::setting("--tls-cert", "needs --tls-key, its private key. Set both.")),
-        (0, _) if !keys.is_empty() => Err(Error::setting("--tls-key", "needs --tls-cert, its certificate. Set both.")),
+        (0, 0) if !settings.redirect_listen.is_empty() => Err(Error::setting(
+            "--redirect-listen",
+            "redirects to TLS. Set --tls-cert and --tls-key, too.",
+        )),
+        (_, 0) if !certs.is_empty() => Err(Error::setting(
+            "--tls-cert",
+            "needs --tls-key, its private key. Set both.",
+        )),
+        (0, _) if !keys.is_empty() => Err(Error::setting(
+            "--tls-key",
+            "needs --tls-cert, its certificate. Set both.",
+        )),
         (certs, keys) if certs != keys => Err(Error::setting(
             "--tls-cert",
-            format!("names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."),
+            format!(
+                "names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."
+            ),
         )),
-        _ => Ok(certs.iter().zip(keys).map(|(cert, key)| TlsFiles { cert: cert.clone(), key: key.clone() }).collect()),
+        _ => Ok(certs
+            .iter()
+            .zip(keys)
+            .map(|(cert, key)| TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+            })
+            .collect()),
     }
 }
 
@@ -183,11 +212,17 @@ fn limits(settings: &Settings) -> Result<ServerLimits, Error> {
         header_size: header_size.as_usize(),
         connections: SlotLimit {
             total: at_least_one(settings.max_connections, "--max-connections")?,
-            per_client: per_client(settings.max_connections_per_client, "--max-connections-per-client")?,
+            per_client: per_client(
+                settings.max_connections_per_client,
+                "--max-connections-per-client",
+            )?,
         },
         requests: SlotLimit {
             total: at_least_one(settings.max_requests, "--max-requests")?,
-            per_client: per_client(settings.max_requests_per_client, "--max-requests-per-client")?,
+            per_client: per_client(
+                settings.max_requests_per_client,
+                "--max-requests-per-client",
+            )?,
         },
         head_timeout: positive(settings.head_timeout, "--head-timeout")?,
         body_timeout: positive(settings.body_timeout, "--body-timeout")?,
@@ -212,7 +247,10 @@ pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
 /// Requires a time greater than zero.
 pub(crate) fn positive(value: Span, flag: &str) -> Result<Duration, Error> {
     match value.duration() {
-        Duration::ZERO => Err(Error::setting(flag, "can't be 0. Set it to a time such as 30s.")),
+        Duration::ZERO => Err(Error::setting(
+            flag,
+            "can't be 0. Set it to a time such as 30s.",
+        )),
         duration => Ok(duration),
     }
 }
@@ -232,7 +270,9 @@ pub(crate) fn collector(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     if let Some(exact) = variable(EXACT) {
         return parse(EXACT, &exact).map(Some);
     }
-    let Some(base) = variable(BASE) else { return Ok(None) };
+    let Some(base) = variable(BASE) else {
+        return Ok(None);
+    };
     let mut url = parse(BASE, &base)?;
     let path = format!("{}{TRACES_PATH}", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -245,9 +285,13 @@ const EXACT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 fn parse(source: &str, text: &str) -> Result<Url, Error> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        Error::usage(format!("{source} is not the URL of a collector. Use http://HOST:4318, or https:// with TLS."))
+        Error::usage(format!(
+            "{source} is not the URL of a collector. Use http://HOST:4318, or https:// with TLS."
+        ))
     })
 }
 
@@ -257,8 +301,13 @@ mod tests {
 
     fn console(toml: &str) -> Result<OptionalListener, String> {
         let settings = Settings::from_toml(toml).map_err(|error| error.to_string())?;
-        let access = Access::new(&settings.read_token, &settings.write_token).map_err(|error| error.to_string())?;
-        let access = if settings.accounts.is_empty() { access } else { access.never_open() };
+        let access = Access::new(&settings.read_token, &settings.write_token)
+            .map_err(|error| error.to_string())?;
+        let access = if settings.accounts.is_empty() {
+            access
+        } else {
+            access.never_open()
+        };
         super::console(&settings, &access).map_err(|error| error.to_string())
     }
 
@@ -266,48 +315,81 @@ mod tests {
     fn the_console_is_on_where_only_this_machine_reaches_it_and_never_open_to_others() {
         let token = "write-token = ['0123456789abcdef']";
         let account = "accounts = [{ name = 'a', key = 'c2VjcmV0' }]";
-        let at = |toml: &str| console(toml).map(|listener| listener.address.map(|address| address.to_string()));
+        let at = |toml: &str| {
+            console(toml).map(|listener| listener.address.map(|address| address.to_string()))
+        };
         let on = |address: &str| Ok(Some(address.to_owned()));
         assert_eq!(at(""), on("127.0.0.1:10004"));
         assert_eq!(at(token), on("127.0.0.1:10004"));
         assert_eq!(at("console = 'off'"), Ok(None));
         assert_eq!(at(account), Ok(None));
         assert_eq!(at(&format!("{token}\nlisten = '0.0.0.0:80'")), Ok(None));
-        assert_eq!(at(&format!("{token}\nconsole = '0.0.0.0:1'")), on("0.0.0.0:1"));
-        for (toml, part) in
-            [("console = '0.0.0.0:1'", "other machines"), (&*format!("{account}\nconsole = '1'"), "sign in")]
-        {
+        assert_eq!(
+            at(&format!("{token}\nconsole = '0.0.0.0:1'")),
+            on("0.0.0.0:1")
+        );
+        for (toml, part) in [
+            ("console = '0.0.0.0:1'", "other machines"),
+            (&*format!("{account}\nconsole = '1'"), "sign in"),
+        ] {
             let error = at(toml).unwrap_err();
-            assert!(error.contains(part) && error.contains("--write-token-file"), "{error}");
+            assert!(
+                error.contains(part) && error.contains("--write-token-file"),
+                "{error}"
+            );
         }
     }
 
     fn found(variables: &[(&str, &str)]) -> Option<String> {
-        collector(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into()))
-            .unwrap()
-            .map(Into::into)
+        collector(|name| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).into())
+        })
+        .unwrap()
+        .map(Into::into)
     }
 
     #[test]
     fn the_variable_for_traces_precedes_that_for_all_signals() {
         let both = [(BASE, "http://base:4318"), (EXACT, "http://exact/spans")];
         assert_eq!(found(&both).as_deref(), Some("http://exact/spans"));
-        assert_eq!(found(&both[..1]).as_deref(), Some("http://base:4318/v1/traces"));
-        assert_eq!(found(&[(BASE, "https://host/otel/")]).as_deref(), Some("https://host/otel/v1/traces"));
+        assert_eq!(
+            found(&both[..1]).as_deref(),
+            Some("http://base:4318/v1/traces")
+        );
+        assert_eq!(
+            found(&[(BASE, "https://host/otel/")]).as_deref(),
+            Some("https://host/otel/v1/traces")
+        );
     }
 
     #[test]
     fn nothing_is_sent_unless_asked_for() {
         assert_eq!(found(&[]), None);
         assert_eq!(found(&[(BASE, "")]), None);
-        assert_eq!(found(&[(BASE, "http://base"), ("OTEL_SDK_DISABLED", "True")]), None);
+        assert_eq!(
+            found(&[(BASE, "http://base"), ("OTEL_SDK_DISABLED", "True")]),
+            None
+        );
     }
 
     #[test]
     fn a_wrong_url_is_refused_without_its_password() {
-        for url in ["localhost:4318", "grpc://me:secret@host", "http://me:secret@:1", "secret"] {
-            let error = collector(|name| (name == BASE).then(|| url.to_owned())).unwrap_err().to_string();
-            assert!(error.starts_with(BASE) && !error.contains("secret"), "{error}");
+        for url in [
+            "localhost:4318",
+            "grpc://me:secret@host",
+            "http://me:secret@:1",
+            "secret",
+        ] {
+            let error = collector(|name| (name == BASE).then(|| url.to_owned()))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with(BASE) && !error.contains("secret"),
+                "{error}"
+            );
         }
     }
 }

@@ -52,7 +52,12 @@ pub struct Settings {
     ///
     /// `postgres://USER@HOST/DATABASE`, which gateways share, `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`,
     /// `redb:///FILE` or `memory:`.
-    #[arg(long, value_name = "URL", hide_env_values = true, help_heading = "Storage")]
+    #[arg(
+        long,
+        value_name = "URL",
+        hide_env_values = true,
+        help_heading = "Storage"
+    )]
     pub register: Option<String>,
 
     /// Accept a register that may lose acknowledged changes.
@@ -84,7 +89,13 @@ pub struct Settings {
     /// Maximum size of a body in memory, at most a quarter of the cache.
     ///
     /// Larger bodies go to --cache-dir, if set, or aren't cached.
-    #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "16MiB", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "SIZE",
+        default_value = "16MiB",
+        help_heading = "Cache"
+    )]
     pub cache_body_size: ByteSize,
 
     /// Folder for bodies that are too large for memory or evicted from it.
@@ -94,7 +105,12 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
 
     /// Maximum size of all bodies in --cache-dir.
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", help_heading = "Cache")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10GiB",
+        help_heading = "Cache"
+    )]
     pub cache_disk: ByteSize,
 
     /// Address to listen on. Repeatable.
@@ -114,13 +130,24 @@ pub struct Settings {
     /// Address for `/-/` and PURGE. --listen then stops serving them.
     ///
     /// Plain HTTP: use loopback or a private network. An upstream's own paths below `/-/` become reachable.
-    #[arg(long, hide_short_help = true, value_name = "IP:PORT", help_heading = "Listening")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        help_heading = "Listening"
+    )]
     pub admin_listen: Option<ListenAddress>,
 
     /// Address that redirects HTTP to HTTPS, usually port 80. Repeatable.
     ///
     /// Redirects to the same URL, with the port of the first --listen.
-    #[arg(long, hide_short_help = true, value_name = "IP:PORT", value_delimiter = ',', help_heading = "Listening")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
     #[serde(deserialize_with = "one_or_many")]
     pub redirect_listen: Vec<ListenAddress>,
 
@@ -140,37 +167,70 @@ pub struct Settings {
     /// Host whose subdomains are buckets for S3 clients. Repeatable.
     ///
     /// With `s3.example.com`, `http://docs.s3.example.com/key` is `/docs/key`.
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_delimiter = ',', help_heading = "Listening")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
     pub s3_host: Vec<String>,
 
     /// Address of the operator's console, or `off`.
     ///
     /// On by default at 127.0.0.1:10004 if the service listens on loopback only; if that is in use, the gateway warns
     /// and starts without it. Requires tokens beyond loopback, and wherever there are accounts.
-    #[arg(long, hide_short_help = true, value_name = "IP:PORT", help_heading = "Listening")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        help_heading = "Listening"
+    )]
     pub console: Option<OptionalAddress>,
 
     /// PEM file with the certificate chain. Repeatable.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. A client gets the first certificate for the name it requests (SNI), or
     /// else the first.
-    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Listening")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
     #[serde(deserialize_with = "one_or_many")]
     pub tls_cert: Vec<PathBuf>,
 
     /// PEM file with the private key. Repeatable, in the same order.
-    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Listening")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
     #[serde(deserialize_with = "one_or_many")]
     pub tls_key: Vec<PathBuf>,
 
     /// Bearer token for reading. Repeatable.
     ///
     /// Other users of this machine can see flags: prefer a file.
-    #[arg(long, value_name = "TOKEN", hide_env_values = true, value_delimiter = ',', help_heading = "Access")]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
     pub read_token: Vec<String>,
 
     /// Bearer token for reading and writing. Repeatable.
-    #[arg(long, value_name = "TOKEN", hide_env_values = true, value_delimiter = ',', help_heading = "Access")]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
     pub write_token: Vec<String>,
 
     /// File with read tokens, one per line.
@@ -193,7 +253,12 @@ pub struct Settings {
     /// Origin of web pages that may use the plain dialect or S3 (CORS). Repeatable.
     ///
     /// Such as `https://app.example`, or `*` for all.
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Access")]
+    #[arg(
+        long,
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
     pub cors_origin: Vec<String>,
 
     /// Account for Azure SDKs and S3, with base64 keys. Repeatable.
@@ -217,13 +282,24 @@ pub struct Settings {
     /// Maximum size of the request line and headers; larger ones get 431.
     ///
     /// A request with more than 100 headers gets 431, too.
-    #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "32KiB", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "SIZE",
+        default_value = "32KiB",
+        help_heading = "Limits"
+    )]
     pub max_header_size: ByteSize,
 
     /// Maximum number of connections.
     ///
     /// Beyond that, a new connection closes the longest-idle one, or waits.
-    #[arg(long, value_name = "N", default_value = "1000", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1000",
+        help_heading = "Limits"
+    )]
     pub max_connections: u32,
 
     /// Maximum number of connections per client: an IPv4 address or an IPv6 /64.
@@ -231,19 +307,34 @@ pub struct Settings {
     /// Beyond that, a new connection closes an idle one of the same client, or is closed itself. By default, a client
     /// may connect while more slots are free than it already holds. Set this if all clients share an address, such as a
     /// load balancer's.
-    #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        help_heading = "Limits"
+    )]
     pub max_connections_per_client: Option<u32>,
 
     /// Maximum number of concurrent requests; more get 503 with Retry-After.
     ///
     /// A proxy counts only requests that it forwards.
-    #[arg(long, value_name = "N", default_value = "1000", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1000",
+        help_heading = "Limits"
+    )]
     pub max_requests: u32,
 
     /// Maximum number of concurrent requests per client; more get 503 with Retry-After.
     ///
     /// Clients and the default are as for --max-connections-per-client. Also applies to each upstream's slots.
-    #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        help_heading = "Limits"
+    )]
     pub max_requests_per_client: Option<u32>,
 
     /// Maximum number of reads waiting for a change (`Prefer: wait`); any more return immediately.
@@ -251,34 +342,67 @@ pub struct Settings {
     /// At most half of --max-requests. By default, the smaller of 256 and that half. Each waits up to a minute. 0
     /// disables waiting. Without --max-requests-per-client, a client may wait while more slots are free than it already
     /// holds.
-    #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        help_heading = "Limits"
+    )]
     pub max_waits: Option<u32>,
 
     /// Time to send a request head or finish a TLS handshake.
     ///
     /// After that, the connection is closed.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "15s", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "15s",
+        help_heading = "Limits"
+    )]
     pub head_timeout: Span,
 
     /// Time in which a client must send or read at least 1 KiB of a body.
     ///
     /// A slower client gets 408, or its connection or HTTP/2 stream is closed.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "30s",
+        help_heading = "Limits"
+    )]
     pub body_timeout: Span,
 
     /// Time after which an idle connection is closed.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "75s", help_heading = "Limits")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "75s",
+        help_heading = "Limits"
+    )]
     pub keep_alive: Span,
 
     /// Delay between a stop signal and closing the port.
     ///
     /// Meanwhile `/-/health` and `/-/ready` respond 503, so load balancers stop sending requests, and each response
     /// closes its connection (GOAWAY on HTTP/2).
-    #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "Running")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        help_heading = "Running"
+    )]
     pub shutdown_delay: Span,
 
     /// Time for requests in flight to finish, once the port is closed.
-    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "Running")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        help_heading = "Running"
+    )]
     pub shutdown_grace: Span,
 
     /// Log filter, such as `info`.
@@ -289,7 +413,13 @@ pub struct Settings {
     pub log: Option<String>,
 
     /// Log format: text or json.
-    #[arg(long, hide_short_help = true, value_name = "FORMAT", default_value = "text", help_heading = "Running")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Running"
+    )]
     pub log_format: LogFormat,
 
     /// Log each request, on stderr or in a file.
@@ -302,7 +432,12 @@ pub struct Settings {
     /// Access log format: text, json or combined; by default the log's.
     ///
     /// `combined` is what Apache and nginx write.
-    #[arg(long, hide_short_help = true, value_name = "FORMAT", help_heading = "Running")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FORMAT",
+        help_heading = "Running"
+    )]
     pub access_log_format: Option<AccessLogFormat>,
 
     /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
@@ -359,7 +494,9 @@ impl FromStr for AccessLog {
         match text {
             "" => Err(InvalidAccessLog),
             "-" => Ok(Self::Stdout),
-            text => Ok(text.parse::<bool>().map_or_else(|_| Self::File(text.into()), Self::from)),
+            text => Ok(text
+                .parse::<bool>()
+                .map_or_else(|_| Self::File(text.into()), Self::from)),
         }
     }
 }

@@ -66,13 +66,24 @@ impl<'a> Sources<'a> {
     /// # Errors
     /// Fails if the file can't be read.
     pub fn read(given: &'a ArgMatches, file: Option<&Path>) -> Result<Self, Error> {
-        let Some(path) = file else { return Ok(Self { given, name: String::new(), text: String::new() }) };
+        let Some(path) = file else {
+            return Ok(Self {
+                given,
+                name: String::new(),
+                text: String::new(),
+            });
+        };
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
-            Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions."))
+            Error::usage(format!(
+                "can't read --config {name}: {error}. Check the path and its permissions."
+            ))
         })?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Error::usage(format!("--config {name} isn't UTF-8 text. Convert it to UTF-8.")))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Error::usage(format!(
+                "--config {name} isn't UTF-8 text. Convert it to UTF-8."
+            ))
+        })?;
         Ok(Self { given, name, text })
     }
 
@@ -81,9 +92,11 @@ impl<'a> Sources<'a> {
     /// # Errors
     /// Names the line of the file that can't be parsed.
     pub fn of_serve(&self) -> Result<Settings, Error> {
-        let mut settings =
-            Settings::from_toml(&self.text).map_err(|error| Error::usage(format!("{}: {error}", self.name)))?;
-        settings.update_from_arg_matches(self.given).map_err(|error| Error::usage(error.to_string()))?;
+        let mut settings = Settings::from_toml(&self.text)
+            .map_err(|error| Error::usage(format!("{}: {error}", self.name)))?;
+        settings
+            .update_from_arg_matches(self.given)
+            .map_err(|error| Error::usage(error.to_string()))?;
         Ok(settings)
     }
 
@@ -93,7 +106,10 @@ impl<'a> Sources<'a> {
     /// Names the line of the file that can't be parsed.
     pub fn of_proxy(&self) -> Result<Settings, Error> {
         let mut settings = self.of_serve()?;
-        settings.proxy.update_from_arg_matches(self.given).map_err(|error| Error::usage(error.to_string()))?;
+        settings
+            .proxy
+            .update_from_arg_matches(self.given)
+            .map_err(|error| Error::usage(error.to_string()))?;
         Ok(settings)
     }
 
@@ -103,21 +119,45 @@ impl<'a> Sources<'a> {
         let in_file = |key: &str| file.get(key).or_else(|| file.get("proxy")?.get(key));
         let of = |arg: &clap::Arg| {
             let key = arg.get_long()?;
-            let default = || Some(arg.get_default_values().first()?.to_string_lossy().into_owned());
+            let default = || {
+                Some(
+                    arg.get_default_values()
+                        .first()?
+                        .to_string_lossy()
+                        .into_owned(),
+                )
+            };
             let (value, shown, source) = if let Some(source) = self.given(arg.get_id().as_str()) {
-                let texts = self.given.get_raw(arg.get_id().as_str())?.map(|value| value.to_string_lossy());
-                let (values, shown): (Vec<_>, Vec<_>) =
-                    texts.map(|value| (value.to_string(), without_secrets(&value))).unzip();
+                let texts = self
+                    .given
+                    .get_raw(arg.get_id().as_str())?
+                    .map(|value| value.to_string_lossy());
+                let (values, shown): (Vec<_>, Vec<_>) = texts
+                    .map(|value| (value.to_string(), without_secrets(&value)))
+                    .unzip();
                 (values.join(", "), shown.join(", "), source)
             } else if let Some(value) = in_file(key) {
                 (format!("{value:?}"), shown(value), "file")
             } else {
                 (default()?, default()?, "default")
             };
-            let shown = if arg.is_hide_env_values_set() { HIDDEN.to_owned() } else { shown };
-            Some(InForce { name: format!("--{key}"), value: Text(shown), source: source.into(), hash: hash(&value) })
+            let shown = if arg.is_hide_env_values_set() {
+                HIDDEN.to_owned()
+            } else {
+                shown
+            };
+            Some(InForce {
+                name: format!("--{key}"),
+                value: Text(shown),
+                source: source.into(),
+                hash: hash(&value),
+            })
         };
-        command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(of).collect()
+        command
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set())
+            .filter_map(of)
+            .collect()
     }
 
     /// Adds the line of the first setting that an error is about and that comes from the file.
@@ -150,12 +190,21 @@ impl<'a> Sources<'a> {
 /// Returns the flags of the settings that differ from those at the start, and that a reload doesn't exchange.
 pub fn not_reloaded(started: &[InForce], now: &[InForce]) -> Vec<String> {
     let of = |settings: &[InForce], name: &str| {
-        settings.iter().find(|setting| setting.name == name).map(|setting| setting.hash)
+        settings
+            .iter()
+            .find(|setting| setting.name == name)
+            .map(|setting| setting.hash)
     };
-    let gone = started.iter().filter(|setting| of(now, &setting.name).is_none());
-    let differs = now.iter().filter(|setting| of(started, &setting.name) != Some(setting.hash));
+    let gone = started
+        .iter()
+        .filter(|setting| of(now, &setting.name).is_none());
+    let differs = now
+        .iter()
+        .filter(|setting| of(started, &setting.name) != Some(setting.hash));
     let names = differs.chain(gone).map(|setting| setting.name.clone());
-    names.filter(|name| !EXCHANGED.contains(&name.as_str())).collect()
+    names
+        .filter(|name| !EXCHANGED.contains(&name.as_str()))
+        .collect()
 }
 
 fn hash(text: &str) -> u64 {
@@ -180,7 +229,14 @@ fn public(value: &Value) -> Value {
         Value::Array(values) => Value::Array(values.iter().map(public).collect()),
         Value::Table(fields) => {
             let field = |(key, value): (&String, &Value)| {
-                (key.clone(), if is_secret(key) { Value::String(HIDDEN.to_owned()) } else { public(value) })
+                (
+                    key.clone(),
+                    if is_secret(key) {
+                        Value::String(HIDDEN.to_owned())
+                    } else {
+                        public(value)
+                    },
+                )
             };
             Value::Table(fields.iter().map(field).collect())
         }
@@ -190,7 +246,10 @@ fn public(value: &Value) -> Value {
 
 /// Returns the number of the line that sets a key.
 fn line_of(text: &str, key: &str) -> Option<usize> {
-    let sets = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == key);
+    let sets = |line: &str| {
+        line.split_once('=')
+            .is_some_and(|(name, _)| name.trim() == key)
+    };
     text.lines().position(sets).map(|before| before + 1)
 }
 
@@ -199,7 +258,11 @@ fn route_line(text: &str, pattern: &str) -> Option<usize> {
     let quoted = ['"', '\''].map(|quote| format!("{quote}{pattern}{quote}"));
     let names = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
     let matches = |line: &str| line.trim().strip_prefix("match").is_some_and(names);
-    text.lines().collect::<Vec<_>>().iter().rposition(|line| matches(line)).map(|before| before + 1)
+    text.lines()
+        .collect::<Vec<_>>()
+        .iter()
+        .rposition(|line| matches(line))
+        .map(|before| before + 1)
 }
 
 #[cfg(test)]
@@ -208,33 +271,74 @@ mod tests {
     use super::*;
 
     /// Flags of a server, and the text of a file.
-    fn with<T>(server: fn(Command) -> Command, flags: &[&str], text: &str, read: impl FnOnce(&Sources<'_>) -> T) -> T {
+    fn with<T>(
+        server: fn(Command) -> Command,
+        flags: &[&str],
+        text: &str,
+        read: impl FnOnce(&Sources<'_>) -> T,
+    ) -> T {
         let command = arguments::in_texts(server(Command::new("server")).no_binary_name(true));
         let given = command.get_matches_from(flags);
-        read(&Sources { given: &given, name: "a.toml".to_owned(), text: text.to_owned() })
+        read(&Sources {
+            given: &given,
+            name: "a.toml".to_owned(),
+            text: text.to_owned(),
+        })
     }
 
     fn in_force(server: fn(Command) -> Command, flags: &[&str], text: &str) -> Vec<InForce> {
-        with(server, flags, text, |sources| sources.in_force(&server(Command::new("server"))))
+        with(server, flags, text, |sources| {
+            sources.in_force(&server(Command::new("server")))
+        })
     }
 
     #[test]
     fn flags_override_the_file_and_the_file_overrides_the_defaults() {
-        let text =
-            "max-waits = 2\nmax-requests = 70\npublic-read = true\n[proxy]\nbreaker-failures = 1\nsort-query = true";
-        let flags = ["--max-waits", "4", "--public-read=false", "--breaker-failures", "2"];
-        let settings = with(arguments::proxy, &flags, text, |sources| sources.of_proxy().unwrap());
-        assert_eq!((settings.max_waits, settings.max_requests, settings.max_connections), (Some(4), 70, 1_000));
-        assert_eq!((settings.proxy.breaker_failures, settings.proxy.sort_query), (2, true));
+        let text = "max-waits = 2\nmax-requests = 70\npublic-read = true\n[proxy]\nbreaker-failures = 1\nsort-query = true";
+        let flags = [
+            "--max-waits",
+            "4",
+            "--public-read=false",
+            "--breaker-failures",
+            "2",
+        ];
+        let settings = with(arguments::proxy, &flags, text, |sources| {
+            sources.of_proxy().unwrap()
+        });
+        assert_eq!(
+            (
+                settings.max_waits,
+                settings.max_requests,
+                settings.max_connections
+            ),
+            (Some(4), 70, 1_000)
+        );
+        assert_eq!(
+            (settings.proxy.breaker_failures, settings.proxy.sort_query),
+            (2, true)
+        );
         assert!(!settings.public_read && settings.proxy.guess_lifetimes);
     }
 
     #[test]
     fn settings_have_a_source_and_secrets_no_value() {
-        let flags = ["--data", "/d", "--write-token", "secret-secret", "--store", "s3://u:secret@h/x"];
-        let file = "max-waits = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n";
+        let flags = [
+            "--data",
+            "/d",
+            "--write-token",
+            "secret-secret",
+            "--store",
+            "s3://u:secret@h/x",
+        ];
+        let file =
+            "max-waits = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n";
         let listed = in_force(arguments::serve, &flags, file);
-        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|s| (&*s.value.0, &*s.source.0));
+        let of = |name: &str| {
+            listed
+                .iter()
+                .find(|setting| setting.name == name)
+                .map(|s| (&*s.value.0, &*s.source.0))
+        };
         for (name, expected) in [
             ("--data", Some(("/d", "flag"))),
             ("--max-waits", Some(("2", "file"))),
@@ -255,24 +359,44 @@ mod tests {
         let file = "[[proxy.route]]\nmatch = '/a'\nupstream = ['http://c']\n\
              request-headers = { set = { authorization = 'secret' }, remove = ['x'] }\n";
         let listed = in_force(arguments::proxy, &flags, file);
-        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|setting| &*setting.value.0);
-        assert_eq!(of("--purge-peer"), Some("http://a/?(hidden), http://(hidden)@b/"));
+        let of = |name: &str| {
+            listed
+                .iter()
+                .find(|setting| setting.name == name)
+                .map(|setting| &*setting.value.0)
+        };
+        assert_eq!(
+            of("--purge-peer"),
+            Some("http://a/?(hidden), http://(hidden)@b/")
+        );
         let route = r#"[{"match":"/a","request-headers":"(hidden)","upstream":["http://c"]}]"#;
         assert_eq!(of("--route"), Some(route));
     }
 
     #[test]
     fn a_reload_names_each_setting_that_it_does_not_exchange() {
-        let started =
-            in_force(arguments::proxy, &["--upstream", "http://a"], "log = 'info'\nregister = 'redis://a:1@h'");
-        let now = in_force(arguments::proxy, &["--cache", "0"], "max-waits = 2\nregister = 'redis://a:2@h'");
+        let started = in_force(
+            arguments::proxy,
+            &["--upstream", "http://a"],
+            "log = 'info'\nregister = 'redis://a:1@h'",
+        );
+        let now = in_force(
+            arguments::proxy,
+            &["--cache", "0"],
+            "max-waits = 2\nregister = 'redis://a:2@h'",
+        );
         let mut named = not_reloaded(&started, &now);
         named.sort();
         assert_eq!(named, ["--cache", "--log", "--register"]);
         assert!(not_reloaded(&started, &started).is_empty());
         let known = arguments::proxy(Command::new("proxy"));
         for name in EXCHANGED {
-            assert!(known.get_arguments().any(|arg| arg.get_long() == name.strip_prefix("--")), "{name}");
+            assert!(
+                known
+                    .get_arguments()
+                    .any(|arg| arg.get_long() == name.strip_prefix("--")),
+                "{name}"
+            );
         }
     }
 
@@ -280,17 +404,32 @@ mod tests {
     fn an_error_has_the_line_of_the_setting_that_it_names() {
         let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n\
                     [[proxy.route]]\nmatch = '/a'\n[[proxy.route]]\nmatch = \"/a\"\n[[proxy.route]]\nmatch = '/a/b'\nlisten = 1\n";
-        let route = |pattern: &str| Error::usage("--route: a rule").about_route(pattern).about("--route");
+        let route = |pattern: &str| {
+            Error::usage("--route: a rule")
+                .about_route(pattern)
+                .about("--route")
+        };
         for (error, expected) in [
-            (Error::usage("no upstream").about("--upstream"), "a.toml: line 4: no upstream"),
-            (Error::setting("--max-waits", "is 0"), "a.toml: line 1: --max-waits is 0"),
-            (Error::setting("--max-waits-x", "is 0, unlike --balance").about("--balance"), "a.toml: line 3: "),
+            (
+                Error::usage("no upstream").about("--upstream"),
+                "a.toml: line 4: no upstream",
+            ),
+            (
+                Error::setting("--max-waits", "is 0"),
+                "a.toml: line 1: --max-waits is 0",
+            ),
+            (
+                Error::setting("--max-waits-x", "is 0, unlike --balance").about("--balance"),
+                "a.toml: line 3: ",
+            ),
             (Error::usage("--balance is unknown"), "--balance is unknown"),
             (Error::setting("--listen", "is 0"), "--listen is 0"),
             (route("/a"), "a.toml: line 8: --route: a rule"),
             (route("/c"), "--route: a rule"),
         ] {
-            let located = with(arguments::proxy, &["--listen", "1"], text, |file| file.locate(error));
+            let located = with(arguments::proxy, &["--listen", "1"], text, |file| {
+                file.locate(error)
+            });
             assert!(located.to_string().starts_with(expected), "{located}");
         }
     }

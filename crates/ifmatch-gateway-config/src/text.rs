@@ -6,7 +6,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 /// Characters that stay as they are in a segment of a path, and in a parameter of a query.
-pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// A text of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,7 +40,9 @@ impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
             match character {
-                '\0'..='\u{1f}' => f.write_char(char::from_u32(0x2400 + u32::from(character)).unwrap_or('␀'))?,
+                '\0'..='\u{1f}' => {
+                    f.write_char(char::from_u32(0x2400 + u32::from(character)).unwrap_or('␀'))?
+                }
                 // Controls, and characters that have no width or change the direction.
                 '\u{7f}'..='\u{9f}'
                 | '\u{ad}'

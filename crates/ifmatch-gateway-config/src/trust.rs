@@ -25,10 +25,17 @@ impl Trust {
     ///
     /// # Errors
     /// Fails if the file of certificates can't be used.
-    pub fn client(&self, url: &Url, fields: HeaderMap, timeout: Option<Duration>) -> Result<Client, Error> {
+    pub fn client(
+        &self,
+        url: &Url,
+        fields: HeaderMap,
+        timeout: Option<Duration>,
+    ) -> Result<Client, Error> {
         // Fails if the process already has a provider.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
+        let mut http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none());
         http = http.default_headers(fields);
         if let Some(timeout) = timeout {
             http = http.timeout(timeout);
@@ -39,7 +46,8 @@ impl Trust {
             // The system's certificates, which may be missing, aren't needed.
             http = http.tls_certs_only([]);
         }
-        http.build().map_err(|error| Error::runtime(format!("can't create an HTTP client: {error}")))
+        http.build()
+            .map_err(|error| Error::runtime(format!("can't create an HTTP client: {error}")))
     }
 
     /// Reads the certificates in PEM format. Returns `None` if the system's are trusted.
@@ -47,7 +55,9 @@ impl Trust {
     /// # Errors
     /// Fails if the file can't be used.
     pub fn pem(&self) -> Result<Option<Vec<u8>>, Error> {
-        let Some(file) = &self.ca else { return Ok(None) };
+        let Some(file) = &self.ca else {
+            return Ok(None);
+        };
         let (pem, _) = read(file)?;
         Ok(Some(pem))
     }
@@ -57,9 +67,15 @@ impl Trust {
 fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
     let shown = file.display();
     let pem = std::fs::read(file).map_err(|error| {
-        Error::usage(format!("can't read --ca {shown}: {error}. Check the path and its permissions."))
+        Error::usage(format!(
+            "can't read --ca {shown}: {error}. Check the path and its permissions."
+        ))
     })?;
-    let lacks = || Error::usage(format!("--ca {shown} contains no certificate in PEM format. Check the file."));
+    let lacks = || {
+        Error::usage(format!(
+            "--ca {shown} contains no certificate in PEM format. Check the file."
+        ))
+    };
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| lacks())?;
     if certificates.is_empty() {
         return Err(lacks());

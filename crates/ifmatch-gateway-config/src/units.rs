@@ -94,9 +94,17 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = split(text);
-        let factor = if unit.is_empty() { Some(1) } else { factor(&SIZES, unit) };
-        let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        bytes.map(Self).ok_or_else(|| InvalidQuantity("write a size such as 512, 64KiB, 10MB or 5GiB".to_owned()))
+        let factor = if unit.is_empty() {
+            Some(1)
+        } else {
+            factor(&SIZES, unit)
+        };
+        let bytes = number
+            .zip(factor)
+            .and_then(|(number, factor)| number.checked_mul(factor));
+        bytes.map(Self).ok_or_else(|| {
+            InvalidQuantity("write a size such as 512, 64KiB, 10MB or 5GiB".to_owned())
+        })
     }
 }
 
@@ -105,11 +113,15 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = split(text);
-        let millis = number.zip(factor(&SPANS, unit)).and_then(|(number, factor)| number.checked_mul(factor));
+        let millis = number
+            .zip(factor(&SPANS, unit))
+            .and_then(|(number, factor)| number.checked_mul(factor));
         let span = millis.map(|millis| Self(Duration::from_millis(millis)));
         span.ok_or_else(|| {
             InvalidQuantity(match number {
-                Some(number) if unit.is_empty() => format!("add a unit, such as {number}s or {number}m"),
+                Some(number) if unit.is_empty() => {
+                    format!("add a unit, such as {number}s or {number}m")
+                }
                 _ => "write a time such as 500ms, 30s, 5m or 1h".to_owned(),
             })
         })
@@ -119,18 +131,25 @@ impl FromStr for Span {
 /// Splits `64 KiB` into 64 and `KiB`.
 fn split(text: &str) -> (Option<u64>, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     (text[..end].parse().ok(), text[end..].trim_start())
 }
 
 fn factor(units: &[(&str, u64)], unit: &str) -> Option<u64> {
-    units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor)
+    units
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+        .map(|(_, factor)| *factor)
 }
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, factor) =
-            SIZES.iter().find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor)).unwrap_or(&("B", 1));
+        let (unit, factor) = SIZES
+            .iter()
+            .find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor))
+            .unwrap_or(&("B", 1));
         write!(f, "{}{unit}", self.0 / factor)
     }
 }
@@ -138,7 +157,11 @@ impl fmt::Display for ByteSize {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        if millis.is_multiple_of(1_000) { write!(f, "{}s", millis / 1_000) } else { write!(f, "{millis}ms") }
+        if millis.is_multiple_of(1_000) {
+            write!(f, "{}s", millis / 1_000)
+        } else {
+            write!(f, "{millis}ms")
+        }
     }
 }
 
@@ -147,11 +170,14 @@ deserialize_by_from_str!(Span: "a time, such as \"30s\"");
 
 /// Parses a number of at least one.
 pub fn count(text: &str) -> Result<NonZero<usize>, String> {
-    text.parse().map_err(|_| "write a whole number from 1, such as 4".to_owned())
+    text.parse()
+        .map_err(|_| "write a whole number from 1, such as 4".to_owned())
 }
 
 /// Reads a text, or a list of texts.
-pub(super) fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     struct OneOrMany<T>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
@@ -187,7 +213,10 @@ macro_rules! deserialize_by_from_str {
 pub(super) use deserialize_by_from_str;
 
 /// Reads a value that is written as a text, or as a number or `true` and `false`, which are texts for flags and variables.
-pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D, expected: &'static str) -> Result<String, D::Error> {
+pub(super) fn text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<String, D::Error> {
     struct Text(&'static str);
 
     impl Visitor<'_> for Text {
@@ -219,24 +248,48 @@ mod tests {
 
     #[test]
     fn sizes_round_trip_and_reject_overflow() {
-        for (text, bytes) in
-            [("0", 0), ("0B", 0), ("1", 1), ("1KB", 1_000), ("1kib", 1_024), ("5 GiB", 5 << 30), ("3MB", 3_000_000)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("0B", 0),
+            ("1", 1),
+            ("1KB", 1_000),
+            ("1kib", 1_024),
+            ("5 GiB", 5 << 30),
+            ("3MB", 3_000_000),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
         for bytes in [0, 1, 1_000, 1_024, 1_500, 65_536, 5 << 40, u64::MAX] {
             let shown = ByteSize(bytes).to_string();
             assert_eq!(shown.parse(), Ok(ByteSize(bytes)), "{shown}");
         }
-        for text in ["", "KiB", "-1", "1.5MiB", "99999999999TiB", "18446744073709551616", "1 2"] {
+        for text in [
+            "",
+            "KiB",
+            "-1",
+            "1.5MiB",
+            "99999999999TiB",
+            "18446744073709551616",
+            "1 2",
+        ] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn durations_need_a_unit() {
-        for (text, millis) in [("0s", 0), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("30 s", 30_000)] {
-            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
+        for (text, millis) in [
+            ("0s", 0),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("30 s", 30_000),
+        ] {
+            assert_eq!(
+                text.parse(),
+                Ok(Span(Duration::from_millis(millis))),
+                "{text}"
+            );
         }
         for text in ["", "30", "s", "-1s", "1.5s", "1d", "18446744073709551615h"] {
             assert!(text.parse::<Span>().is_err(), "{text}");

@@ -27,14 +27,26 @@ pub struct Validity {
 impl Validity {
     /// Returns the time for which all certificates of a chain are valid, or `None` if none of them can be read.
     pub fn of(key: &CertifiedKey, file: &Path) -> Option<Self> {
-        let certificates = || key.cert.iter().filter_map(|der| Certificate::from_der(der).ok());
+        let certificates = || {
+            key.cert
+                .iter()
+                .filter_map(|der| Certificate::from_der(der).ok())
+        };
         let unfit = certificates().next().and_then(|own| unfit(&own));
         let each = certificates().map(|certificate| {
             let validity = certificate.tbs_certificate.validity;
-            (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration())
+            (
+                validity.not_before.to_unix_duration(),
+                validity.not_after.to_unix_duration(),
+            )
         });
         let (begin, end) = each.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1)))?;
-        Some(Self { file: file.display().to_string(), begin, end, unfit })
+        Some(Self {
+            file: file.display().to_string(),
+            begin,
+            end,
+            unfit,
+        })
     }
 
     /// Publishes the end as a metric, and logs it, as a warning if it has passed or is near.
@@ -43,7 +55,11 @@ impl Validity {
         if let Some(problem) = self.problem() {
             tracing::warn!("{problem}");
         } else {
-            tracing::info!("the certificate in {} expires on {}", self.file, date(self.end));
+            tracing::info!(
+                "the certificate in {} expires on {}",
+                self.file,
+                date(self.end)
+            );
         }
     }
 
@@ -67,21 +83,32 @@ impl Validity {
         let problem = if now >= self.end {
             format!("expired on {}: clients refuse it", date(self.end))
         } else if now < self.begin {
-            format!("is valid from {} on only: clients refuse it", date(self.begin))
+            format!(
+                "is valid from {} on only: clients refuse it",
+                date(self.begin)
+            )
         } else if now + soon >= self.end {
             format!("expires on {}", date(self.end))
         } else {
-            return self.unfit.map(|why| format!("the certificate in {} {why}", self.file));
+            return self
+                .unfit
+                .map(|why| format!("the certificate in {} {why}", self.file));
         };
-        Some(format!("the certificate in {} {problem}; renew it and send SIGHUP", self.file))
+        Some(format!(
+            "the certificate in {} {problem}; renew it and send SIGHUP",
+            self.file
+        ))
     }
 }
 
 /// Returns why clients refuse a server's certificate, whatever they trust: what plain `openssl req -x509` makes.
 fn unfit(certificate: &Certificate) -> Option<&'static str> {
     let extensions = &certificate.tbs_certificate;
-    let is_authority =
-        extensions.get::<BasicConstraints>().ok().flatten().is_some_and(|(_, constraints)| constraints.ca);
+    let is_authority = extensions
+        .get::<BasicConstraints>()
+        .ok()
+        .flatten()
+        .is_some_and(|(_, constraints)| constraints.ca);
     if is_authority {
         return Some(
             "is a CA certificate, which many clients, this program's commands among them, refuse as a server's. With `openssl req \
@@ -113,15 +140,29 @@ mod tests {
             (6, 3, None),
             (6, 4, Some("expires on ")),
         ] {
-            let validity = Validity { file: "a".into(), begin: DAY, end: DAY * (1 + days), unfit: None };
+            let validity = Validity {
+                file: "a".into(),
+                begin: DAY,
+                end: DAY * (1 + days),
+                unfit: None,
+            };
             let problem = validity.problem_at(DAY * (1 + now));
             let is_expected = match expected {
                 None => problem.is_none(),
-                Some(part) => problem.as_ref().is_some_and(|problem| problem.contains(part)),
+                Some(part) => problem
+                    .as_ref()
+                    .is_some_and(|problem| problem.contains(part)),
             };
             assert!(is_expected, "{now} of {days} days: {problem:?}");
         }
-        let early = Validity { file: "a".into(), begin: DAY * 2, end: DAY * 9, unfit: None }.problem_at(DAY).unwrap();
+        let early = Validity {
+            file: "a".into(),
+            begin: DAY * 2,
+            end: DAY * 9,
+            unfit: None,
+        }
+        .problem_at(DAY)
+        .unwrap();
         assert!(early.contains("is valid from Sat, 03 Jan 1970"), "{early}");
     }
 }

@@ -56,7 +56,8 @@ impl RequestAttempt {
         host: impl FnOnce() -> Option<String>,
     ) -> Option<Box<Self>> {
         let headers = request.headers();
-        if request.method().is_safe() && !HEADERS[..2].iter().any(|name| headers.contains_key(name)) {
+        if request.method().is_safe() && !HEADERS[..2].iter().any(|name| headers.contains_key(name))
+        {
             return None;
         }
         Some(Box::new(Self {
@@ -134,7 +135,13 @@ type ConflictClient = (IpAddr, Option<Text>);
 
 impl LosingClient {
     fn new((client, user_agent): ConflictClient, count: u32, uncertain: u32) -> Self {
-        Self { client, product: user_agent.as_ref().map(product), user_agent, count, uncertain }
+        Self {
+            client,
+            product: user_agent.as_ref().map(product),
+            user_agent,
+            count,
+            uncertain,
+        }
     }
 }
 
@@ -172,18 +179,40 @@ struct MinuteCounts {
 
 impl ConflictLog {
     /// Keeps a request that was refused. `now` is the time of the interval clock, and `wall` the time of day.
-    pub(crate) fn add(&self, attempt: RequestAttempt, refusal: &ConflictRefusal<'_>, now: Timestamp, wall: Timestamp) {
-        let RequestAttempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
+    pub(crate) fn add(
+        &self,
+        attempt: RequestAttempt,
+        refusal: &ConflictRefusal<'_>,
+        now: Timestamp,
+        wall: Timestamp,
+    ) {
+        let RequestAttempt {
+            method,
+            host,
+            uri,
+            client,
+            credentials,
+            user_agent,
+            conditions,
+        } = attempt;
         let host = host.map_or_else(String::new, |host| format!("//{host}"));
-        let path = cut(format!("{host}{}", request_id::escape(uri.path())), LONGEST_PATH);
-        let sent = HEADERS.iter().zip(&conditions).filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let path = cut(
+            format!("{host}{}", request_id::escape(uri.path())),
+            LONGEST_PATH,
+        );
+        let sent = HEADERS
+            .iter()
+            .zip(&conditions)
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let conflict = Conflict {
             time: seconds(wall),
             method: Text(cut(method.to_string(), LONGEST_TEXT)),
             client,
             credentials,
             user_agent: user_agent.as_ref().map(text),
-            conditions: sent.map(|(name, value)| (name.as_str().into(), text(value))).collect(),
+            conditions: sent
+                .map(|(name, value)| (name.as_str().into(), text(value)))
+                .collect(),
             status: refusal.status.as_u16(),
             by_lease: refusal.by_lease,
             code: refusal.headers.get(ERROR_CODE).map(text),
@@ -208,21 +237,34 @@ impl ConflictLog {
 
     /// Returns up to `limit` of the latest conflicts that `wanted` selects, newest first.
     pub(crate) fn recent(&self, limit: usize, wanted: impl Fn(&Conflict) -> bool) -> Vec<Conflict> {
-        self.lock().recent.iter().rev().filter(|conflict| wanted(conflict)).take(limit).cloned().collect()
+        self.lock()
+            .recent
+            .iter()
+            .rev()
+            .filter(|conflict| wanted(conflict))
+            .take(limit)
+            .cloned()
+            .collect()
     }
 
     /// Returns the paths with most conflicts in the last ten minutes, worst first.
     pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<WorstPath> {
         let memory = self.lock();
-        let kept: Vec<_> = memory.recent.iter().filter(|conflict| conflict.is_since(wall)).collect();
+        let kept: Vec<_> = memory
+            .recent
+            .iter()
+            .filter(|conflict| conflict.is_since(wall))
+            .collect();
         let most = memory.paths.most(limit, minute(now)).into_iter();
-        most.map(|(path, count, uncertain)| WorstPath::of(path, (count, uncertain), &kept)).collect()
+        most.map(|(path, count, uncertain)| WorstPath::of(path, (count, uncertain), &kept))
+            .collect()
     }
 
     /// Returns the clients with most conflicts in the last ten minutes, worst first.
     pub(crate) fn losers(&self, limit: usize, now: Timestamp) -> Vec<LosingClient> {
         let most = self.lock().clients.most(limit, minute(now)).into_iter();
-        most.map(|(client, count, uncertain)| LosingClient::new(client, count, uncertain)).collect()
+        most.map(|(client, count, uncertain)| LosingClient::new(client, count, uncertain))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, ConflictMemory> {
@@ -244,19 +286,33 @@ pub(crate) struct ConflictRefusal<'a> {
 impl ConflictRefusal<'_> {
     /// Returns `true` for the statuses of conflicts.
     pub(crate) fn is_conflict(status: StatusCode) -> bool {
-        let statuses = [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED, StatusCode::PRECONDITION_REQUIRED];
+        let statuses = [
+            StatusCode::CONFLICT,
+            StatusCode::PRECONDITION_FAILED,
+            StatusCode::PRECONDITION_REQUIRED,
+        ];
         statuses.contains(&status)
     }
 }
 
 impl WorstPath {
     fn of(path: String, (count, uncertain): (u32, u32), kept: &[&Conflict]) -> Self {
-        let of_path: Vec<_> = kept.iter().copied().filter(|conflict| conflict.path.0 == path).collect();
+        let of_path: Vec<_> = kept
+            .iter()
+            .copied()
+            .filter(|conflict| conflict.path.0 == path)
+            .collect();
         let mut statuses = BTreeMap::new();
         for conflict in &of_path {
             *statuses.entry(conflict.status).or_default() += 1;
         }
-        Self { path: Text(path), count, uncertain, statuses, clients: losers(&of_path) }
+        Self {
+            path: Text(path),
+            count,
+            uncertain,
+            statuses,
+            clients: losers(&of_path),
+        }
     }
 }
 
@@ -270,13 +326,19 @@ impl Conflict {
 /// Returns the clients of these conflicts, those with most conflicts first.
 pub(crate) fn losers(conflicts: &[&Conflict]) -> Vec<LosingClient> {
     let counted = counted(conflicts.iter().map(|conflict| conflict.client()));
-    counted.into_iter().map(|(client, count)| LosingClient::new(client, count, 0)).collect()
+    counted
+        .into_iter()
+        .map(|(client, count)| LosingClient::new(client, count, 0))
+        .collect()
 }
 
 /// Returns the paths of these conflicts, those with most conflicts first.
 pub(crate) fn paths(conflicts: &[&Conflict]) -> Vec<WorstPath> {
     let counted = counted(conflicts.iter().map(|conflict| conflict.path.0.clone()));
-    counted.into_iter().map(|(path, count)| WorstPath::of(path, (count, 0), conflicts)).collect()
+    counted
+        .into_iter()
+        .map(|(path, count)| WorstPath::of(path, (count, 0), conflicts))
+        .collect()
 }
 
 /// Counts keys, the most frequent ones first.
@@ -300,10 +362,18 @@ impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
     fn add(&mut self, key: K, now: u64) {
         let mut new = MinuteCounts::default();
         if !self.0.contains_key(&key) && self.0.len() >= COUNTED {
-            let least = self.0.iter().map(|(key, counts)| (counts.total(now), key)).min();
+            let least = self
+                .0
+                .iter()
+                .map(|(key, counts)| (counts.total(now), key))
+                .min();
             if let Some((count, least)) = least.map(|(count, key)| (count, key.clone())) {
                 self.0.remove(&least);
-                new = MinuteCounts { inherited: count, since: now, ..new };
+                new = MinuteCounts {
+                    inherited: count,
+                    since: now,
+                    ..new
+                };
                 new.add(now, count);
             }
         }
@@ -312,10 +382,17 @@ impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
 
     /// Returns the most frequent keys, each with its count and how much of it may be another key's.
     fn most(&self, limit: usize, now: u64) -> Vec<(K, u32, u32)> {
-        let mut most: Vec<_> = self.0.iter().map(|(key, counts)| (counts.total(now), key, counts)).collect();
+        let mut most: Vec<_> = self
+            .0
+            .iter()
+            .map(|(key, counts)| (counts.total(now), key, counts))
+            .collect();
         most.retain(|(count, ..)| *count > 0);
         most.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
-        most.into_iter().take(limit).map(|(count, key, counts)| (key.clone(), count, counts.uncertain(now))).collect()
+        most.into_iter()
+            .take(limit)
+            .map(|(count, key, counts)| (key.clone(), count, counts.uncertain(now)))
+            .collect()
     }
 }
 
@@ -328,19 +405,31 @@ impl MinuteCounts {
     }
 
     fn total(&self, now: u64) -> u32 {
-        self.moved(now).by_minute.iter().fold(0, |total, count| total.saturating_add(*count))
+        self.moved(now)
+            .by_minute
+            .iter()
+            .fold(0, |total, count| total.saturating_add(*count))
     }
 
     fn uncertain(&self, now: u64) -> u32 {
-        if now - self.since.min(now) < MINUTES as u64 { self.inherited } else { 0 }
+        if now - self.since.min(now) < MINUTES as u64 {
+            self.inherited
+        } else {
+            0
+        }
     }
 
     /// Returns the counts with the current minute last.
     fn moved(mut self, now: u64) -> Self {
-        let passed = usize::try_from(now.saturating_sub(self.last)).unwrap_or(MINUTES).min(MINUTES);
+        let passed = usize::try_from(now.saturating_sub(self.last))
+            .unwrap_or(MINUTES)
+            .min(MINUTES);
         self.by_minute.rotate_left(passed);
         self.by_minute[MINUTES - passed..].fill(0);
-        Self { last: self.last.max(now), ..self }
+        Self {
+            last: self.last.max(now),
+            ..self
+        }
     }
 }
 
@@ -349,13 +438,19 @@ fn minute(now: Timestamp) -> u64 {
 }
 
 /// Returns the seconds since 1970.
-#[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds since 1970 are below 2^53"
+)]
 pub(crate) fn seconds(time: Timestamp) -> f64 {
     time.micros() as f64 / 1e6
 }
 
 fn text(value: &HeaderValue) -> Text {
-    Text(cut(String::from_utf8_lossy(value.as_bytes()).into_owned(), LONGEST_TEXT))
+    Text(cut(
+        String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        LONGEST_TEXT,
+    ))
 }
 
 /// The products of a browser that don't name it.
@@ -370,8 +465,16 @@ pub(crate) fn product(user_agent: &Text) -> Text {
         depth = (depth + part.matches('(').count()).saturating_sub(part.matches(')').count());
         was_outside
     };
-    let products: Vec<_> = user_agent.0.split_ascii_whitespace().filter(outside).collect();
-    let names_it = |product: &&&str| product.split_once('/').is_some_and(|(name, _)| !OF_ANY_BROWSER.contains(&name));
+    let products: Vec<_> = user_agent
+        .0
+        .split_ascii_whitespace()
+        .filter(outside)
+        .collect();
+    let names_it = |product: &&&str| {
+        product
+            .split_once('/')
+            .is_some_and(|(name, _)| !OF_ANY_BROWSER.contains(&name))
+    };
     let named = products.iter().find(names_it).or(products.first());
     named.map_or_else(|| user_agent.clone(), |product| (*product).into())
 }
@@ -395,16 +498,25 @@ mod tests {
     }
 
     fn lose(conflicts: &ConflictLog, path: &str, now: Timestamp) {
-        let request = Request::put(path).header("if-match", "\"old\"").body(()).unwrap();
+        let request = Request::put(path)
+            .header("if-match", "\"old\"")
+            .body(())
+            .unwrap();
         let attempt = RequestAttempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
         let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"new\""))]);
-        let refusal = ConflictRefusal { status: StatusCode::PRECONDITION_FAILED, headers: &headers, by_lease: false };
+        let refusal = ConflictRefusal {
+            status: StatusCode::PRECONDITION_FAILED,
+            headers: &headers,
+            by_lease: false,
+        };
         conflicts.add(*attempt, &refusal, now, now);
     }
 
     fn worst(conflicts: &ConflictLog, now: Timestamp) -> Vec<(String, u32, u32)> {
         let worst = conflicts.worst(10, now, now).into_iter();
-        worst.map(|worst| (worst.path.0, worst.count, worst.uncertain)).collect()
+        worst
+            .map(|worst| (worst.path.0, worst.count, worst.uncertain))
+            .collect()
     }
 
     #[test]
@@ -413,7 +525,10 @@ mod tests {
         let noted = |request: http::request::Builder| {
             RequestAttempt::of(&request.body(()).unwrap(), client, "none", || None).is_some()
         };
-        assert!(!noted(Request::get("/a")) && !noted(Request::get("/a").header("if-none-match", "\"a\"")));
+        assert!(
+            !noted(Request::get("/a"))
+                && !noted(Request::get("/a").header("if-none-match", "\"a\""))
+        );
         assert!(!noted(Request::head("/a").header("if-modified-since", "x")));
         assert!(noted(Request::get("/a").header("if-match", "\"a\"")) && noted(Request::put("/a")));
     }
@@ -433,7 +548,10 @@ mod tests {
         assert_eq!(worst(&conflicts, at(15)), both(1, 1)[..1]);
         assert!(worst(&conflicts, at(16)).is_empty() && conflicts.total() == 5);
         let newest = &conflicts.recent(1, |_| true)[0];
-        assert_eq!((&newest.path, &newest.current), (&"/a".into(), &Some("\"new\"".into())));
+        assert_eq!(
+            (&newest.path, &newest.current),
+            (&"/a".into(), &Some("\"new\"".into()))
+        );
         assert_eq!(newest.conditions[&"if-match".into()], "\"old\"".into());
     }
 
@@ -449,46 +567,85 @@ mod tests {
         }
         let memory = conflicts.lock();
         assert_eq!((memory.recent.len(), memory.paths.0.len()), (KEPT, COUNTED));
-        assert!(memory.paths.0.keys().all(|path| path.len() <= LONGEST_PATH + '…'.len_utf8()));
+        assert!(
+            memory
+                .paths
+                .0
+                .keys()
+                .all(|path| path.len() <= LONGEST_PATH + '…'.len_utf8())
+        );
         drop(memory);
         let (path, count, uncertain) = worst(&conflicts, start()).swap_remove(0);
-        assert!(path == "/frequent" && count >= 250 && count - uncertain <= 250, "{path} {count} {uncertain}");
+        assert!(
+            path == "/frequent" && count >= 250 && count - uncertain <= 250,
+            "{path} {count} {uncertain}"
+        );
     }
 
     #[test]
     fn eight_clients_behind_one_address_are_eight() {
         let conflicts = ConflictLog::default();
-        let agents: Vec<_> =
-            (0..8).map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)")).collect();
+        let agents: Vec<_> = (0..8)
+            .map(|number| format!("HashiCorp Terraform/1.9.{number} (+https://x.example)"))
+            .collect();
         for (tries, agent) in agents.iter().enumerate() {
             for _ in 0..=tries {
-                let request = Request::put("/state").header(USER_AGENT, agent).body(()).unwrap();
-                let attempt = RequestAttempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
-                let refusal =
-                    ConflictRefusal { status: StatusCode::CONFLICT, headers: &HeaderMap::new(), by_lease: true };
+                let request = Request::put("/state")
+                    .header(USER_AGENT, agent)
+                    .body(())
+                    .unwrap();
+                let attempt =
+                    RequestAttempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
+                let refusal = ConflictRefusal {
+                    status: StatusCode::CONFLICT,
+                    headers: &HeaderMap::new(),
+                    by_lease: true,
+                };
                 conflicts.add(*attempt, &refusal, start(), start());
             }
         }
         let losers = conflicts.losers(10, start());
-        let seen: Vec<_> = losers.iter().map(|loser| (loser.product.clone().unwrap().0, loser.count)).collect();
-        let expected: Vec<_> = (0..8).rev().map(|number| (format!("Terraform/1.9.{number}"), number + 1)).collect();
+        let seen: Vec<_> = losers
+            .iter()
+            .map(|loser| (loser.product.clone().unwrap().0, loser.count))
+            .collect();
+        let expected: Vec<_> = (0..8)
+            .rev()
+            .map(|number| (format!("Terraform/1.9.{number}"), number + 1))
+            .collect();
         assert_eq!(seen, expected);
         assert_eq!(conflicts.worst(1, start(), start())[0].clients, losers);
-        assert!(conflicts.losers(10, start().saturating_add(WINDOW)).is_empty());
+        assert!(
+            conflicts
+                .losers(10, start().saturating_add(WINDOW))
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_client_is_known_by_its_product() {
         for (user_agent, expected) in [
             ("terraform/1.9.8", "terraform/1.9.8"),
-            ("HashiCorp Terraform/1.9.8 (+https://www.terraform.io) go/1.22", "Terraform/1.9.8"),
-            ("azsdk-python-storage-blob/12.19.0 Python/3.11.2 (Linux-6.1 (x; y))", "azsdk-python-storage-blob/12.19.0"),
+            (
+                "HashiCorp Terraform/1.9.8 (+https://www.terraform.io) go/1.22",
+                "Terraform/1.9.8",
+            ),
+            (
+                "azsdk-python-storage-blob/12.19.0 Python/3.11.2 (Linux-6.1 (x; y))",
+                "azsdk-python-storage-blob/12.19.0",
+            ),
             ("(a/1 (b/2) c/3) d/4", "d/4"),
             ("upload.sh", "upload.sh"),
             ("(only a comment)", "(only a comment)"),
             ("", ""),
-            ("Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0", "Firefox/115.0"),
-            ("Mozilla/5.0 (X11) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36", "Chrome/120.0"),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0",
+                "Firefox/115.0",
+            ),
+            (
+                "Mozilla/5.0 (X11) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
+                "Chrome/120.0",
+            ),
         ] {
             assert_eq!(product(&user_agent.into()).0, expected);
         }

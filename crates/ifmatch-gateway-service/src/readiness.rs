@@ -51,13 +51,23 @@ impl StoreReadiness {
             return checked.clone();
         }
         let checked = async {
-            accepts_changes(register).await.map_err(|reason| ("register", reason))?;
+            accepts_changes(register)
+                .await
+                .map_err(|reason| ("register", reason))?;
             answers(blobs).await.map_err(|reason| ("store", reason))
         };
         let checked = checked.await.map_err(|(component, reason)| {
-            let before = last.as_ref().and_then(|(checked, _)| checked.as_ref().err());
-            let before = before.filter(|down| down.component == component).map(|down| down.since);
-            FailedComponent { component, reason, since: before.unwrap_or_else(|| SystemClock.wall()) }
+            let before = last
+                .as_ref()
+                .and_then(|(checked, _)| checked.as_ref().err());
+            let before = before
+                .filter(|down| down.component == component)
+                .map(|down| down.since);
+            FailedComponent {
+                component,
+                reason,
+                since: before.unwrap_or_else(|| SystemClock.wall()),
+            }
         });
         if let Err(FailedComponent { reason, .. }) = &checked {
             tracing::warn!("not ready: {reason}");
@@ -72,28 +82,36 @@ async fn answers(blobs: &MeteredStore) -> Result<(), String> {
     match timeout(PATIENCE, blobs.container(&container)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.reason()),
-        Err(_) => {
-            Err(format!("the store didn't respond within {} s. Check its server and the network.", PATIENCE.as_secs()))
-        }
+        Err(_) => Err(format!(
+            "the store didn't respond within {} s. Check its server and the network.",
+            PATIENCE.as_secs()
+        )),
     }
 }
 
 /// Checks that the register would accept a change. Its swaps expect a revision that no record has, so they change nothing
 /// and need no sync; an engine refuses them all the same if it is read-only, or if the user lacks a right.
 async fn accepts_changes(register: Option<&dyn Register>) -> Result<(), String> {
-    let (Some(register), Ok(key)) = (register, Key::new(KEY)) else { return Ok(()) };
+    let (Some(register), Ok(key)) = (register, Key::new(KEY)) else {
+        return Ok(());
+    };
     let (record, never) = (Record::forgotten(Revision::new(2)), Revision::new(1));
     let swaps = async {
         // Creates the record at the first time.
-        register.compare_and_swap(&key, Revision::NONE, Some(&record)).await?;
-        register.compare_and_swap(&key, never, Some(&record)).await?;
+        register
+            .compare_and_swap(&key, Revision::NONE, Some(&record))
+            .await?;
+        register
+            .compare_and_swap(&key, never, Some(&record))
+            .await?;
         register.compare_and_swap(&key, never, None).await
     };
     match timeout(PATIENCE, swaps).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("the register refuses changes: {}", error.reason())),
-        Err(_) => {
-            Err(format!("the register didn't accept a change within {} s. Check its server.", PATIENCE.as_secs()))
-        }
+        Err(_) => Err(format!(
+            "the register didn't accept a change within {} s. Check its server.",
+            PATIENCE.as_secs()
+        )),
     }
 }

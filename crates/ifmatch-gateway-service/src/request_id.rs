@@ -27,7 +27,10 @@ pub(crate) struct RequestIds {
 impl RequestIds {
     /// Chooses a new random part.
     pub(crate) fn new() -> Self {
-        Self { process: hex(RandomState::new().hash_one(std::process::id())), count: AtomicU64::new(0) }
+        Self {
+            process: hex(RandomState::new().hash_one(std::process::id())),
+            count: AtomicU64::new(0),
+        }
     }
 
     /// Returns the id that the client has `given` if it is safe, or a new one.

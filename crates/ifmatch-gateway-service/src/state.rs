@@ -111,7 +111,10 @@ impl AppState {
         blobs: ServedBlobs,
         cache: Option<CacheHandle>,
     ) -> Result<Self, Error> {
-        let cache = cache.map(|handle| ServedCache { handle, purges: Purges::Alone });
+        let cache = cache.map(|handle| ServedCache {
+            handle,
+            purges: Purges::Alone,
+        });
         Self::new(config, metrics, Some(blobs), None, cache)
     }
 
@@ -138,7 +141,10 @@ impl AppState {
         Ok(Self {
             access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
-            documents: blobs.as_ref().map(|blobs| blobs.documents.clone()).unwrap_or_default(),
+            documents: blobs
+                .as_ref()
+                .map(|blobs| blobs.documents.clone())
+                .unwrap_or_default(),
             blobs,
             upstreams,
             cache,
@@ -169,7 +175,12 @@ impl AppState {
 
     /// Returns what is wrong with the certificates of the server, if anything is.
     pub(crate) fn certificate_problem(&self) -> Option<String> {
-        let problems: Vec<String> = self.certificates.load().iter().filter_map(Validity::problem).collect();
+        let problems: Vec<String> = self
+            .certificates
+            .load()
+            .iter()
+            .filter_map(Validity::problem)
+            .collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 
@@ -200,7 +211,12 @@ impl AppState {
     /// Waits until the gateway is about to stop.
     pub(crate) async fn stopped(&self) {
         // It fails if the sender is gone, which is part of this state.
-        drop(self.stopping.subscribe().wait_for(|stopping| *stopping).await);
+        drop(
+            self.stopping
+                .subscribe()
+                .wait_for(|stopping| *stopping)
+                .await,
+        );
     }
 
     /// Returns `true` if the gateway is about to stop.

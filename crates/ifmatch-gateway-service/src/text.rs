@@ -24,7 +24,9 @@ pub(crate) fn encode_path(path: &str) -> String {
 
 /// Decodes a path as it was sent. Returns it as it is if it isn't UTF-8.
 pub(crate) fn decoded(path: &str) -> Text {
-    percent_decode_str(path).decode_utf8().map_or_else(|_| path.into(), |path| Text(path.into_owned()))
+    percent_decode_str(path)
+        .decode_utf8()
+        .map_or_else(|_| path.into(), |path| Text(path.into_owned()))
 }
 
 /// Returns a count with its noun, such as "1 byte" or "2 bytes".
@@ -36,7 +38,10 @@ pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
 /// Returns a number of bytes for people.
 pub(crate) fn bytes(count: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let step = units.len().min(usize::try_from(count.max(1).ilog2() / 10).unwrap_or(0) + 1) - 1;
+    let step = units
+        .len()
+        .min(usize::try_from(count.max(1).ilog2() / 10).unwrap_or(0) + 1)
+        - 1;
     if step == 0 {
         return counted(count, "byte");
     }
@@ -45,7 +50,11 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// Returns a time span in words. The script does the same.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the age of a process, or of a blob")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the age of a process, or of a blob"
+)]
 pub(crate) fn span(seconds: f64) -> String {
     let count = |unit: f64| (seconds.max(0.0) / unit).round() as u64;
     match seconds.round() {
@@ -73,9 +82,14 @@ pub(crate) fn until(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
 }
 
 /// Returns the element of a date of HTTP.
-#[expect(clippy::cast_precision_loss, reason = "seconds of dates are below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "seconds of dates are below 2^53"
+)]
 pub(crate) fn since_date(now: impl Borrow<f64>, date: &Text) -> String {
-    HttpDate::parse(date.0.as_bytes()).map(|date| since(now, date.unix() as f64)).unwrap_or_default()
+    HttpDate::parse(date.0.as_bytes())
+        .map(|date| since(now, date.unix() as f64))
+        .unwrap_or_default()
 }
 
 /// Nothing in it is a text of others.
@@ -84,7 +98,11 @@ fn time(seconds: f64, then: f64, step: i8) -> String {
     let date = HttpDate::from_unix(then as i64).to_string();
     let mut words = date.split(' ').skip(1);
     let [day, month, year, time] = std::array::from_fn(|_| words.next().unwrap_or_default());
-    let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(month).unwrap_or_default() / 3 + 1;
+    let month = "JanFebMarAprMayJunJulAugSepOctNovDec"
+        .find(month)
+        .unwrap_or_default()
+        / 3
+        + 1;
     let ago = if step == 1 { " ago" } else { "" };
     format!(
         "<time data-seconds=\"{:.0}\" data-step=\"{step}\" datetime=\"{year}-{month:02}-{day}T{time}Z\" \
@@ -107,27 +125,45 @@ pub(crate) fn look_same<'a>(mut tags: impl Iterator<Item = &'a Text>, current: &
 
 /// Returns a number with one digit after the point, if it is small.
 pub(crate) fn number(number: f64) -> String {
-    if number < 10.0 && number.fract() > 0.0 { format!("{number:.1}") } else { format!("{number:.0}") }
+    if number < 10.0 && number.fract() > 0.0 {
+        format!("{number:.1}")
+    } else {
+        format!("{number:.0}")
+    }
 }
 
 /// Returns a share in percent.
 pub(crate) fn percent(part: impl Borrow<f64>, whole: impl Borrow<f64>) -> String {
     let (part, whole) = (*part.borrow(), *whole.borrow());
-    if whole > 0.0 { format!("{:.1}%", 100.0 * part / whole) } else { "–".to_owned() }
+    if whole > 0.0 {
+        format!("{:.1}%", 100.0 * part / whole)
+    } else {
+        "–".to_owned()
+    }
 }
 
 /// Returns a share of a count in percent.
-#[expect(clippy::cast_precision_loss, reason = "one digit after the point needs no more")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point needs no more"
+)]
 pub(crate) fn percent_of(part: u64, whole: u64) -> String {
     percent(part as f64, whole as f64)
 }
 
 /// Returns seconds in milliseconds.
 pub(crate) fn millis(seconds: Option<&f64>) -> String {
-    seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2} ms", seconds * 1000.0))
+    seconds.map_or_else(
+        || "–".to_owned(),
+        |seconds| format!("{:.2} ms", seconds * 1000.0),
+    )
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of bytes is below 2^53")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count of bytes is below 2^53"
+)]
 pub(crate) fn bytes_of(count: impl Borrow<f64>) -> String {
     bytes(count.borrow().max(0.0) as u64)
 }
@@ -144,11 +180,27 @@ mod tests {
     #[test]
     fn sizes_and_times_are_in_words() {
         let sizes = [0, 1, 1023, 1536, 10 << 20].map(bytes);
-        assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.5 KiB", "10.0 MiB"]);
+        assert_eq!(
+            sizes,
+            ["0 bytes", "1 byte", "1023 bytes", "1.5 KiB", "10.0 MiB"]
+        );
         let spans = [-5.0, 1.4, 119.6, 600.0, 86_400.0, 200_000.0].map(span);
-        assert_eq!(spans, ["0 seconds", "1 second", "2 minutes", "10 minutes", "24 hours", "2 days"]);
+        assert_eq!(
+            spans,
+            [
+                "0 seconds",
+                "1 second",
+                "2 minutes",
+                "10 minutes",
+                "24 hours",
+                "2 days"
+            ]
+        );
         let time = since(1_000_000_060.0, 1_000_000_000.4);
-        assert!(time.contains("title=\"2001-09-09 01:46:40 UTC\">60 seconds ago<"), "{time}");
+        assert!(
+            time.contains("title=\"2001-09-09 01:46:40 UTC\">60 seconds ago<"),
+            "{time}"
+        );
         assert!(time.contains("datetime=\"2001-09-09T01:46:40Z\""), "{time}");
         let date = since_date(1_000_000_060.0, &"Sun, 09 Sep 2001 01:46:40 GMT".into());
         assert!(date.ends_with(">60 seconds ago</time>"), "{date}");
@@ -164,7 +216,11 @@ mod tests {
         ] {
             assert_eq!(decoded(path).0, expected);
         }
-        for (tag, expected) in [("\"0123456789\"", "01234567"), ("W/\"a\"", "a"), ("\"äöüß\"", "äöüß")] {
+        for (tag, expected) in [
+            ("\"0123456789\"", "01234567"),
+            ("W/\"a\"", "a"),
+            ("\"äöüß\"", "äöüß"),
+        ] {
             assert_eq!(short(&tag.into()).0, expected);
         }
         let [one, two, other] = ["\"01234567-1\"", "\"01234567-2\"", "\"x\""].map(Text::from);

@@ -37,10 +37,16 @@ impl Address {
     /// [`ConnectErrorKind::Denied`] if a header field can't contain it.
     pub fn with_token(self, token: &str) -> Result<Self, ConnectError> {
         let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
-            ConnectError::new(ConnectErrorKind::Denied, "the register's token has characters that no header field has")
+            ConnectError::new(
+                ConnectErrorKind::Denied,
+                "the register's token has characters that no header field has",
+            )
         })?;
         value.set_sensitive(true);
-        Ok(Self { authorization: Some(value), ..self })
+        Ok(Self {
+            authorization: Some(value),
+            ..self
+        })
     }
 
     pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
@@ -49,14 +55,21 @@ impl Address {
 
     /// Returns the URL of an object in the folder.
     pub(crate) fn object(&self, name: &str) -> Result<Uri, http::Error> {
-        self.uri(&format!("{}{}", self.folder, utf8_percent_encode(name, ENCODED)))
+        self.uri(&format!(
+            "{}{}",
+            self.folder,
+            utf8_percent_encode(name, ENCODED)
+        ))
     }
 
     /// Returns the URL of a page of names in the container, in the gateway's plain dialect.
     pub(crate) fn listing(&self, after: Option<&str>) -> Result<Uri, http::Error> {
         let (container, folder) = self.container();
-        let query = |text: &str| utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
-        let after = after.map(|after| format!("&after={}", query(after))).unwrap_or_default();
+        let query =
+            |text: &str| utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let after = after
+            .map(|after| format!("&after={}", query(after)))
+            .unwrap_or_default();
         self.uri(&format!("/{container}?prefix={}{after}", query(folder)))
     }
 
@@ -67,7 +80,11 @@ impl Address {
     }
 
     fn uri(&self, path: &str) -> Result<Uri, http::Error> {
-        Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(path).build()
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(path)
+            .build()
     }
 }
 
@@ -79,7 +96,8 @@ impl FromStr for Address {
             let uri: Uri = url.trim_end_matches('/').parse().ok()?;
             let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(uri.scheme()?);
             let is_plain = |segment: &str| {
-                let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+                let inner =
+                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
                 !["", ".", ".."].contains(&segment) && segment.bytes().all(inner)
             };
             let (authority, path) = (uri.authority()?, uri.path().strip_prefix('/')?);
@@ -132,7 +150,10 @@ mod tests {
             "http://h/a%20b",
         ] {
             let error = url.parse::<Address>().expect_err(url);
-            assert!(error.kind() == ConnectErrorKind::Url && !error.to_string().contains("secret"), "{url}: {error}");
+            assert!(
+                error.kind() == ConnectErrorKind::Url && !error.to_string().contains("secret"),
+                "{url}: {error}"
+            );
         }
     }
 
@@ -147,8 +168,14 @@ mod tests {
     #[test]
     fn names_are_encoded_in_paths_and_folders_in_queries() {
         let address: Address = "http://h:1/c/a/b".parse().expect("an address");
-        assert_eq!(address.object("ra=2f+0").expect("a URL"), "http://h:1/c/a/b/ra%3D2f%2B0");
-        assert_eq!(address.listing(Some("a/b/r=")).expect("a URL"), "http://h:1/c?prefix=a%2Fb%2F&after=a%2Fb%2Fr%3D");
+        assert_eq!(
+            address.object("ra=2f+0").expect("a URL"),
+            "http://h:1/c/a/b/ra%3D2f%2B0"
+        );
+        assert_eq!(
+            address.listing(Some("a/b/r=")).expect("a URL"),
+            "http://h:1/c?prefix=a%2Fb%2F&after=a%2Fb%2Fr%3D"
+        );
         let whole: Address = "http://h/c/".parse().expect("an address");
         assert_eq!(whole.container(), ("c", ""));
     }

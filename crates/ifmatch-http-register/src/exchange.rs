@@ -36,16 +36,25 @@ pub trait Transport: Clone + Send + Sync + 'static {
 
 impl<S, B> Transport for S
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>, Future: Send, Error: Into<Box<dyn Error + Send + Sync>>>
-        + Clone
+    S: Service<
+            Request<Full<Bytes>>,
+            Response = Response<B>,
+            Future: Send,
+            Error: Into<Box<dyn Error + Send + Sync>>,
+        > + Clone
         + Send
         + Sync
         + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send,
 {
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
         let mut service = self.clone();
-        poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+        poll_fn(|cx| service.poll_ready(cx))
+            .await
+            .map_err(Into::into)?;
         let answering = service.call(request);
         drop(service);
         let (head, body) = answering.await.map_err(Into::into)?.into_parts();
@@ -83,7 +92,8 @@ impl ServerResponse {
     /// is one of the server that has stored it.
     pub(crate) fn is_tagged_as(&self, content: &ContentHash) -> bool {
         let hex = content.hex();
-        self.tag().is_some_and(|tag| tag.as_bytes()[1..].starts_with(&hex.as_bytes()[..hex.len() / 2]))
+        self.tag()
+            .is_some_and(|tag| tag.as_bytes()[1..].starts_with(&hex.as_bytes()[..hex.len() / 2]))
     }
 
     /// Returns an error of this kind with what the server says.
@@ -93,8 +103,14 @@ impl ServerResponse {
             status if status.is_redirection() => ": use the URL to which it redirects",
             _ => "",
         };
-        let text: String = String::from_utf8_lossy(&self.body).chars().take(EXCERPT).collect();
-        RegisterError::new(kind, format!("{asked} got {}{hint} {}", self.status, text.trim_end()).trim_end())
+        let text: String = String::from_utf8_lossy(&self.body)
+            .chars()
+            .take(EXCERPT)
+            .collect();
+        RegisterError::new(
+            kind,
+            format!("{asked} got {}{hint} {}", self.status, text.trim_end()).trim_end(),
+        )
     }
 }
 
@@ -105,17 +121,27 @@ pub(crate) async fn exchange<T: Transport>(
     unclear: RegisterErrorKind,
 ) -> Result<ServerResponse, RegisterError> {
     let asked = format!("{} {}", request.method(), request.uri().path());
-    let failed =
-        |error: Box<dyn Error + Send + Sync>| RegisterError::new(unclear, format!("{asked}: {}", with_causes(&*error)));
+    let failed = |error: Box<dyn Error + Send + Sync>| {
+        RegisterError::new(unclear, format!("{asked}: {}", with_causes(&*error)))
+    };
     let answered = task::timeout(&SystemClock, LIMIT, transport.send(request)).await;
-    let (head, body) = answered.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?.into_parts();
-    Ok(ServerResponse { status: head.status, headers: head.headers, body })
+    let (head, body) = answered
+        .map_err(|elapsed| failed(elapsed.into()))?
+        .map_err(failed)?
+        .into_parts();
+    Ok(ServerResponse {
+        status: head.status,
+        headers: head.headers,
+        body,
+    })
 }
 
 /// Makes a read, past all caches.
 pub(crate) fn read(uri: Uri, authorization: Option<&HeaderValue>) -> Request<Full<Bytes>> {
     let mut request = request(Method::GET, uri, authorization, Bytes::new());
-    request.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    request
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     request
 }
 
@@ -126,22 +152,41 @@ pub(crate) fn write(
     when: &When,
     content: Option<Vec<u8>>,
 ) -> Request<Full<Bytes>> {
-    let method = if content.is_some() { Method::PUT } else { Method::DELETE };
-    let mut request = request(method, uri, authorization, content.unwrap_or_default().into());
+    let method = if content.is_some() {
+        Method::PUT
+    } else {
+        Method::DELETE
+    };
+    let mut request = request(
+        method,
+        uri,
+        authorization,
+        content.unwrap_or_default().into(),
+    );
     let (name, value) = match when {
         When::Absent => (IF_NONE_MATCH, HeaderValue::from_static("*")),
         When::Tagged(tag) => (IF_MATCH, tag.clone()),
     };
     request.headers_mut().insert(name, value);
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    request.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     request
 }
 
-fn request(method: Method, uri: Uri, authorization: Option<&HeaderValue>, content: Bytes) -> Request<Full<Bytes>> {
+fn request(
+    method: Method,
+    uri: Uri,
+    authorization: Option<&HeaderValue>,
+    content: Bytes,
+) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(content));
     *request.method_mut() = method;
     *request.uri_mut() = uri;
-    request.headers_mut().extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+    request
+        .headers_mut()
+        .extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
     request
 }
 

@@ -52,7 +52,8 @@ use http::{StatusCode, Uri};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
+    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    object,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 
@@ -84,11 +85,18 @@ impl<T: Transport> HttpRegister<T> {
     /// [`ConnectErrorKind::Unsuitable`] if it ignores a condition, or sends no strong tag.
     pub async fn open(transport: T, address: Address) -> Result<Self, ConnectError> {
         probe::probe(&transport, &address).await?;
-        Ok(Self { transport, address, tags: Tags::default(), peers: PeerClocks::default() })
+        Ok(Self {
+            transport,
+            address,
+            tags: Tags::default(),
+            peers: PeerClocks::default(),
+        })
     }
 
     fn uri(&self, name: &str) -> Result<Uri, RegisterError> {
-        self.address.object(name).map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))
+        self.address
+            .object(name)
+            .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))
     }
 
     /// Reads an object, and remembers its tag.
@@ -100,8 +108,9 @@ impl<T: Transport> HttpRegister<T> {
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(answer.error(RegisterErrorKind::Unavailable, "GET")),
         }
-        let tag =
-            answer.tag().ok_or_else(|| answer.error(RegisterErrorKind::Unavailable, "GET without a strong tag"))?;
+        let tag = answer.tag().ok_or_else(|| {
+            answer.error(RegisterErrorKind::Unavailable, "GET without a strong tag")
+        })?;
         let (key, Some(record)) = object::decode(&answer.body)? else {
             return Err(RegisterErrorKind::Unreadable.into());
         };
@@ -113,7 +122,11 @@ impl<T: Transport> HttpRegister<T> {
     }
 
     /// Returns the condition of a swap, or the record that it conflicts with.
-    async fn condition(&self, key: &Key, expected: Revision) -> Result<Result<When, Option<Record>>, RegisterError> {
+    async fn condition(
+        &self,
+        key: &Key,
+        expected: Revision,
+    ) -> Result<Result<When, Option<Record>>, RegisterError> {
         if expected == Revision::NONE {
             return Ok(Ok(When::Absent));
         }
@@ -125,12 +138,23 @@ impl<T: Transport> HttpRegister<T> {
     }
 
     /// Checks that a PUT was done. If the record differs, the PUT may have failed, or another writer may have replaced it since.
-    async fn confirm(&self, key: &Key, next: &Record, answer: &ServerResponse) -> Result<Swap, RegisterError> {
-        let found = self.load(key).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
+    async fn confirm(
+        &self,
+        key: &Key,
+        next: &Record,
+        answer: &ServerResponse,
+    ) -> Result<Swap, RegisterError> {
+        let found = self
+            .load(key)
+            .await
+            .map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
         if found.as_ref() == Some(next) {
             return Ok(Swap::Done);
         }
-        Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without the tag of what was sent,"))
+        Err(answer.error(
+            RegisterErrorKind::Ambiguous,
+            "a conditional write, without the tag of what was sent,",
+        ))
     }
 }
 
@@ -138,7 +162,10 @@ impl<T: Transport> HttpRegister<T> {
 impl<T: Transport> Register for HttpRegister<T> {
     /// The processes that share the register have another time, if that's known.
     fn engine(&self) -> Engine {
-        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+        Engine {
+            time: self.peers.time(SystemClock.now()),
+            ..Engine::default()
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -161,12 +188,17 @@ impl<T: Transport> Register for HttpRegister<T> {
     ) -> Result<Swap, RegisterError> {
         let when = match self.condition(key, expected).await? {
             Ok(When::Absent) if next.is_none() => {
-                return Ok(self.load(key).await?.map_or(Swap::Done, |found| Swap::Conflict(Some(found))));
+                return Ok(self
+                    .load(key)
+                    .await?
+                    .map_or(Swap::Done, |found| Swap::Conflict(Some(found))));
             }
             Ok(when) => when,
             Err(found) => return Ok(Swap::Conflict(found)),
         };
-        let content = next.map(|next| object::encode(key, Some(next))).transpose()?;
+        let content = next
+            .map(|next| object::encode(key, Some(next)))
+            .transpose()?;
         let sent = content.as_deref().map(ContentHash::of);
         let uri = self.uri(&object::name(key))?;
         let request = exchange::write(uri, self.address.authorization(), &when, content);
@@ -174,9 +206,12 @@ impl<T: Transport> Register for HttpRegister<T> {
         match outcome(&answer, &when, next)? {
             Outcome::Done => match (next, sent) {
                 // It may come from another server, such as that of a login page.
-                (Some(next), Some(sent)) if !answer.is_tagged_as(&sent) => self.confirm(key, next, &answer).await,
+                (Some(next), Some(sent)) if !answer.is_tagged_as(&sent) => {
+                    self.confirm(key, next, &answer).await
+                }
                 (next, _) => {
-                    self.tags.saw(key, next.map(Record::revision).zip(answer.tag()));
+                    self.tags
+                        .saw(key, next.map(Record::revision).zip(answer.tag()));
                     Ok(Swap::Done)
                 }
             },
@@ -197,18 +232,23 @@ enum Outcome {
 }
 
 /// Returns what a response to a write means. S3 returns 404 if the object is gone, and 409 during another write.
-fn outcome(answer: &ServerResponse, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
+fn outcome(
+    answer: &ServerResponse,
+    when: &When,
+    next: Option<&Record>,
+) -> Result<Outcome, RegisterError> {
     let error = |kind| Err(answer.error(kind, "a conditional write"));
     match (answer.status, when) {
         (StatusCode::NO_CONTENT, _) => Ok(Outcome::Done),
         // To a DELETE, a login page says 200, too, and no tag tells it from the server.
         (StatusCode::OK | StatusCode::CREATED, _) if next.is_some() => Ok(Outcome::Done),
-        (StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, When::Tagged(_)) => {
-            Ok(Outcome::Refused)
-        }
+        (StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT, _)
+        | (StatusCode::NOT_FOUND, When::Tagged(_)) => Ok(Outcome::Refused),
         (StatusCode::INSUFFICIENT_STORAGE, _) => error(RegisterErrorKind::Full),
         (StatusCode::REQUEST_TIMEOUT, _) => error(RegisterErrorKind::Ambiguous),
-        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, _) => error(RegisterErrorKind::Unavailable),
+        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, _) => {
+            error(RegisterErrorKind::Unavailable)
+        }
         (status, _) if status.is_client_error() => error(RegisterErrorKind::Unavailable),
         // Other redirects may follow a write that was done, as 303 does (RFC 9110 §15.4.4).
         _ => error(RegisterErrorKind::Ambiguous),

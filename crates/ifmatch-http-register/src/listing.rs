@@ -31,9 +31,15 @@ pub(crate) async fn scan<T: Transport>(
 async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, RegisterError> {
     let (mut keys, mut after) = (Vec::new(), None);
     loop {
-        let Some(page) = page(&register.transport, &register.address, after.as_deref()).await? else { return Ok(keys) };
+        let Some(page) = page(&register.transport, &register.address, after.as_deref()).await?
+        else {
+            return Ok(keys);
+        };
         let (_, folder) = register.address.container();
-        let names = page.blobs.iter().filter_map(|entry| entry.name.strip_prefix(folder));
+        let names = page
+            .blobs
+            .iter()
+            .filter_map(|entry| entry.name.strip_prefix(folder));
         for name in names.filter(|name| name.starts_with('r') && !name.contains('/')) {
             match object::key(name) {
                 Some(key) => keys.push(key),
@@ -54,14 +60,28 @@ async fn page<T: Transport>(
     after: Option<&str>,
 ) -> Result<Option<Page>, RegisterError> {
     let unavailable = |error: Box<dyn std::error::Error + Send + Sync>| {
-        RegisterError::new(RegisterErrorKind::Unavailable, format!("the server's listing can't be used: {error}"))
+        RegisterError::new(
+            RegisterErrorKind::Unavailable,
+            format!("the server's listing can't be used: {error}"),
+        )
     };
-    let uri = address.listing(after).map_err(|error| unavailable(error.into()))?;
-    let answer =
-        exchange(transport, exchange::read(uri, address.authorization()), RegisterErrorKind::Unavailable).await?;
+    let uri = address
+        .listing(after)
+        .map_err(|error| unavailable(error.into()))?;
+    let answer = exchange(
+        transport,
+        exchange::read(uri, address.authorization()),
+        RegisterErrorKind::Unavailable,
+    )
+    .await?;
     match answer.status {
-        StatusCode::OK => serde_json::from_slice(&answer.body).map(Some).map_err(|error| unavailable(error.into())),
+        StatusCode::OK => serde_json::from_slice(&answer.body)
+            .map(Some)
+            .map_err(|error| unavailable(error.into())),
         StatusCode::NOT_FOUND => Ok(None),
-        _ => Err(answer.error(RegisterErrorKind::Unavailable, "a listing, which only an ifmatch gateway has,")),
+        _ => Err(answer.error(
+            RegisterErrorKind::Unavailable,
+            "a listing, which only an ifmatch gateway has,",
+        )),
     }
 }

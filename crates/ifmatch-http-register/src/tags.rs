@@ -18,7 +18,10 @@ pub(crate) struct Tags(Mutex<HashMap<Key, (Revision, HeaderValue)>>);
 impl Tags {
     /// Returns the tag of the record with this revision.
     pub(crate) fn of(&self, key: &Key, revision: Revision) -> Option<HeaderValue> {
-        self.known().get(key).filter(|(known, _)| *known == revision).map(|(_, tag)| tag.clone())
+        self.known()
+            .get(key)
+            .filter(|(known, _)| *known == revision)
+            .map(|(_, tag)| tag.clone())
     }
 
     /// Takes note of a tag, or forgets the one before if there is none.
@@ -52,7 +55,11 @@ mod tests {
         }
         let last = key(3 * CAPACITY - 1);
         assert_eq!(tags.of(&last, Revision::new(7)), Some(tag));
-        assert_eq!(tags.of(&last, Revision::new(8)), None, "another revision has another tag");
+        assert_eq!(
+            tags.of(&last, Revision::new(8)),
+            None,
+            "another revision has another tag"
+        );
         tags.saw(&last, None);
         assert_eq!(tags.of(&last, Revision::new(7)), None);
     }

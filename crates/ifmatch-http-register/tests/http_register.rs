@@ -1,5 +1,9 @@
 //! The register on a gateway's service in this process, whole and through transports that fail.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::error::Error;
 use std::future::pending;
@@ -65,15 +69,28 @@ impl Gateway {
         let folder = tempfile::tempdir().unwrap();
         let store = IndexedStore::open(folder.path()).await.unwrap();
         let service = BlobService::new(Arc::new(store));
-        Self { service, fault: Arc::new(|_| Failing::Nothing), requests: Arc::default(), _folder: Arc::new(folder) }
+        Self {
+            service,
+            fault: Arc::new(|_| Failing::Nothing),
+            requests: Arc::default(),
+            _folder: Arc::new(folder),
+        }
     }
 
-    fn with(&self, fault: impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync + 'static) -> Self {
-        Self { fault: Arc::new(fault), ..self.clone() }
+    fn with(
+        &self,
+        fault: impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            fault: Arc::new(fault),
+            ..self.clone()
+        }
     }
 
     async fn open(&self) -> HttpRegister<impl Transport + use<>> {
-        HttpRegister::open(self.transport(), address()).await.expect("a register")
+        HttpRegister::open(self.transport(), address())
+            .await
+            .expect("a register")
     }
 
     fn transport(&self) -> impl Transport + use<> {
@@ -84,7 +101,10 @@ impl Gateway {
         })
     }
 
-    async fn answer(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn answer(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Full<Bytes>>, BoxError> {
         self.requests.lock().unwrap().push(request.method().clone());
         let failing = (self.fault)(&request);
         if failing == Failing::Request {
@@ -94,7 +114,9 @@ impl Gateway {
             return Ok(Response::new(Full::new("<p>Log in to this network".into())));
         }
         if let Failing::TaggedPage(status) = failing {
-            let page = Response::builder().status(status).header(ETAG, "\"663f3c1e-d\"");
+            let page = Response::builder()
+                .status(status)
+                .header(ETAG, "\"663f3c1e-d\"");
             return Ok(page.body(Full::new("<p>Log in to this network".into()))?);
         }
         if failing == Failing::Unconditional {
@@ -103,10 +125,13 @@ impl Gateway {
         }
         let answer = self.service.clone().oneshot(request).await.unwrap();
         let (head, body) = answer.into_parts();
-        let mut answer = Response::from_parts(head, Full::new(body.collect().await.unwrap().to_bytes()));
+        let mut answer =
+            Response::from_parts(head, Full::new(body.collect().await.unwrap().to_bytes()));
         match failing {
             Failing::Answer => return Err("connection closed".into()),
-            Failing::Replaced(status) => *answer.status_mut() = StatusCode::from_u16(status).unwrap(),
+            Failing::Replaced(status) => {
+                *answer.status_mut() = StatusCode::from_u16(status).unwrap()
+            }
             Failing::Hangs => pending().await,
             Failing::Untagged => drop(answer.headers_mut().remove(ETAG)),
             _ => {}
@@ -128,14 +153,31 @@ fn key(text: &str) -> Key {
 }
 
 fn written(before: &Record, content: &'static [u8]) -> Record {
-    let content = Content::Hashed { hash: ContentHash::of(content), payload: content.to_vec().into() };
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, ifmatch_runtime::nonce().unwrap());
-    before.apply(&Command::Write(write), SystemClock.now()).next.expect("a write")
+    let content = Content::Hashed {
+        hash: ContentHash::of(content),
+        payload: content.to_vec().into(),
+    };
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        content,
+        ifmatch_runtime::nonce().unwrap(),
+    );
+    before
+        .apply(&Command::Write(write), SystemClock.now())
+        .next
+        .expect("a write")
 }
 
 /// Every write gets this fault, and nothing else.
 fn of_writes(failing: Failing) -> impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync {
-    move |request| if request.method() == Method::GET { Failing::Nothing } else { failing }
+    move |request| {
+        if request.method() == Method::GET {
+            Failing::Nothing
+        } else {
+            failing
+        }
+    }
 }
 
 /// Ends with races, among them clients whose history must be linearizable.
@@ -152,20 +194,26 @@ async fn lost_answers_leave_the_history_linearizable() {
     let gateway = Gateway::start().await;
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let faulty = gateway.with(move |request| match counted.fetch_add(1, Ordering::SeqCst) % 7 {
-        _ if request.uri().path().ends_with("/probe") => Failing::Nothing,
-        0 | 3 => of_writes(Failing::Answer)(request),
-        1 | 4 => of_writes(Failing::Replaced(502))(request),
-        2 => Failing::Request,
-        _ => Failing::Nothing,
-    });
+    let faulty = gateway.with(
+        move |request| match counted.fetch_add(1, Ordering::SeqCst) % 7 {
+            _ if request.uri().path().ends_with("/probe") => Failing::Nothing,
+            0 | 3 => of_writes(Failing::Answer)(request),
+            1 | 4 => of_writes(Failing::Replaced(502))(request),
+            2 => Failing::Request,
+            _ => Failing::Nothing,
+        },
+    );
     let register = Arc::new(faulty.open().await);
     let workload = Workload::new("faults", 3, 9);
     let ticks = Arc::new(AtomicUsize::new(0));
     let now = |ticks: &AtomicUsize| u64::try_from(ticks.fetch_add(1, Ordering::SeqCst)).unwrap();
     let clients: Vec<_> = (0..8)
         .map(|number| {
-            let (mut client, register, ticks) = (workload.client(number), Arc::clone(&register), Arc::clone(&ticks));
+            let (mut client, register, ticks) = (
+                workload.client(number),
+                Arc::clone(&register),
+                Arc::clone(&ticks),
+            );
             tokio::spawn(async move {
                 while client.wins() < 20 {
                     client.step(&*register, || now(&ticks)).await;
@@ -201,9 +249,21 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
         (Failing::Replaced(303), RegisterErrorKind::Ambiguous, true),
         (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
         (Failing::Page, RegisterErrorKind::Ambiguous, false),
-        (Failing::TaggedPage(200), RegisterErrorKind::Ambiguous, false),
-        (Failing::TaggedPage(201), RegisterErrorKind::Ambiguous, false),
-        (Failing::TaggedPage(204), RegisterErrorKind::Ambiguous, false),
+        (
+            Failing::TaggedPage(200),
+            RegisterErrorKind::Ambiguous,
+            false,
+        ),
+        (
+            Failing::TaggedPage(201),
+            RegisterErrorKind::Ambiguous,
+            false,
+        ),
+        (
+            Failing::TaggedPage(204),
+            RegisterErrorKind::Ambiguous,
+            false,
+        ),
         (Failing::Replaced(507), RegisterErrorKind::Full, true),
     ] {
         let key = key(&format!("{failing:?}"));
@@ -212,12 +272,19 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
         let register = gateway
             .with(move |request| {
                 let is_ours = request.uri().path().ends_with(&name);
-                if is_ours { of_writes(failing)(request) } else { Failing::Nothing }
+                if is_ours {
+                    of_writes(failing)(request)
+                } else {
+                    Failing::Nothing
+                }
             })
             .open()
             .await;
         let record = written(&Record::absent(), b"a");
-        let error = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap_err();
+        let error = register
+            .compare_and_swap(&key, Revision::NONE, Some(&record))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), kind, "{failing:?}: {error}");
         let found = register.load(&key).await.unwrap();
         assert_eq!(found, is_done.then_some(record), "{failing:?}");
@@ -227,16 +294,27 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
     let gateway = Gateway::start().await;
-    let register =
-        gateway.with(|request| if request.uri().path().ends_with("rhang") { Failing::Hangs } else { Failing::Nothing });
+    let register = gateway.with(|request| {
+        if request.uri().path().ends_with("rhang") {
+            Failing::Hangs
+        } else {
+            Failing::Nothing
+        }
+    });
     let register = register.open().await;
     tokio::time::pause();
     let (key, record) = (key("hang"), written(&Record::absent(), b"a"));
     let limit = Duration::from_secs(30);
-    let load = tokio::time::timeout(limit, register.load(&key)).await.expect("it ends").unwrap_err();
+    let load = tokio::time::timeout(limit, register.load(&key))
+        .await
+        .expect("it ends")
+        .unwrap_err();
     assert_eq!(load.kind(), RegisterErrorKind::Unavailable, "{load}");
     let swap = register.compare_and_swap(&key, Revision::NONE, Some(&record));
-    let swap = tokio::time::timeout(limit, swap).await.expect("it ends").unwrap_err();
+    let swap = tokio::time::timeout(limit, swap)
+        .await
+        .expect("it ends")
+        .unwrap_err();
     assert_eq!(swap.kind(), RegisterErrorKind::Ambiguous, "{swap}");
 }
 
@@ -253,16 +331,30 @@ async fn a_conflict_with_its_own_success_is_a_success() {
                 if request.method() == Method::PUT {
                     inner.send(request.clone()).await?;
                 }
-                inner.send(request).await.map(|answer| answer.map(Full::new))
+                inner
+                    .send(request)
+                    .await
+                    .map(|answer| answer.map(Full::new))
             }
         };
-        Box::pin(HttpRegister::open(tower::service_fn(again), address())).await.unwrap()
+        Box::pin(HttpRegister::open(tower::service_fn(again), address()))
+            .await
+            .unwrap()
     };
     let driver = Driver::new(resent).assume_absent();
-    let content = Content::Hashed { hash: ContentHash::of(b"a"), payload: b"a".to_vec().into() };
+    let content = Content::Hashed {
+        hash: ContentHash::of(b"a"),
+        payload: b"a".to_vec().into(),
+    };
     let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 7);
-    let applied = driver.apply(&key("note"), &Command::Write(write)).await.unwrap();
-    assert!(matches!(applied.outcome, Outcome::Written(_)), "{applied:?}");
+    let applied = driver
+        .apply(&key("note"), &Command::Write(write))
+        .await
+        .unwrap();
+    assert!(
+        matches!(applied.outcome, Outcome::Written(_)),
+        "{applied:?}"
+    );
 }
 
 #[tokio::test]
@@ -271,20 +363,47 @@ async fn a_swap_of_a_record_just_seen_takes_one_request() {
     let (register, other) = (gateway.open().await, gateway.open().await);
     let (key, first) = (key("note"), written(&Record::absent(), b"1"));
     gateway.take_requests();
-    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, Revision::NONE, Some(&first))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     let second = written(&first, b"2");
-    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, first.revision(), Some(&second))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     assert_eq!(gateway.take_requests(), [Method::PUT, Method::PUT]);
     // Another process must ask for the tag.
     let third = written(&second, b"3");
-    assert_eq!(other.compare_and_swap(&key, second.revision(), Some(&third)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        other
+            .compare_and_swap(&key, second.revision(), Some(&third))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     assert_eq!(gateway.take_requests(), [Method::GET, Method::PUT]);
     // The first one's tag is outdated, which the server notices.
     let late = written(&second, b"late");
-    let swap = register.compare_and_swap(&key, second.revision(), Some(&late)).await.unwrap();
+    let swap = register
+        .compare_and_swap(&key, second.revision(), Some(&late))
+        .await
+        .unwrap();
     assert_eq!(swap, Swap::Conflict(Some(third.clone())));
     assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET]);
-    assert_eq!(register.compare_and_swap(&key, third.revision(), None).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, third.revision(), None)
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     assert_eq!(gateway.take_requests(), [Method::DELETE]);
 }
 
@@ -297,40 +416,79 @@ async fn a_put_with_a_tag_of_another_kind_is_checked() {
     let retagging = move |mut request: Request<Full<Bytes>>| {
         let gateway = inner.clone();
         async move {
-            let original =
-                |value: &HeaderValue| HeaderValue::from_str(&value.to_str().unwrap().replace("v-", "")).unwrap();
+            let original = |value: &HeaderValue| {
+                HeaderValue::from_str(&value.to_str().unwrap().replace("v-", "")).unwrap()
+            };
             if let Some(tag) = request.headers().get(IF_MATCH).map(original) {
                 request.headers_mut().insert(IF_MATCH, tag);
             }
             let mut answer = gateway.answer(request).await?;
             if let Some(tag) = answer.headers_mut().get_mut(ETAG) {
-                *tag = HeaderValue::from_str(&tag.to_str().unwrap().replacen('"', "\"v-", 1)).unwrap();
+                *tag =
+                    HeaderValue::from_str(&tag.to_str().unwrap().replacen('"', "\"v-", 1)).unwrap();
             }
             Ok::<_, BoxError>(answer)
         }
     };
-    let register = HttpRegister::open(tower::service_fn(retagging), address()).await.unwrap();
+    let register = HttpRegister::open(tower::service_fn(retagging), address())
+        .await
+        .unwrap();
     let (key, first) = (key("note"), written(&Record::absent(), b"1"));
     gateway.take_requests();
-    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, Revision::NONE, Some(&first))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     let second = written(&first, b"2");
-    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
-    assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET, Method::PUT, Method::GET]);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, first.revision(), Some(&second))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
+    assert_eq!(
+        gateway.take_requests(),
+        [Method::PUT, Method::GET, Method::PUT, Method::GET]
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     let gateway = Gateway::start().await;
     for (failing, method, words) in [
-        (Failing::Unconditional, Method::PUT, "PUT with If-None-Match: *"),
-        (Failing::Unconditional, Method::DELETE, "DELETE with a non-matching If-Match"),
+        (
+            Failing::Unconditional,
+            Method::PUT,
+            "PUT with If-None-Match: *",
+        ),
+        (
+            Failing::Unconditional,
+            Method::DELETE,
+            "DELETE with a non-matching If-Match",
+        ),
         (Failing::Untagged, Method::GET, "without a strong ETag"),
         (Failing::Replaced(403), Method::PUT, "check the token"),
     ] {
-        let wrong = gateway.with(move |request| if request.method() == method { failing } else { Failing::Nothing });
-        let error = HttpRegister::open(wrong.transport(), address()).await.map(drop).unwrap_err();
-        let expected =
-            if failing == Failing::Replaced(403) { ConnectErrorKind::Denied } else { ConnectErrorKind::Unsuitable };
+        let wrong = gateway.with(move |request| {
+            if request.method() == method {
+                failing
+            } else {
+                Failing::Nothing
+            }
+        });
+        let error = HttpRegister::open(wrong.transport(), address())
+            .await
+            .map(drop)
+            .unwrap_err();
+        let expected = if failing == Failing::Replaced(403) {
+            ConnectErrorKind::Denied
+        } else {
+            ConnectErrorKind::Unsuitable
+        };
         assert_eq!(error.kind(), expected, "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
@@ -341,10 +499,21 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
             Failing::Nothing
         }
     });
-    let error = HttpRegister::open(only_if_match.transport(), address()).await.map(drop).unwrap_err();
-    assert!(error.to_string().contains("PUT with a non-matching If-Match"), "{error}");
+    let error = HttpRegister::open(only_if_match.transport(), address())
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("PUT with a non-matching If-Match"),
+        "{error}"
+    );
     let gone = gateway.with(|_| Failing::Request);
-    let error = HttpRegister::open(gone.transport(), address()).await.map(drop).unwrap_err();
+    let error = HttpRegister::open(gone.transport(), address())
+        .await
+        .map(drop)
+        .unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
 }
 
@@ -354,9 +523,15 @@ async fn another_process_with_a_clock_that_is_ahead_is_noticed() {
     let gateway = Gateway::start().await;
     let register = gateway.open().await;
     assert_eq!(register.engine().time, None);
-    let (key, ahead) = (key("ahead"), SystemClock.now().saturating_add(Duration::from_hours(1)));
+    let (key, ahead) = (
+        key("ahead"),
+        SystemClock.now().saturating_add(Duration::from_hours(1)),
+    );
     let record = Record::forgotten(Revision::new(ahead.micros()));
-    register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap();
+    register
+        .compare_and_swap(&key, Revision::NONE, Some(&record))
+        .await
+        .unwrap();
     register.load(&key).await.unwrap();
     let time = register.engine().time.expect("it is known");
     assert!(time.error() > Duration::from_mins(59), "{time:?}");
@@ -366,7 +541,9 @@ async fn another_process_with_a_clock_that_is_ahead_is_noticed() {
 async fn what_is_no_record_is_not_read_as_one() {
     let gateway = Gateway::start().await;
     let register = gateway.open().await;
-    let put = Request::put("/records/of/notes/rnote").body(Full::new(Bytes::from_static(b"text"))).unwrap();
+    let put = Request::put("/records/of/notes/rnote")
+        .body(Full::new(Bytes::from_static(b"text")))
+        .unwrap();
     gateway.answer(put).await.unwrap();
     let error = register.load(&key("note")).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
@@ -378,25 +555,60 @@ async fn a_put_without_a_tag_is_checked_and_a_login_page_is_no_success() {
     let gateway = Gateway::start().await;
     gateway.open().await;
     let untagged = gateway.with(of_writes(Failing::Untagged));
-    let register = HttpRegister::open(untagged.transport(), address()).await.unwrap();
+    let register = HttpRegister::open(untagged.transport(), address())
+        .await
+        .unwrap();
     let (key, first) = (key("note"), written(&Record::absent(), b"1"));
     gateway.take_requests();
-    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, Revision::NONE, Some(&first))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     let second = written(&first, b"2");
-    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
-    assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET, Method::PUT, Method::GET]);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, first.revision(), Some(&second))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
+    assert_eq!(
+        gateway.take_requests(),
+        [Method::PUT, Method::GET, Method::PUT, Method::GET]
+    );
     let with_page = gateway.with(|request| {
-        if request.uri().path().ends_with("rnote") { of_writes(Failing::Page)(request) } else { Failing::Nothing }
+        if request.uri().path().ends_with("rnote") {
+            of_writes(Failing::Page)(request)
+        } else {
+            Failing::Nothing
+        }
     });
-    let error = with_page.open().await.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    let error = with_page
+        .open()
+        .await
+        .compare_and_swap(&key, second.revision(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
     let other = gateway.open().await;
     assert_eq!(other.load(&key).await.unwrap().as_ref(), Some(&second));
     // Two processes delete the same version. The login page answers one; the other wins.
     let loser = with_page.open().await;
     loser.load(&key).await.unwrap();
-    assert_eq!(other.compare_and_swap(&key, second.revision(), None).await.unwrap(), Swap::Done);
-    let error = loser.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    assert_eq!(
+        other
+            .compare_and_swap(&key, second.revision(), None)
+            .await
+            .unwrap(),
+        Swap::Done
+    );
+    let error = loser
+        .compare_and_swap(&key, second.revision(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
 }
 
@@ -410,12 +622,23 @@ async fn a_key_never_gets_another_keys_record() {
         *request.uri_mut() = request.uri().to_string().to_lowercase().parse().unwrap();
         async move { gateway.answer(request).await }
     };
-    let register = HttpRegister::open(tower::service_fn(ignoring_case), address()).await.unwrap();
+    let register = HttpRegister::open(tower::service_fn(ignoring_case), address())
+        .await
+        .unwrap();
     let record = written(&Record::absent(), b"1");
-    assert_eq!(register.compare_and_swap(&key("Note"), Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key("Note"), Revision::NONE, Some(&record))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     let error = register.load(&key("note")).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
-    let error = register.compare_and_swap(&key("note"), record.revision(), Some(&record)).await.unwrap_err();
+    let error = register
+        .compare_and_swap(&key("note"), record.revision(), Some(&record))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
     assert_eq!(register.load(&key("Note")).await.unwrap(), Some(record));
 }

@@ -12,8 +12,14 @@ use crate::host;
 /// and the host of other requests. An HTTP/1 connection closes after the response.
 pub fn reject<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     let is_http1 = request.version() < Version::HTTP_2;
-    let coding = if is_http1 { coding(request.headers()) } else { None };
-    let problem = coding.or_else(|| scheme(request)).or_else(|| length(request.headers_mut()));
+    let coding = if is_http1 {
+        coding(request.headers())
+    } else {
+        None
+    };
+    let problem = coding
+        .or_else(|| scheme(request))
+        .or_else(|| length(request.headers_mut()));
     let problem = problem.or_else(|| host::check(request));
     let Some(problem) = problem else {
         host::normalize(request);
@@ -21,7 +27,9 @@ pub fn reject<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     };
     let mut response = problem.to_response();
     if is_http1 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Some(response)
 }
@@ -34,7 +42,9 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     let codings: Vec<&[u8]> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).collect();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if codings.iter().filter(|coding| is_chunked(coding)).count() > 1 {
-        return Some(Problem::bad_request("Transfer-Encoding names chunked more than once"));
+        return Some(Problem::bad_request(
+            "Transfer-Encoding names chunked more than once",
+        ));
     }
     let unknown = codings.iter().any(|coding| !is_chunked(coding));
     unknown.then(|| {
@@ -46,7 +56,10 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
 
 /// Rejects targets of schemes that aren't HTTP, which the next hop may treat in its own way.
 fn scheme<B>(request: &Request<B>) -> Option<Problem> {
-    let is_http = request.uri().scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
+    let is_http = request
+        .uri()
+        .scheme_str()
+        .is_none_or(|scheme| matches!(scheme, "http" | "https"));
     (!is_http).then(|| Problem::bad_request("the scheme of the target must be http or https"))
 }
 
@@ -58,24 +71,34 @@ fn length(headers: &mut HeaderMap) -> Option<Problem> {
         return None;
     }
     let parsed = number(first);
-    let all_same = second.into_iter().chain(lengths).all(|length| number(length) == parsed);
+    let all_same = second
+        .into_iter()
+        .chain(lengths)
+        .all(|length| number(length) == parsed);
     match parsed.filter(|_| all_same) {
         Some(length) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
             None
         }
-        None => Some(Problem::bad_request("Content-Length must be a single number in decimal digits")),
+        None => Some(Problem::bad_request(
+            "Content-Length must be a single number in decimal digits",
+        )),
     }
 }
 
 fn is_canonical(length: &[u8]) -> bool {
     length == b"0"
-        || (matches!(length, [b'1'..=b'9', ..]) && length.len() < 20 && length.iter().all(u8::is_ascii_digit))
+        || (matches!(length, [b'1'..=b'9', ..])
+            && length.len() < 20
+            && length.iter().all(u8::is_ascii_digit))
 }
 
 fn number(length: &HeaderValue) -> Option<u64> {
     let digits = length.to_str().ok()?;
-    digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    digits
+        .parse()
+        .ok()
+        .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -91,14 +114,32 @@ mod tests {
         if let Some(rejected) = reject(&mut request) {
             return Err(rejected.status());
         }
-        Ok(request.headers().get_all(CONTENT_LENGTH).iter().map(|line| line.to_str().unwrap().to_owned()).collect())
+        Ok(request
+            .headers()
+            .get_all(CONTENT_LENGTH)
+            .iter()
+            .map(|line| line.to_str().unwrap().to_owned())
+            .collect())
     }
 
     #[test]
     fn a_request_without_a_single_host_is_rejected() {
-        for (uri, host) in [("ftp://a/", "a"), ("http://a/", "b"), ("http://u@a/", "a"), ("/", "a/b")] {
-            let mut request = Request::get(uri).version(Version::HTTP_2).header("host", host).body(()).unwrap();
-            assert_eq!(reject(&mut request).unwrap().status(), StatusCode::BAD_REQUEST, "{uri} {host}");
+        for (uri, host) in [
+            ("ftp://a/", "a"),
+            ("http://a/", "b"),
+            ("http://u@a/", "a"),
+            ("/", "a/b"),
+        ] {
+            let mut request = Request::get(uri)
+                .version(Version::HTTP_2)
+                .header("host", host)
+                .body(())
+                .unwrap();
+            assert_eq!(
+                reject(&mut request).unwrap().status(),
+                StatusCode::BAD_REQUEST,
+                "{uri} {host}"
+            );
         }
     }
 
@@ -106,10 +147,15 @@ mod tests {
     fn the_host_in_the_target_replaces_the_field() {
         let host = |uri: &str, host: Option<&str>| {
             let request = Request::put(uri).version(Version::HTTP_11);
-            let request = host.into_iter().fold(request, |request, host| request.header("host", host));
+            let request = host
+                .into_iter()
+                .fold(request, |request, host| request.header("host", host));
             let mut request = request.body(()).unwrap();
             assert!(reject(&mut request).is_none(), "{uri}");
-            request.headers().get("host").map(|host| host.to_str().unwrap().to_owned())
+            request
+                .headers()
+                .get("host")
+                .map(|host| host.to_str().unwrap().to_owned())
         };
         for (uri, field, expected) in [
             ("http://a/x", Some("b"), Some("a")),
@@ -143,8 +189,13 @@ mod tests {
             (&["0x5"], None),
             (&["5 "], None),
         ] {
-            let expected = length.map(|length| length.iter().map(ToString::to_string).collect::<Vec<_>>());
-            assert_eq!(length_of(lines), expected.ok_or(StatusCode::BAD_REQUEST), "{lines:?}");
+            let expected =
+                length.map(|length| length.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(
+                length_of(lines),
+                expected.ok_or(StatusCode::BAD_REQUEST),
+                "{lines:?}"
+            );
         }
     }
 }

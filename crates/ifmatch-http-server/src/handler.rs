@@ -97,7 +97,11 @@ impl<H: RequestHandler> Erased for H {
         context: RequestContext,
     ) -> Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>> {
         let response = self.handle(request, context);
-        Box::pin(async { response.await.map(|body| body.map_err(|error| AnyError(error.into())).boxed_unsync()) })
+        Box::pin(async {
+            response
+                .await
+                .map(|body| body.map_err(|error| AnyError(error.into())).boxed_unsync())
+        })
     }
 
     fn sends_any_interim(&self) -> bool {
@@ -146,6 +150,8 @@ impl RequestContext {
 
 impl fmt::Debug for RequestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestContext").field("remote_address", &self.remote_address()).finish_non_exhaustive()
+        f.debug_struct("RequestContext")
+            .field("remote_address", &self.remote_address())
+            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,10 @@ use ifmatch_core::problem::Problem;
 pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = fields::lines(request.headers(), HOST).map(HeaderValue::as_bytes);
     let (host, second) = (hosts.next(), hosts.next());
-    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
     let is_wrong = match (host, authority) {
         _ if second.is_some() => true,
         (None, None) => request.version() > Version::HTTP_10,
@@ -26,22 +29,31 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
         (Some(host), Some(authority)) => !are_same(host, authority, request.uri().scheme()),
     };
     is_wrong.then(|| {
-        Problem::bad_request("a request must have exactly one host: a name or an address, and an optional port")
+        Problem::bad_request(
+            "a request must have exactly one host: a name or an address, and an optional port",
+        )
     })
 }
 
 /// Replaces a `Host` that differs from the host in the target, which takes precedence (RFC 9112 §3.2.2). Otherwise a cache
 /// couldn't tell which resource a request changes.
 pub(crate) fn normalize<B>(request: &mut Request<B>) {
-    let Some(authority) = request.uri().authority() else { return };
-    let differs = request.headers().get(HOST).is_some_and(|host| host != authority.as_str());
+    let Some(authority) = request.uri().authority() else {
+        return;
+    };
+    let differs = request
+        .headers()
+        .get(HOST)
+        .is_some_and(|host| host != authority.as_str());
     if let (true, Ok(host)) = (differs, HeaderValue::from_str(authority.as_str())) {
         request.headers_mut().insert(HOST, host);
     }
 }
 
 fn are_same(host: &[u8], authority: &[u8], scheme: Option<&Scheme>) -> bool {
-    let (Some(host), Some(authority)) = (Host::parse(host), Host::parse(authority)) else { return false };
+    let (Some(host), Some(authority)) = (Host::parse(host), Host::parse(authority)) else {
+        return false;
+    };
     host.name.eq_ignore_ascii_case(authority.name) && host.port(scheme) == authority.port(scheme)
 }
 
@@ -55,13 +67,15 @@ impl<'a> Host<'a> {
     fn parse(text: &'a [u8]) -> Option<Self> {
         let end = match text {
             [b'[', ..] => text.iter().position(|byte| *byte == b']')? + 1,
-            _ => text.iter().position(|byte| !IN_NAME[usize::from(*byte)]).unwrap_or(text.len()),
+            _ => text
+                .iter()
+                .position(|byte| !IN_NAME[usize::from(*byte)])
+                .unwrap_or(text.len()),
         };
         let (name, rest) = text.split_at(end);
         let is_name = match name {
-            [b'[', address @ .., b']'] => {
-                std::str::from_utf8(address).is_ok_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
-            }
+            [b'[', address @ .., b']'] => std::str::from_utf8(address)
+                .is_ok_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok()),
             _ => !name.is_empty(),
         };
         let port = match rest {
@@ -156,7 +170,9 @@ mod tests {
     fn a_request_names_a_single_host() {
         let rejected = |version: Version, uri: &str, hosts: &[&str]| {
             let request = Request::get(uri).version(version);
-            let request = hosts.iter().fold(request, |request, host| request.header(HOST, *host));
+            let request = hosts
+                .iter()
+                .fold(request, |request, host| request.header(HOST, *host));
             check(&request.body(()).unwrap()).is_some()
         };
         for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -187,7 +203,12 @@ mod tests {
                 assert!(rejected(version, uri, hosts), "{uri} {hosts:?}");
             }
         }
-        for (uri, host) in [("http://a/", "b"), ("http://a/", "a:81"), ("https://a/", "a:80"), ("http://a/", "")] {
+        for (uri, host) in [
+            ("http://a/", "b"),
+            ("http://a/", "a:81"),
+            ("https://a/", "a:80"),
+            ("http://a/", ""),
+        ] {
             assert!(rejected(Version::HTTP_2, uri, &[host]), "{uri} {host}");
             assert!(!rejected(Version::HTTP_11, uri, &[host]), "{uri} {host}");
         }

@@ -24,7 +24,10 @@ const BUFFER: usize = 64 * 1024;
 /// a timer per request.
 pub(crate) fn builder(limits: &ServerLimits) -> Builder {
     let mut builder = Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_header_size(limits.header_size);
     builder.max_headers(MAX_FIELDS);
     builder.max_buf_size(limits.header_size.max(BUFFER));
     // A client may shut down its side after the request, and still read the response.
@@ -48,7 +51,12 @@ pin_project! {
 impl<T> InterimStream<T> {
     /// Sends the messages of `queue` on `stream`.
     pub(crate) fn new(stream: T, queue: Option<Arc<InterimQueue>>) -> Self {
-        Self { stream, queue, message: Vec::new(), position: 0 }
+        Self {
+            stream,
+            queue,
+            message: Vec::new(),
+            position: 0,
+        }
     }
 }
 
@@ -57,14 +65,22 @@ impl<T: AsyncWrite> InterimStream<T> {
     fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut this = self.project();
         if this.message.is_empty() {
-            let messages = this.queue.as_ref().map(|queue| queue.take(cx)).unwrap_or_default();
+            let messages = this
+                .queue
+                .as_ref()
+                .map(|queue| queue.take(cx))
+                .unwrap_or_default();
             *this.message = messages.iter().fold(Vec::new(), encode);
             if this.message.is_empty() {
                 return Poll::Ready(Ok(()));
             }
         }
         while *this.position < this.message.len() {
-            match ready!(this.stream.as_mut().poll_write(cx, &this.message[*this.position..]))? {
+            match ready!(
+                this.stream
+                    .as_mut()
+                    .poll_write(cx, &this.message[*this.position..])
+            )? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => *this.position += count,
             }
@@ -81,7 +97,13 @@ impl<T: AsyncWrite> InterimStream<T> {
 /// Appends a message to others.
 fn encode(mut message: Vec<u8>, response: &Response<()>) -> Vec<u8> {
     let status = response.status();
-    for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or_default(), "\r\n"] {
+    for part in [
+        "HTTP/1.1 ",
+        status.as_str(),
+        " ",
+        status.canonical_reason().unwrap_or_default(),
+        "\r\n",
+    ] {
         message.extend_from_slice(part.as_bytes());
     }
     for (name, value) in response.headers() {
@@ -94,13 +116,21 @@ fn encode(mut message: Vec<u8>, response: &Response<()>) -> Vec<u8> {
 }
 
 impl<T: AsyncRead> AsyncRead for InterimStream<T> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.project().stream.poll_read(cx, buf)
     }
 }
 
 impl<T: AsyncWrite> AsyncWrite for InterimStream<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         // A message that was started is completed first.
         if !self.message.is_empty() {
             ready!(self.as_mut().poll_send(cx))?;
@@ -150,7 +180,9 @@ mod tests {
         ended.send(StatusCode::EARLY_HINTS, HeaderMap::new());
         let (ours, mut theirs) = duplex(1024);
         let mut stream = InterimStream::new(ours, Some(Arc::clone(&queue)));
-        queue.sender().send(StatusCode::PROCESSING, HeaderMap::new());
+        queue
+            .sender()
+            .send(StatusCode::PROCESSING, HeaderMap::new());
         stream.flush().await.unwrap();
         stream.write_all(b"answer").await.unwrap();
         drop(stream);
@@ -162,12 +194,15 @@ mod tests {
     #[tokio::test]
     async fn a_partial_message_is_completed_before_the_response() {
         let queue = Arc::new(InterimQueue::default());
-        queue.sender().send(StatusCode::EARLY_HINTS, HeaderMap::new());
+        queue
+            .sender()
+            .send(StatusCode::EARLY_HINTS, HeaderMap::new());
         let (ours, mut theirs) = duplex(4);
         let mut stream = InterimStream::new(ours, Some(queue));
         let writing = tokio::spawn(async move {
             // The stream accepts four bytes, so the flush stops in the middle.
-            let stopped = poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_flush(cx).is_pending())).await;
+            let stopped =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_flush(cx).is_pending())).await;
             assert!(stopped);
             stream.write_all(b"answer").await.unwrap();
         });

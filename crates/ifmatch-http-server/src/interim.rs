@@ -69,7 +69,10 @@ impl InterimSender {
 impl InterimQueue {
     /// Returns a sender for the current request, which works until [`InterimQueue::end_request`].
     pub(crate) fn sender(self: &Arc<Self>) -> InterimSender {
-        InterimSender { request: self.lock().request, queue: Arc::clone(self) }
+        InterimSender {
+            request: self.lock().request,
+            queue: Arc::clone(self),
+        }
     }
 
     /// Ends the current request. Returns `true` if some of its interim responses haven't been sent yet.
@@ -100,7 +103,11 @@ impl InterimQueue {
     /// then calls [`InterimQueue::notify_sent`].
     pub(crate) fn take(&self, cx: &Context<'_>) -> Vec<Response<()>> {
         let mut pending = self.lock();
-        if !pending.writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {
+        if !pending
+            .writer
+            .as_ref()
+            .is_some_and(|writer| writer.will_wake(cx.waker()))
+        {
             pending.writer = Some(cx.waker().clone());
         }
         std::mem::take(&mut pending.messages)
@@ -118,7 +125,9 @@ impl InterimQueue {
 
 /// Returns a message's maximum size.
 fn size(headers: &HeaderMap) -> usize {
-    let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
+    let fields = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
     OVERHEAD + fields.sum::<usize>()
 }
 
@@ -137,7 +146,10 @@ mod tests {
             let mut count = 0;
             for _ in 0..100 {
                 let link = HeaderValue::from_str(&"x".repeat(1 << 10)).unwrap();
-                sender.send(StatusCode::EARLY_HINTS, HeaderMap::from_iter([(http::header::LINK, link)]));
+                sender.send(
+                    StatusCode::EARLY_HINTS,
+                    HeaderMap::from_iter([(http::header::LINK, link)]),
+                );
                 count += queue.take(&cx).len();
             }
             assert_eq!(count, MAX_SIZE / (OVERHEAD + 4 + (1 << 10) + OVERHEAD));

@@ -30,7 +30,10 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        let thousand = SlotLimit { total: 1_000, per_client: None };
+        let thousand = SlotLimit {
+            total: 1_000,
+            per_client: None,
+        };
         Self {
             header_size: 32 << 10,
             connections: thousand,

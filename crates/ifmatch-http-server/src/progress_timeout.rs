@@ -38,7 +38,10 @@ struct Allowance {
 impl ProgressTimeout {
     /// Allows `timeout` in total for each [`MIN_PROGRESS`] bytes.
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self { allowance: Allowance::new(timeout), timer: None }
+        Self {
+            allowance: Allowance::new(timeout),
+            timer: None,
+        }
     }
 
     /// Ends a wait after the transfer of this number of bytes.
@@ -49,7 +52,9 @@ impl ProgressTimeout {
     /// Continues a wait. Ready when the client's time has expired.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.allowance.deadline(Instant::now);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
             ready!(timer.as_mut().poll(cx));
             if timer.deadline() >= deadline {
@@ -63,7 +68,12 @@ impl ProgressTimeout {
 impl Allowance {
     fn new(timeout: Duration) -> Self {
         let timeout = timeout.min(FOREVER);
-        Self { timeout, left: timeout, deadline: None, progress: 0 }
+        Self {
+            timeout,
+            left: timeout,
+            deadline: None,
+            progress: 0,
+        }
     }
 
     fn transferred(&mut self, bytes: u64, now: impl FnOnce() -> Instant) {

@@ -75,7 +75,8 @@ impl RequestBody {
         if request.body().is_end_stream() {
             return request.map(|_| Self::default());
         }
-        let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
+        let drains =
+            request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
         request.map(|body| Self::new(body, timeout, drains))
     }
 
@@ -118,8 +119,13 @@ impl From<Bytes> for RequestBody {
 }
 
 impl NonEmptyBody {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
         self.progress.asked.store(true, Relaxed);
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
@@ -184,8 +190,13 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.0.as_mut().map_or(Poll::Ready(None), |content| content.poll_frame(cx))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.0
+            .as_mut()
+            .map_or(Poll::Ready(None), |content| content.poll_frame(cx))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -193,13 +204,17 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.rest().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.rest()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
 impl Drop for NonEmptyBody {
     fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| self.drains && !body.is_end_stream());
+        let rest = self
+            .body
+            .take()
+            .filter(|body| self.drains && !body.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(DRAIN, drain(rest)));
         }

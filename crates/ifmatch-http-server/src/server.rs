@@ -48,7 +48,11 @@ pub struct ServerListeners {
 
 impl From<Vec<TcpListener>> for ServerListeners {
     fn from(listeners: Vec<TcpListener>) -> Self {
-        Self { listeners, is_plain: false, limits: None }
+        Self {
+            listeners,
+            is_plain: false,
+            limits: None,
+        }
     }
 }
 
@@ -56,13 +60,19 @@ impl ServerListeners {
     /// Serves without TLS, even if the server has it.
     #[must_use]
     pub fn plain(self) -> Self {
-        Self { is_plain: true, ..self }
+        Self {
+            is_plain: true,
+            ..self
+        }
     }
 
     /// Sets limits for these listeners alone, so clients of the others can't exhaust them.
     #[must_use]
     pub fn limits(self, limits: ServerLimits) -> Self {
-        Self { limits: Some(limits), ..self }
+        Self {
+            limits: Some(limits),
+            ..self
+        }
     }
 }
 
@@ -70,7 +80,12 @@ impl Server {
     /// Creates a server without listeners.
     pub fn new(limits: ServerLimits, observer: Arc<dyn ServerObserver>) -> Self {
         let shared = ServerResources::new(limits, None, observer);
-        Self { shared, others: Vec::new(), phase: Sender::new(ServerPhase::Serving), accepting: JoinSet::new() }
+        Self {
+            shared,
+            others: Vec::new(),
+            phase: Sender::new(ServerPhase::Serving),
+            accepting: JoinSet::new(),
+        }
     }
 
     /// Serves over TLS. The protocol is HTTP/2 if ALPN selects `h2`, and HTTP/1 otherwise.
@@ -83,18 +98,30 @@ impl Server {
     /// Accepts connections and serves them with `handler`. Listeners without [limits of their own](ServerListeners::limits) share those
     /// of the server.
     pub fn serve(&mut self, listening: impl Into<ServerListeners>, handler: impl Into<AnyHandler>) {
-        let ServerListeners { listeners, is_plain, limits } = listening.into();
+        let ServerListeners {
+            listeners,
+            is_plain,
+            limits,
+        } = listening.into();
         let tls = self.shared.tls.clone().filter(|_| !is_plain);
         let shared = match limits {
             Some(limits) => ServerResources::new(limits, tls, Arc::clone(&self.shared.observer)),
-            None => ServerResources { tls, ..self.shared.clone() },
+            None => ServerResources {
+                tls,
+                ..self.shared.clone()
+            },
         };
         if limits.is_some() {
             self.others.push(Arc::clone(&shared.connections));
         }
         let handler = Arc::new(ConnectionHandler::new(handler.into(), shared.clone()));
         for listener in listeners {
-            self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.phase.subscribe()));
+            self.accepting.spawn(accept(
+                listener,
+                Arc::clone(&handler),
+                shared.clone(),
+                self.phase.subscribe(),
+            ));
         }
     }
 
@@ -134,7 +161,9 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("limits", &self.shared.limits).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,7 +177,11 @@ async fn accept(
 ) {
     let served = phase.clone();
     let serve = |stream: TcpStream, address: SocketAddr, slot: ConnectionSlot| {
-        let (handler, observer, phase) = (Arc::clone(&handler), Arc::clone(&shared.observer), served.clone());
+        let (handler, observer, phase) = (
+            Arc::clone(&handler),
+            Arc::clone(&shared.observer),
+            served.clone(),
+        );
         tokio::spawn(async move {
             observer.observe(ServerEvent::ConnectionOpened);
             handler.serve(stream, address, slot, phase).await;
@@ -180,15 +213,23 @@ async fn accept(
         }
     }
     // Not by tokio, which may not know of them yet.
-    let Ok(listener) = listener.into_std() else { return };
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
     for _ in 0..MAX_WAITING {
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if is_caused_by_client(&error) => continue,
             Err(_) => return,
         };
-        let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-        let slot = shared.connections.take(address.ip()).now_or_never().flatten();
+        let stream = stream
+            .set_nonblocking(true)
+            .and_then(|()| TcpStream::from_std(stream));
+        let slot = shared
+            .connections
+            .take(address.ip())
+            .now_or_never()
+            .flatten();
         if let (Ok(stream), Some(slot)) = (stream, slot) {
             serve(stream, address, slot);
         }
@@ -199,5 +240,8 @@ async fn accept(
 /// last.
 fn is_caused_by_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, NotConnected};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | NotConnected)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | NotConnected
+    )
 }

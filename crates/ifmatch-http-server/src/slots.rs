@@ -57,7 +57,14 @@ impl ConnectionSlots {
     /// Creates the slots, all of them free.
     pub(crate) fn new(limit: SlotLimit, observer: Arc<dyn ServerObserver>) -> Self {
         let free = Arc::new(Semaphore::new(limit.total as usize));
-        Self { limit, grace: GRACE, free, peers: Arc::default(), registry: Mutex::default(), observer }
+        Self {
+            limit,
+            grace: GRACE,
+            free,
+            peers: Arc::default(),
+            registry: Mutex::default(),
+            observer,
+        }
     }
 
     /// Returns a slot for a connection from this address. If all slots are taken, evicts the connection that was idle
@@ -65,7 +72,9 @@ impl ConnectionSlots {
     /// connection of its own, and `None` otherwise.
     pub(crate) async fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
         let peer = self.peers.of(address);
-        if !self.limit.grants(self.taken().min(self.limit.total - 1), peer.connections())
+        if !self
+            .limit
+            .grants(self.taken().min(self.limit.total - 1), peer.connections())
             && !self.evict(|activity| Arc::ptr_eq(&activity.client.peer, &peer))
         {
             self.observer.observe(ServerEvent::ConnectionRefused);
@@ -91,13 +100,22 @@ impl ConnectionSlots {
     }
 
     /// Registers a connection, so it can be evicted.
-    pub(crate) fn register(self: &Arc<Self>, activity: &Arc<ConnectionActivity>) -> EvictionRegistration {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        activity: &Arc<ConnectionActivity>,
+    ) -> EvictionRegistration {
         let evicted = Arc::<Notify>::default();
         let mut registry = self.registry();
         let number = registry.next;
         registry.next += 1;
-        registry.open.insert(number, (Arc::clone(activity), Arc::clone(&evicted)));
-        EvictionRegistration { slots: Arc::clone(self), number, evicted }
+        registry
+            .open
+            .insert(number, (Arc::clone(activity), Arc::clone(&evicted)));
+        EvictionRegistration {
+            slots: Arc::clone(self),
+            number,
+            evicted,
+        }
     }
 
     /// Returns the number of connections.
@@ -116,13 +134,28 @@ impl ConnectionSlots {
         let mut registry = self.registry();
         let now = Instant::now();
         loop {
-            let idle = registry.open.iter().filter(|(_, (activity, _))| candidates(activity));
-            let idle = idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
-            let oldest = idle.filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace).min();
-            let Some((_, number)) = oldest else { return false };
+            let idle = registry
+                .open
+                .iter()
+                .filter(|(_, (activity, _))| candidates(activity));
+            let idle =
+                idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
+            let oldest = idle
+                .filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace)
+                .min();
+            let Some((_, number)) = oldest else {
+                return false;
+            };
             // Otherwise a request has begun since.
-            if registry.open.get(&number).is_some_and(|(activity, _)| activity.evict()) {
-                registry.open.remove(&number).inspect(|(_, evicted)| evicted.notify_one());
+            if registry
+                .open
+                .get(&number)
+                .is_some_and(|(activity, _)| activity.evict())
+            {
+                registry
+                    .open
+                    .remove(&number)
+                    .inspect(|(_, evicted)| evicted.notify_one());
                 self.observer.observe(ServerEvent::IdleConnectionEvicted);
                 return true;
             }
@@ -174,7 +207,13 @@ impl RequestSlots {
     /// Creates the slots, all of them free.
     pub(crate) fn new(limits: &ServerLimits, observer: Arc<dyn ServerObserver>) -> Self {
         let (limit, streams) = (limits.requests, limits.streams);
-        Self { limit, streams, observer, taken: AtomicU32::new(0), open: AtomicU32::new(0) }
+        Self {
+            limit,
+            streams,
+            observer,
+            taken: AtomicU32::new(0),
+            open: AtomicU32::new(0),
+        }
     }
 
     /// Returns `true` if this client may begin another request, including one that gets refused. This also limits
@@ -183,7 +222,10 @@ impl RequestSlots {
     pub(crate) fn admits(&self, peer: &ConnectedPeer) -> bool {
         let SlotLimit { total, per_client } = self.limit;
         let extended = |slots: u32| slots.saturating_mul(2).saturating_add(self.streams);
-        let limit = SlotLimit { total: extended(total), per_client: per_client.map(extended) };
+        let limit = SlotLimit {
+            total: extended(total),
+            per_client: per_client.map(extended),
+        };
         let admits = limit.grants(self.open.load(Relaxed), peer.open.load(Relaxed));
         if !admits {
             self.observer.observe(ServerEvent::RequestRefused);
@@ -207,7 +249,10 @@ impl RequestSlots {
     pub(crate) fn take(self: &Arc<Self>, peer: &Arc<ConnectedPeer>) -> Option<RequestSlot> {
         let taken = self.taken.fetch_add(1, Relaxed);
         let own = peer.requests.fetch_add(1, Relaxed);
-        let slot = RequestSlot { slots: Arc::clone(self), peer: Arc::clone(peer) };
+        let slot = RequestSlot {
+            slots: Arc::clone(self),
+            peer: Arc::clone(peer),
+        };
         let granted = self.limit.grants(taken, own);
         if !granted {
             self.observer.observe(ServerEvent::RequestRefused);
@@ -225,7 +270,10 @@ impl Drop for RequestSlot {
 
 impl fmt::Debug for RequestSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestSlots").field("limit", &self.limit).field("taken", &self.taken).finish_non_exhaustive()
+        f.debug_struct("RequestSlots")
+            .field("limit", &self.limit)
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -255,7 +303,13 @@ impl Peers {
             return peer;
         }
         let (connections, requests, open) = Default::default();
-        let peer = Arc::new(ConnectedPeer { network, connections, requests, open, peers: Arc::clone(self) });
+        let peer = Arc::new(ConnectedPeer {
+            network,
+            connections,
+            requests,
+            open,
+            peers: Arc::clone(self),
+        });
         peers.insert(network, Arc::downgrade(&peer));
         peer
     }
@@ -281,7 +335,10 @@ impl Drop for ConnectedPeer {
     fn drop(&mut self) {
         let mut peers = self.peers.lock();
         // Another client may have replaced it meanwhile.
-        if peers.get(&self.network).is_some_and(|peer| peer.strong_count() == 0) {
+        if peers
+            .get(&self.network)
+            .is_some_and(|peer| peer.strong_count() == 0)
+        {
             peers.remove(&self.network);
         }
     }
@@ -317,12 +374,24 @@ mod tests {
         }
 
         fn register(&self, slot: ConnectionSlot) -> Open {
-            let requests = Arc::new(RequestSlots::new(&ServerLimits::default(), Arc::new(|_| ())));
+            let requests = Arc::new(RequestSlots::new(
+                &ServerLimits::default(),
+                Arc::new(|_| ()),
+            ));
             let (address, peer) = (([127, 0, 0, 1], 1).into(), Arc::clone(&slot.peer));
             let phase = tokio::sync::watch::channel(ServerPhase::Serving).1;
-            let activity =
-                Arc::new(ConnectionActivity::new(ConnectedClient { address, is_secure: false, peer, requests, phase }));
-            Open { registration: self.0.register(&activity), activity, slot }
+            let activity = Arc::new(ConnectionActivity::new(ConnectedClient {
+                address,
+                is_secure: false,
+                peer,
+                requests,
+                phase,
+            }));
+            Open {
+                registration: self.0.register(&activity),
+                activity,
+                slot,
+            }
         }
 
         async fn open(&self, address: u8) -> Open {
@@ -351,7 +420,10 @@ mod tests {
         }
         let mut newcomer = pin!(test.take(4));
         assert!(!is_ready(newcomer.as_mut()).await);
-        assert_eq!((is_evicted(&working).await, is_evicted(&was_used).await), (false, false));
+        assert_eq!(
+            (is_evicted(&working).await, is_evicted(&was_used).await),
+            (false, false)
+        );
         assert!(is_evicted(&idle).await);
         drop(idle);
         assert!(newcomer.await.is_some());
@@ -418,8 +490,14 @@ mod tests {
     }
 
     fn slots(total: u32, streams: u32) -> Arc<RequestSlots> {
-        let limits =
-            ServerLimits { requests: SlotLimit { total, per_client: Some(2) }, streams, ..ServerLimits::default() };
+        let limits = ServerLimits {
+            requests: SlotLimit {
+                total,
+                per_client: Some(2),
+            },
+            streams,
+            ..ServerLimits::default()
+        };
         Arc::new(RequestSlots::new(&limits, Arc::new(|_| ())))
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, Server, ServerEvent, ServerLimits, SlotLimit};
+use ifmatch_http_server::{
+    RequestBody, RequestContext, RequestHandler, Server, ServerEvent, ServerLimits, SlotLimit,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -19,12 +21,19 @@ struct Echo;
 impl RequestHandler for Echo {
     type Body = Full<Bytes>;
 
-    async fn handle(self: Arc<Self>, request: Request<RequestBody>, context: RequestContext) -> Response<Full<Bytes>> {
+    async fn handle(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Response<Full<Bytes>> {
         let Some(_slot) = context.take_slot() else {
             return status(StatusCode::SERVICE_UNAVAILABLE);
         };
         if request.uri().path() == "/hint" {
-            context.interim().unwrap().send(StatusCode::EARLY_HINTS, HeaderMap::new());
+            context
+                .interim()
+                .unwrap()
+                .send(StatusCode::EARLY_HINTS, HeaderMap::new());
         }
         if request.uri().path() == "/unread" {
             return status(StatusCode::PRECONDITION_FAILED);
@@ -52,7 +61,10 @@ async fn start(limits: ServerLimits) -> (Server, SocketAddr, Arc<Mutex<Vec<Serve
     let address = listener.local_addr().unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&events);
-    let mut server = Server::new(limits, Arc::new(move |event| seen.lock().unwrap().push(event)));
+    let mut server = Server::new(
+        limits,
+        Arc::new(move |event| seen.lock().unwrap().push(event)),
+    );
     server.serve(vec![listener], Arc::new(Echo));
     (server, address, events)
 }
@@ -67,14 +79,19 @@ async fn exchange(address: SocketAddr, request: &str) -> String {
 }
 
 fn post(path: &str) -> String {
-    format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+    )
 }
 
 #[tokio::test]
 async fn a_handler_responds_after_its_interim_responses() {
     let (_server, address, events) = start(ServerLimits::default()).await;
     let response = exchange(address, &post("/hint")).await;
-    assert!(response.starts_with("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"),
+        "{response}"
+    );
     assert!(response.ends_with("\r\n\r\nhello"), "{response}");
     assert_eq!(events.lock().unwrap()[0], ServerEvent::ConnectionOpened);
 }
@@ -84,36 +101,72 @@ async fn a_handler_responds_after_its_interim_responses() {
 #[tokio::test]
 async fn an_early_response_to_a_client_that_awaits_100_continue_closes_the_connection() {
     let (_server, address, _) = start(ServerLimits::default()).await;
-    let put = "PUT /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    let put =
+        "PUT /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     let response = exchange(address, put).await;
-    assert!(response.starts_with("HTTP/1.1 412 ") && response.contains("connection: close\r\n"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 412 ") && response.contains("connection: close\r\n"),
+        "{response}"
+    );
 }
 
 #[tokio::test]
 async fn requests_beyond_the_limit_get_no_slot() {
-    let requests = SlotLimit { total: 1, per_client: None };
-    let (_server, address, events) = start(ServerLimits { requests, ..ServerLimits::default() }).await;
+    let requests = SlotLimit {
+        total: 1,
+        per_client: None,
+    };
+    let (_server, address, events) = start(ServerLimits {
+        requests,
+        ..ServerLimits::default()
+    })
+    .await;
     let mut first = TcpStream::connect(address).await.unwrap();
-    first.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
+    first
+        .write_all(
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+        )
+        .await
+        .unwrap();
     let mut interim = [0; 25];
     // The server asks for the body, so the request has its slot.
     first.read_exact(&mut interim).await.unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-    assert!(exchange(address, &post("/")).await.starts_with("HTTP/1.1 503 "));
-    assert!(events.lock().unwrap().contains(&ServerEvent::RequestRefused));
+    assert!(
+        exchange(address, &post("/"))
+            .await
+            .starts_with("HTTP/1.1 503 ")
+    );
+    assert!(
+        events
+            .lock()
+            .unwrap()
+            .contains(&ServerEvent::RequestRefused)
+    );
 }
 
 #[tokio::test]
 async fn a_stalled_body_fails() {
-    let limits = ServerLimits { body_timeout: Duration::from_millis(50), ..ServerLimits::default() };
+    let limits = ServerLimits {
+        body_timeout: Duration::from_millis(50),
+        ..ServerLimits::default()
+    };
     let (_server, address, _) = start(limits).await;
-    let partial = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhell";
-    assert!(exchange(address, partial).await.starts_with("HTTP/1.1 408 "));
+    let partial =
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhell";
+    assert!(
+        exchange(address, partial)
+            .await
+            .starts_with("HTTP/1.1 408 ")
+    );
 }
 
 #[tokio::test]
 async fn a_partial_head_times_out() {
-    let limits = ServerLimits { head_timeout: Duration::from_millis(50), ..ServerLimits::default() };
+    let limits = ServerLimits {
+        head_timeout: Duration::from_millis(50),
+        ..ServerLimits::default()
+    };
     let (_server, address, events) = start(limits).await;
     assert_eq!(exchange(address, "GET / HTTP/1.1\r\n").await, "");
     assert!(events.lock().unwrap().contains(&ServerEvent::SlowHead));
@@ -130,14 +183,20 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
     let mut response = vec![0; 64];
     let count = kept.read(&mut response).await.unwrap();
     let response = String::from_utf8_lossy(&response[..count]).into_owned();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && !response.contains("connection: close"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && !response.contains("connection: close"),
+        "{response}"
+    );
     server.drain();
     let mut fresh = TcpStream::connect(address).await.unwrap();
     for stream in [&mut kept, &mut fresh] {
         stream.write_all(get).await.unwrap();
         let mut rest = String::new();
         stream.read_to_string(&mut rest).await.unwrap();
-        assert!(rest.contains("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close\r\n"), "{rest}");
+        assert!(
+            rest.contains("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close\r\n"),
+            "{rest}"
+        );
     }
     server.shut_down(Duration::from_hours(1)).await;
     assert_eq!(server.connections(), 0);
@@ -147,7 +206,12 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
 async fn a_shutdown_completes_requests_in_progress() {
     let (mut server, address, _) = start(ServerLimits::default()).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
+    stream
+        .write_all(
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+        )
+        .await
+        .unwrap();
     stream.read_exact(&mut [0; 25]).await.unwrap();
     let stopped = tokio::spawn(async move {
         server.shut_down(Duration::from_hours(1)).await;
@@ -159,7 +223,10 @@ async fn a_shutdown_completes_requests_in_progress() {
     stream.write_all(b"hello").await.unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).await.unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"),
+        "{response}"
+    );
     assert_eq!(stopped.await.unwrap(), 0);
 }
 
@@ -176,7 +243,10 @@ async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
     }
     let clients = async {
         for stream in &mut streams {
-            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            stream
+                .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .await
+                .unwrap();
         }
         for stream in &mut streams {
             let mut response = String::new();
@@ -189,19 +259,29 @@ async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
 }
 
 /// A client of HTTP/2, and its connection, which ends with the server's GOAWAY.
-async fn http2(address: SocketAddr) -> (h2::client::SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+async fn http2(
+    address: SocketAddr,
+) -> (
+    h2::client::SendRequest<Bytes>,
+    JoinHandle<Result<(), h2::Error>>,
+) {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     (client.ready().await.unwrap(), tokio::spawn(connection))
 }
 
 /// Sends a GET with these header fields over HTTP/2. Returns the status.
-async fn get_http2(client: &mut h2::client::SendRequest<Bytes>, fields: &[(String, &str)]) -> StatusCode {
+async fn get_http2(
+    client: &mut h2::client::SendRequest<Bytes>,
+    fields: &[(String, &str)],
+) -> StatusCode {
     let mut request = Request::get("http://a/");
     for (name, value) in fields {
         request = request.header(name, *value);
     }
-    let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    let (response, _) = client
+        .send_request(request.body(()).unwrap(), true)
+        .unwrap();
     response.await.unwrap().status()
 }
 
@@ -209,19 +289,39 @@ async fn get_http2(client: &mut h2::client::SendRequest<Bytes>, fields: &[(Strin
 async fn http2_takes_as_many_header_fields_as_http1() {
     let (_server, address, _) = start(ServerLimits::default()).await;
     for (count, expected) in [(100, 200), (101, 431)] {
-        let fields: Vec<_> = (0..count).map(|number| (format!("x-{number}"), "v")).collect();
+        let fields: Vec<_> = (0..count)
+            .map(|number| (format!("x-{number}"), "v"))
+            .collect();
         let (mut client, _connection) = http2(address).await;
-        assert_eq!(get_http2(&mut client, &fields).await, expected, "{count} over HTTP/2");
+        assert_eq!(
+            get_http2(&mut client, &fields).await,
+            expected,
+            "{count} over HTTP/2"
+        );
         // `Host` and `Connection` are fields of HTTP/1 alone.
-        let lines: Vec<_> = fields.iter().skip(2).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let lines: Vec<_> = fields
+            .iter()
+            .skip(2)
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let lines = lines.concat();
-        let response =
-            exchange(address, &format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n")).await;
-        assert!(response.starts_with(&format!("HTTP/1.1 {expected} ")), "{count} over HTTP/1: {response}");
+        let response = exchange(
+            address,
+            &format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n"),
+        )
+        .await;
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {expected} ")),
+            "{count} over HTTP/1: {response}"
+        );
     }
     let crumbs: Vec<_> = (0..120).map(|_| ("cookie".to_owned(), "a=b")).collect();
     let (mut client, _connection) = http2(address).await;
-    assert_eq!(get_http2(&mut client, &crumbs).await, 200, "one field in 120 crumbs");
+    assert_eq!(
+        get_http2(&mut client, &crumbs).await,
+        200,
+        "one field in 120 crumbs"
+    );
 }
 
 #[tokio::test]
@@ -231,7 +331,14 @@ async fn a_draining_server_sends_goaway_and_answers_what_is_on_its_way() {
     assert_eq!(get_http2(&mut client, &[]).await, 200);
     server.drain();
     let ended = tokio::time::timeout(Duration::from_mins(1), connection).await;
-    ended.expect("the server sends GOAWAY within a minute").unwrap().unwrap();
+    ended
+        .expect("the server sends GOAWAY within a minute")
+        .unwrap()
+        .unwrap();
     let (mut client, _connection) = http2(address).await;
-    assert_eq!(get_http2(&mut client, &[]).await, 200, "a new connection is served until the port closes");
+    assert_eq!(
+        get_http2(&mut client, &[]).await,
+        200,
+        "a new connection is served until the port closes"
+    );
 }

@@ -42,11 +42,16 @@ pub(crate) struct PostgresConnection {
 ///
 /// # Errors
 /// [`ConnectErrorKind::Unreachable`] if they take too long.
-pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
-    tokio::time::timeout(STATEMENT_LIMIT, statements).await.unwrap_or_else(|_| {
-        let text = "PostgreSQL accepts connections, but doesn't respond. Check its load and its log.";
-        Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
-    })
+pub(crate) async fn answered<T>(
+    statements: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    tokio::time::timeout(STATEMENT_LIMIT, statements)
+        .await
+        .unwrap_or_else(|_| {
+            let text =
+                "PostgreSQL accepts connections, but doesn't respond. Check its load and its log.";
+            Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
+        })
 }
 
 impl ConnectionSettings {
@@ -59,7 +64,12 @@ impl ConnectionSettings {
         };
         tokio::time::timeout(LIMIT, connecting)
             .await
-            .unwrap_or_else(|_| Err(ConnectError::new(ConnectErrorKind::Unreachable, unanswered(&self.config))))
+            .unwrap_or_else(|_| {
+                Err(ConnectError::new(
+                    ConnectErrorKind::Unreachable,
+                    unanswered(&self.config),
+                ))
+            })
     }
 }
 
@@ -94,10 +104,17 @@ pub(crate) struct TlsConnector<T>(pub(crate) T);
 #[async_trait]
 impl<T: Tls> PostgresConnector for TlsConnector<T> {
     async fn open(&self, config: &Config) -> Result<PostgresConnection, ConnectError> {
-        let (client, connection) = config.connect(self.0.clone()).await.map_err(|error| of_attempt(config, error))?;
+        let (client, connection) = config
+            .connect(self.0.clone())
+            .await
+            .map_err(|error| of_attempt(config, error))?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
-        Ok(PostgresConnection { client, warned, _task: AbortOnDropHandle::new(task) })
+        Ok(PostgresConnection {
+            client,
+            warned,
+            _task: AbortOnDropHandle::new(task),
+        })
     }
 }
 
@@ -114,7 +131,10 @@ where
                 if notice.parsed_severity() == Some(Severity::Warning) {
                     warned.store(true, Ordering::SeqCst);
                 }
-                tracing::warn!(message = notice.message(), "the database server reports a problem");
+                tracing::warn!(
+                    message = notice.message(),
+                    "the database server reports a problem"
+                );
             }
             Ok(_) => {}
             Err(error) => {
@@ -132,7 +152,10 @@ impl PostgresConnection {
     }
 
     async fn check(&self) -> Result<(), ConnectError> {
-        self.client.batch_execute(SESSION).await.map_err(of_connection)?;
+        self.client
+            .batch_execute(SESSION)
+            .await
+            .map_err(of_connection)?;
         let row = self
             .client
             .query_one(
@@ -148,8 +171,9 @@ impl PostgresConnection {
         }
         for (column, name) in [(1, "fsync"), (2, "full_page_writes")] {
             if row.get::<_, &str>(column) != "on" {
-                let text =
-                    format!("the server loses acknowledged swaps in a crash. Set {name} = on in postgresql.conf.");
+                let text = format!(
+                    "the server loses acknowledged swaps in a crash. Set {name} = on in postgresql.conf."
+                );
                 return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
             }
         }
@@ -157,7 +181,10 @@ impl PostgresConnection {
             tracing::warn!(
                 "synchronous_commit is off or local for this user: the register sets it to on for its sessions"
             );
-            self.client.batch_execute("SET synchronous_commit = on").await.map_err(of_connection)?;
+            self.client
+                .batch_execute("SET synchronous_commit = on")
+                .await
+                .map_err(of_connection)?;
         }
         self.take_warning();
         Ok(())

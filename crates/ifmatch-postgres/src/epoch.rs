@@ -48,7 +48,9 @@ struct ServerEpoch {
 
 impl KnownEpoch {
     pub(crate) fn get(&self) -> Epoch {
-        self.lock().as_ref().map_or_else(Epoch::default, |found| found.epoch)
+        self.lock()
+            .as_ref()
+            .map_or_else(Epoch::default, |found| found.epoch)
     }
 
     /// Accepts the epoch of a server in place of the one found before.
@@ -57,8 +59,12 @@ impl KnownEpoch {
     /// [`ConnectErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
     fn become_found(&self, found: ServerEpoch) -> Result<(), ConnectError> {
         let mut known = self.lock();
-        let before = known.as_ref().map_or_else(Epoch::default, |known| known.epoch);
-        let is_another = known.as_ref().is_some_and(|known| known.timeline != found.timeline);
+        let before = known
+            .as_ref()
+            .map_or_else(Epoch::default, |known| known.epoch);
+        let is_another = known
+            .as_ref()
+            .is_some_and(|known| known.timeline != found.timeline);
         if found.epoch < before || (found.epoch == before && is_another) {
             let text = "the server is a former primary, or another database: stop it, or, if it is the right one, restart all \
                         processes of ifmatch";
@@ -86,10 +92,17 @@ async fn find_latest(url: &str) -> Option<PostgresConnection> {
     let hosts = Some(each_host(url)).filter(|hosts| hosts.len() > 1)?;
     let found = join_all(hosts.iter().map(async |host| {
         let connection = ConnectionSettings::parse(host).ok()?.connect().await.ok()?;
-        let found = timeout(STATEMENT_LIMIT, connection.find_epoch(false)).await.ok()?.ok()?;
+        let found = timeout(STATEMENT_LIMIT, connection.find_epoch(false))
+            .await
+            .ok()?
+            .ok()?;
         Some((found.epoch, connection))
     }));
-    let latest = found.await.into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
+    let latest = found
+        .await
+        .into_iter()
+        .flatten()
+        .max_by_key(|(epoch, _)| *epoch);
     latest.map(|(_, connection)| connection)
 }
 
@@ -141,19 +154,35 @@ impl PostgresConnection {
             WHERE timeline <> {TIMELINE} OR $2"
         );
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);
-        self.client.execute(&raise, &[&margin, &restored]).await.map_err(of_connection)?;
+        self.client
+            .execute(&raise, &[&margin, &restored])
+            .await
+            .map_err(of_connection)?;
         let epoch = "SELECT number, lost, timeline FROM ifmatch_epoch";
-        let row = self.client.query_one(epoch, &[]).await.map_err(of_connection)?;
+        let row = self
+            .client
+            .query_one(epoch, &[])
+            .await
+            .map_err(of_connection)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
-        let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
-        Ok(ServerEpoch { epoch, timeline: row.get(2) })
+        let epoch = Epoch {
+            number: number.cast_unsigned(),
+            lost: Revision::new(lost.cast_unsigned()),
+        };
+        Ok(ServerEpoch {
+            epoch,
+            timeline: row.get(2),
+        })
     }
 
     /// Warns about a standby that may lack acknowledged swaps when it takes over.
     pub(crate) async fn warn_of_asynchronous_standbys(&self) -> Result<(), ConnectError> {
-        let standbys =
-            "SELECT count(*) FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''";
-        let row = self.client.query_one(standbys, &[]).await.map_err(of_connection)?;
+        let standbys = "SELECT count(*) FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''";
+        let row = self
+            .client
+            .query_one(standbys, &[])
+            .await
+            .map_err(of_connection)?;
         if row.get::<_, i64>(0) > 0 {
             tracing::warn!(
                 "the database server has a standby that is not synchronous: after its promotion, acknowledged swaps may be \
@@ -171,7 +200,10 @@ mod tests {
     #[test]
     fn a_server_with_an_earlier_epoch_or_another_history_is_refused() {
         let found = |number, lost, timeline: &str| ServerEpoch {
-            epoch: Epoch { number, lost: Revision::new(lost) },
+            epoch: Epoch {
+                number,
+                lost: Revision::new(lost),
+            },
             timeline: timeline.to_owned(),
         };
         let known = KnownEpoch::default();
@@ -186,8 +218,18 @@ mod tests {
             (found(1, 50, "2"), false),
             (found(1, 90, "3"), true),
         ] {
-            assert_eq!(known.become_found(server.clone()).is_ok(), is_accepted, "{server:?}");
+            assert_eq!(
+                known.become_found(server.clone()).is_ok(),
+                is_accepted,
+                "{server:?}"
+            );
         }
-        assert_eq!(known.get(), Epoch { number: 1, lost: Revision::new(90) });
+        assert_eq!(
+            known.get(),
+            Epoch {
+                number: 1,
+                lost: Revision::new(90)
+            }
+        );
     }
 }

@@ -11,8 +11,12 @@ use crate::{platform, tls};
 
 /// Describes a failed attempt to connect to the hosts of `config`.
 pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> ConnectError {
-    let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| (*error).source());
-    let io = causes.last().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| {
+        (*error).source()
+    });
+    let io = causes
+        .last()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
     let server = hosts(config);
     let text = match io {
         Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -30,14 +34,31 @@ pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> Conne
 /// Says that the hosts of `config` don't respond.
 pub(crate) fn unanswered(config: &Config) -> String {
     let server = hosts(config);
-    format!("PostgreSQL at {server} doesn't respond. Check that it runs, and that no firewall drops the connection.")
+    format!(
+        "PostgreSQL at {server} doesn't respond. Check that it runs, and that no firewall drops the connection."
+    )
 }
 
 /// Returns the hosts with their ports.
 fn hosts(config: &Config) -> String {
-    let port = |at: usize| config.get_ports().get(at).or(config.get_ports().first()).copied().unwrap_or(5432);
-    let named = config.get_hosts().iter().enumerate().map(|(at, host)| platform::shown(host, port(at)));
-    let addresses = config.get_hostaddrs().iter().enumerate().map(|(at, address)| format!("{address}:{}", port(at)));
+    let port = |at: usize| {
+        config
+            .get_ports()
+            .get(at)
+            .or(config.get_ports().first())
+            .copied()
+            .unwrap_or(5432)
+    };
+    let named = config
+        .get_hosts()
+        .iter()
+        .enumerate()
+        .map(|(at, host)| platform::shown(host, port(at)));
+    let addresses = config
+        .get_hostaddrs()
+        .iter()
+        .enumerate()
+        .map(|(at, address)| format!("{address}:{}", port(at)));
     let mut all: Vec<String> = named.collect();
     if all.is_empty() {
         all = addresses.collect();
@@ -52,7 +73,9 @@ pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
             ConnectErrorKind::Denied,
             "PostgreSQL rejected the user or the password. Set the right one in PGPASSWORD or PGPASSFILE",
         ),
-        Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "no such database. Create it"),
+        Some(code) if is_class(code, "3D") => {
+            (ConnectErrorKind::Denied, "no such database. Create it")
+        }
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
             ConnectErrorKind::Denied,
             "the user lacks rights. `migrate` needs CREATE on the schema; the register needs SELECT, INSERT, UPDATE and DELETE \
@@ -67,10 +90,14 @@ pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
             "the connection can't be encrypted. Set sslrootcert to the file of the server's authority, and use the host name in \
              its certificate; or set sslmode=disable on a network that you trust",
         ),
-        None if is_configuration(&error) => {
-            (ConnectErrorKind::Denied, "the server asks for a password. Set PGPASSWORD or PGPASSFILE")
-        }
-        _ => (ConnectErrorKind::Unreachable, "the server is unusable. Check that it runs and accepts connections"),
+        None if is_configuration(&error) => (
+            ConnectErrorKind::Denied,
+            "the server asks for a password. Set PGPASSWORD or PGPASSFILE",
+        ),
+        _ => (
+            ConnectErrorKind::Unreachable,
+            "the server is unusable. Check that it runs and accepts connections",
+        ),
     };
     ConnectError::new(kind, text).because(Chain(&*tls::explain(error)).to_string())
 }
@@ -81,12 +108,17 @@ fn is_class(code: &SqlState, class: &str) -> bool {
 
 /// Returns `true` for errors of the TLS handshake. The client library tells its errors apart by their text only.
 fn is_tls(error: &tokio_postgres::Error) -> bool {
-    tls::is_of_handshake(error) || error.to_string().starts_with("error performing TLS handshake")
+    tls::is_of_handshake(error)
+        || error
+            .to_string()
+            .starts_with("error performing TLS handshake")
 }
 
 /// Returns `true` if no host of the URL accepts writes.
 fn is_read_only(error: &tokio_postgres::Error) -> bool {
-    let cause = error.source().and_then(|error| error.downcast_ref::<std::io::Error>());
+    let cause = error
+        .source()
+        .and_then(|error| error.downcast_ref::<std::io::Error>());
     cause.is_some_and(|error| error.to_string() == "database does not allow writes")
 }
 
@@ -115,8 +147,12 @@ impl fmt::Display for Chain<'_> {
 /// have been committed, or may still be.
 pub(crate) fn of_statement(error: &tokio_postgres::Error) -> RegisterError {
     let kind = match error.as_db_error() {
-        Some(error) if error.parsed_severity() != Some(Severity::Error) => RegisterErrorKind::Ambiguous,
-        Some(error) if is_class(error.code(), "53") && *error.code() != SqlState::TOO_MANY_CONNECTIONS => {
+        Some(error) if error.parsed_severity() != Some(Severity::Error) => {
+            RegisterErrorKind::Ambiguous
+        }
+        Some(error)
+            if is_class(error.code(), "53") && *error.code() != SqlState::TOO_MANY_CONNECTIONS =>
+        {
             RegisterErrorKind::Full
         }
         Some(_) => RegisterErrorKind::Unavailable,
@@ -127,7 +163,13 @@ pub(crate) fn of_statement(error: &tokio_postgres::Error) -> RegisterError {
 
 /// Returns `true` if nothing was changed because of the locks of other transactions.
 pub(crate) fn is_lock(error: &tokio_postgres::Error) -> bool {
-    let locks = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_SERIALIZATION_FAILURE];
-    let Some(error) = error.as_db_error() else { return false };
+    let locks = [
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    let Some(error) = error.as_db_error() else {
+        return false;
+    };
     error.parsed_severity() == Some(Severity::Error) && locks.contains(error.code())
 }

@@ -60,7 +60,11 @@ pub(crate) struct ConnectionLane(Reconnecting<PostgresServer>);
 
 impl PostgresServer {
     pub(crate) fn new(settings: ConnectionSettings) -> Self {
-        Self { settings, clock: EngineClock::default(), epoch: KnownEpoch::default() }
+        Self {
+            settings,
+            clock: EngineClock::default(),
+            epoch: KnownEpoch::default(),
+        }
     }
 
     /// Returns the time of the server, as sampled by all connections.
@@ -74,15 +78,35 @@ impl PostgresServer {
     }
 
     /// Checks the tables and the epoch. A later release may have changed the tables since the last connection.
-    async fn prepare(&self, connection: PostgresConnection) -> Result<PreparedConnection, ConnectError> {
+    async fn prepare(
+        &self,
+        connection: PostgresConnection,
+    ) -> Result<PreparedConnection, ConnectError> {
         connection.check_schema().await?;
         let epoch = connection.check_epoch(&self.epoch).await?;
-        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(of_connection);
-        let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
+        let prepare =
+            async |text: &str| connection.client.prepare(text).await.map_err(of_connection);
+        let (insert, update, delete) = (
+            prepare(INSERT).await?,
+            prepare(UPDATE).await?,
+            prepare(DELETE).await?,
+        );
         let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
-        let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
+        let scan = connection
+            .client
+            .prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8])
+            .await;
         let scan = scan.map_err(of_connection)?;
-        Ok(PreparedConnection { connection, epoch, insert, update, delete, load, scan, time })
+        Ok(PreparedConnection {
+            connection,
+            epoch,
+            insert,
+            update,
+            delete,
+            load,
+            scan,
+            time,
+        })
     }
 }
 
@@ -103,7 +127,10 @@ impl Connect for PostgresServer {
 
 impl ConnectionLane {
     /// Creates a lane with a connection that is already open.
-    pub(crate) async fn open(place: PostgresServer, connection: PostgresConnection) -> Result<Self, ConnectError> {
+    pub(crate) async fn open(
+        place: PostgresServer,
+        connection: PostgresConnection,
+    ) -> Result<Self, ConnectError> {
         let prepared = place.prepare(connection).await?;
         prepared.sample(&place.clock).await.map_err(of_connection)?;
         let mut open = Reconnecting::new(Arc::new(place));
@@ -131,10 +158,15 @@ impl ConnectionLane {
         // The sample is first in the pipeline, and isn't delayed by the work.
         // Without one, the bounds of the time widen; the work has its own result.
         let both = join(prepared.sample(&self.0.server().clock), work(&prepared));
-        let (_, result) = tokio::time::timeout(STATEMENT_LIMIT, both).await.map_err(|_| {
-            let text = format!("the database server has not answered within {} ms", STATEMENT_LIMIT.as_millis());
-            RegisterError::new(RegisterErrorKind::Ambiguous, text)
-        })?;
+        let (_, result) = tokio::time::timeout(STATEMENT_LIMIT, both)
+            .await
+            .map_err(|_| {
+                let text = format!(
+                    "the database server has not answered within {} ms",
+                    STATEMENT_LIMIT.as_millis()
+                );
+                RegisterError::new(RegisterErrorKind::Ambiguous, text)
+            })?;
         if !is_ambiguous(&result) {
             self.0.keep(prepared);
         }
@@ -148,8 +180,15 @@ impl Pages for ConnectionLane {
         let (prefix, end) = (scan.prefix.as_bytes(), end_of(scan.prefix.as_bytes()));
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
         let page = async |prepared: &PreparedConnection| {
-            let rows = prepared.connection.client.query(&prepared.scan, &[&after, &prefix, &end, &limit]).await;
-            rows.map_err(|error| of_statement(&error))?.iter().map(entry).collect()
+            let rows = prepared
+                .connection
+                .client
+                .query(&prepared.scan, &[&after, &prefix, &end, &limit])
+                .await;
+            rows.map_err(|error| of_statement(&error))?
+                .iter()
+                .map(entry)
+                .collect()
         };
         self.run(page, is_ambiguous).await?
     }
@@ -171,17 +210,27 @@ impl Batches for ConnectionLane {
         // Batches of several processes lock their rows in the same order.
         sorted.sort_unstable_by(|left, right| left.key.cmp(&right.key));
         let swap = async |prepared: &PreparedConnection| prepared.swap(&sorted).await;
-        let mut results = match self.run(swap, |results| results.values().any(is_ambiguous)).await {
+        let mut results = match self
+            .run(swap, |results| results.values().any(is_ambiguous))
+            .await
+        {
             Ok(results) => results,
             Err(error) => return batch.iter().map(|_| Err(error.duplicate())).collect(),
         };
         let missing = || Err(RegisterErrorKind::Ambiguous.into());
-        batch.iter().map(|swap| results.remove(&swap.key).unwrap_or_else(missing)).collect()
+        batch
+            .iter()
+            .map(|swap| results.remove(&swap.key).unwrap_or_else(missing))
+            .collect()
     }
 
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
-        let found =
-            self.run(async |prepared: &PreparedConnection| prepared.load(keys.iter()).await, is_ambiguous).await??;
+        let found = self
+            .run(
+                async |prepared: &PreparedConnection| prepared.load(keys.iter()).await,
+                is_ambiguous,
+            )
+            .await??;
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 }
@@ -194,7 +243,11 @@ impl PreparedConnection {
         let sent = SystemClock.now();
         let row = self.connection.client.query_one(&self.time, &[]).await?;
         let micros: i64 = row.get(0);
-        clock.sample(sent, SystemClock.now(), Timestamp::from_micros(micros.cast_unsigned()));
+        clock.sample(
+            sent,
+            SystemClock.now(),
+            Timestamp::from_micros(micros.cast_unsigned()),
+        );
         Ok(())
     }
 
@@ -206,13 +259,21 @@ impl PreparedConnection {
         let creations = part(|swap| swap.next.is_some() && swap.expected == Revision::NONE);
         let changes = part(|swap| swap.next.is_some() && swap.expected != Revision::NONE);
         let removals = part(|swap| swap.next.is_none());
-        let parts = join3(self.part(&creations), self.part(&changes), self.part(&removals)).await;
+        let parts = join3(
+            self.part(&creations),
+            self.part(&changes),
+            self.part(&removals),
+        )
+        .await;
         let mut results = parts.0;
         results.extend(parts.1);
         results.extend(parts.2);
         if self.connection.take_warning() {
             // A wait for a synchronous standby has ended early: the changes are visible, but may not be replicated.
-            for result in results.values_mut().filter(|result| matches!(result, Ok(Swap::Done))) {
+            for result in results
+                .values_mut()
+                .filter(|result| matches!(result, Ok(Swap::Done)))
+            {
                 let text = "the database server may not have replicated the change";
                 *result = Err(RegisterError::new(RegisterErrorKind::Ambiguous, text));
             }
@@ -230,45 +291,72 @@ impl PreparedConnection {
                 for swap in swaps {
                     match self.execute(&[*swap]).await {
                         Ok(single) => results.extend(single),
-                        Err(error) => drop(results.insert(swap.key.clone(), Err(of_statement(&error)))),
+                        Err(error) => {
+                            drop(results.insert(swap.key.clone(), Err(of_statement(&error))))
+                        }
                     }
                 }
                 results
             }
             Err(error) => {
                 let error = of_statement(&error);
-                swaps.iter().map(|swap| (swap.key.clone(), Err(error.duplicate()))).collect()
+                swaps
+                    .iter()
+                    .map(|swap| (swap.key.clone(), Err(error.duplicate())))
+                    .collect()
             }
         }
     }
 
     /// Executes one statement. Conflicts have no record yet.
     async fn execute(&self, swaps: &[&QueuedSwap]) -> Result<Results, tokio_postgres::Error> {
-        let Some(first) = swaps.first() else { return Ok(HashMap::new()) };
-        let keys: Vec<&[u8]> = swaps.iter().map(|swap| swap.key.as_str().as_bytes()).collect();
-        let expected: Vec<i64> = swaps.iter().map(|swap| swap.expected.get().cast_signed()).collect();
-        let next = || swaps.iter().filter_map(|swap| swap.next.as_ref());
-        let revisions: Vec<i64> = next().map(|record| record.revision().get().cast_signed()).collect();
-        let records: Vec<Vec<u8>> = next().map(Record::encode).collect();
-        let (statement, parameters): (_, &[&(dyn ToSql + Sync)]) = match (&first.next, first.expected) {
-            (Some(_), Revision::NONE) => (&self.insert, &[&keys, &revisions, &records]),
-            (Some(_), _) => (&self.update, &[&keys, &revisions, &records, &expected]),
-            (None, _) => (&self.delete, &[&keys, &expected]),
+        let Some(first) = swaps.first() else {
+            return Ok(HashMap::new());
         };
+        let keys: Vec<&[u8]> = swaps
+            .iter()
+            .map(|swap| swap.key.as_str().as_bytes())
+            .collect();
+        let expected: Vec<i64> = swaps
+            .iter()
+            .map(|swap| swap.expected.get().cast_signed())
+            .collect();
+        let next = || swaps.iter().filter_map(|swap| swap.next.as_ref());
+        let revisions: Vec<i64> = next()
+            .map(|record| record.revision().get().cast_signed())
+            .collect();
+        let records: Vec<Vec<u8>> = next().map(Record::encode).collect();
+        let (statement, parameters): (_, &[&(dyn ToSql + Sync)]) =
+            match (&first.next, first.expected) {
+                (Some(_), Revision::NONE) => (&self.insert, &[&keys, &revisions, &records]),
+                (Some(_), _) => (&self.update, &[&keys, &revisions, &records, &expected]),
+                (None, _) => (&self.delete, &[&keys, &expected]),
+            };
         let rows = self.connection.client.query(statement, parameters).await?;
         let changed: HashSet<&[u8]> = rows.iter().map(|row| row.get(0)).collect();
         let result = |swap: &QueuedSwap| {
-            if changed.contains(swap.key.as_str().as_bytes()) { Swap::Done } else { Swap::Conflict(None) }
+            if changed.contains(swap.key.as_str().as_bytes()) {
+                Swap::Done
+            } else {
+                Swap::Conflict(None)
+            }
         };
-        Ok(swaps.iter().map(|swap| (swap.key.clone(), Ok(result(swap)))).collect())
+        Ok(swaps
+            .iter()
+            .map(|swap| (swap.key.clone(), Ok(result(swap))))
+            .collect())
     }
 
     /// Loads the records of conflicts. The snapshot of the first statement may be older than the conflict, so this takes
     /// another one.
     async fn find_conflicts(&self, results: &mut Results) {
-        let is_conflict = |result: &Result<Swap, RegisterError>| matches!(result, Ok(Swap::Conflict(_)));
-        let keys: Vec<Key> =
-            results.iter().filter(|(_, result)| is_conflict(result)).map(|(key, _)| key.clone()).collect();
+        let is_conflict =
+            |result: &Result<Swap, RegisterError>| matches!(result, Ok(Swap::Conflict(_)));
+        let keys: Vec<Key> = results
+            .iter()
+            .filter(|(_, result)| is_conflict(result))
+            .map(|(key, _)| key.clone())
+            .collect();
         if keys.is_empty() {
             return;
         }
@@ -282,9 +370,17 @@ impl PreparedConnection {
         }
     }
 
-    async fn load(&self, keys: impl Iterator<Item = &Key>) -> Result<HashMap<Key, Record>, RegisterError> {
+    async fn load(
+        &self,
+        keys: impl Iterator<Item = &Key>,
+    ) -> Result<HashMap<Key, Record>, RegisterError> {
         let keys: Vec<&[u8]> = keys.map(|key| key.as_str().as_bytes()).collect();
-        let rows = self.connection.client.query(&self.load, &[&keys]).await.map_err(|error| of_statement(&error))?;
+        let rows = self
+            .connection
+            .client
+            .query(&self.load, &[&keys])
+            .await
+            .map_err(|error| of_statement(&error))?;
         rows.iter().map(entry).collect()
     }
 }
@@ -297,7 +393,10 @@ fn entry(row: &Row) -> Result<(Key, Record), RegisterError> {
     let unreadable = |text: String| RegisterError::new(RegisterErrorKind::Unreadable, text);
     let (key, record): (&[u8], &[u8]) = (row.get(0), row.get(1));
     let key = std::str::from_utf8(key).map_err(|error| unreadable(error.to_string()))?;
-    Ok((Key::new(key).map_err(|error| unreadable(error.to_string()))?, Record::decode(record)?))
+    Ok((
+        Key::new(key).map_err(|error| unreadable(error.to_string()))?,
+        Record::decode(record)?,
+    ))
 }
 
 #[cfg(test)]
@@ -315,7 +414,9 @@ mod tests {
         let server = postgres::start(&[]).await;
         crate::migrate(&server.url()).await.unwrap();
         let proxy = Proxy::start(server.address()).await;
-        let place = PostgresServer::new(ConnectionSettings::parse(&server.url_at(proxy.address())).unwrap());
+        let place = PostgresServer::new(
+            ConnectionSettings::parse(&server.url_at(proxy.address())).unwrap(),
+        );
         let first = place.settings.connect().await.unwrap();
         let mut lane = ConnectionLane::open(place, first).await.unwrap();
         let first = lane.0.take().await.unwrap();
@@ -324,7 +425,12 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         lane.0.keep(first);
-        lane.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+        lane.page(&Scan {
+            limit: 1,
+            ..Scan::default()
+        })
+        .await
+        .unwrap();
     }
 
     /// The former primary wasn't stopped, and this connection to it is still open. Another one has found the new primary.
@@ -336,12 +442,22 @@ mod tests {
         let place = PostgresServer::new(ConnectionSettings::parse(&primary.url()).unwrap());
         let first = place.settings.connect().await.unwrap();
         let mut lane = ConnectionLane::open(place, first).await.unwrap();
-        let scan = Scan { limit: 1, ..Scan::default() };
+        let scan = Scan {
+            limit: 1,
+            ..Scan::default()
+        };
         lane.page(&scan).await.unwrap();
         postgres::promote(&standby);
-        let other = ConnectionSettings::parse(&standby.url()).unwrap().connect().await.unwrap();
+        let other = ConnectionSettings::parse(&standby.url())
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
         lane.place().prepare(other).await.unwrap();
-        let error = lane.page(&scan).await.expect_err("it lacks the changes since the promotion");
+        let error = lane
+            .page(&scan)
+            .await
+            .expect_err("it lacks the changes since the promotion");
         assert!(error.to_string().contains("former primary"), "{error}");
     }
 }

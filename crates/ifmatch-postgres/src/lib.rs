@@ -116,14 +116,21 @@ impl PostgresRegister {
         Self::open(settings, first).await
     }
 
-    async fn open(settings: ConnectionSettings, first: PostgresConnection) -> Result<Self, ConnectError> {
+    async fn open(
+        settings: ConnectionSettings,
+        first: PostgresConnection,
+    ) -> Result<Self, ConnectError> {
         let lists = answered(async {
             first.warn_of_asynchronous_standbys().await?;
             ConnectionLane::open(PostgresServer::new(settings), first).await
         });
         let lists = lists.await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another()], LIMIT);
-        Ok(Self { place: lists.place(), lanes, scans: Scans::new(lists, PAGE, LIMIT) })
+        Ok(Self {
+            place: lists.place(),
+            lanes,
+            scans: Scans::new(lists, PAGE, LIMIT),
+        })
     }
 }
 
@@ -138,7 +145,12 @@ impl Register for PostgresRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
         let (epoch, time) = (self.place.epoch(), self.place.time());
-        Engine { guarantee: Guarantee::Linearizable, epoch, fails_over: true, time }
+        Engine {
+            guarantee: Guarantee::Linearizable,
+            epoch,
+            fails_over: true,
+            time,
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

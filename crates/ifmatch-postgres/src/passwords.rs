@@ -40,18 +40,25 @@ fn of_file(text: &str, config: &Config) -> Option<String> {
         .iter()
         .enumerate()
         .map(|(at, host)| {
-            let port = ports.get(at).or_else(|| ports.first()).map_or_else(|| "5432".to_owned(), u16::to_string);
+            let port = ports
+                .get(at)
+                .or_else(|| ports.first())
+                .map_or_else(|| "5432".to_owned(), u16::to_string);
             // A password file names Unix sockets "localhost".
             let host = platform::name(host).unwrap_or("localhost").to_owned();
             (host, port)
         })
         .collect();
     let matches = |pattern: &str, value: &str| pattern == "*" || pattern == value;
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let [host, port, name, role, password] = <[String; 5]>::try_from(fields(line)).ok()?;
-        let is_host = addresses.iter().any(|(h, p)| matches(&host, h) && matches(&port, p));
-        (is_host && matches(&name, database) && matches(&role, user)).then_some(password)
-    })
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .find_map(|line| {
+            let [host, port, name, role, password] = <[String; 5]>::try_from(fields(line)).ok()?;
+            let is_host = addresses
+                .iter()
+                .any(|(h, p)| matches(&host, h) && matches(&port, p));
+            (is_host && matches(&name, database) && matches(&role, user)).then_some(password)
+        })
 }
 
 fn fields(line: &str) -> Vec<String> {
@@ -74,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_first_line_that_matches_has_the_password() {
-        let file = "# a comment\nother:5432:app:me:wrong\ndb:*:app:me:se\\:cr\\\\et\n*:*:*:*:last\n";
+        let file =
+            "# a comment\nother:5432:app:me:wrong\ndb:*:app:me:se\\:cr\\\\et\n*:*:*:*:last\n";
         for (url, password) in [
             ("postgres://me@db:7/app", "se:cr\\et"),
             ("postgres://me@a,db/app", "se:cr\\et"),
@@ -82,8 +90,16 @@ mod tests {
             ("postgres://me@other/app", "wrong"),
             ("postgres://me@other:7/app", "last"),
         ] {
-            assert_eq!(of_file(file, &url.parse().unwrap()).as_deref(), Some(password), "{url}");
+            assert_eq!(
+                of_file(file, &url.parse().unwrap()).as_deref(),
+                Some(password),
+                "{url}"
+            );
         }
-        assert_eq!(of_file("db:5432:app:me", &"postgres://me@db/app".parse().unwrap()), None, "incomplete");
+        assert_eq!(
+            of_file("db:5432:app:me", &"postgres://me@db/app".parse().unwrap()),
+            None,
+            "incomplete"
+        );
     }
 }

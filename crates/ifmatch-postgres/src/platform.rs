@@ -50,6 +50,10 @@ mod imp {
 
     /// Returns the file that libpq reads on Windows if `PGPASSFILE` isn't set.
     pub(crate) fn password_file() -> Option<PathBuf> {
-        Some(PathBuf::from(env::var_os("APPDATA")?).join("postgresql").join("pgpass.conf"))
+        Some(
+            PathBuf::from(env::var_os("APPDATA")?)
+                .join("postgresql")
+                .join("pgpass.conf"),
+        )
     }
 }

@@ -47,29 +47,56 @@ pub async fn migrate_with(config: Config, tls: impl Tls) -> Result<(), ConnectEr
 
 async fn migrate_at(settings: &ConnectionSettings) -> Result<(), ConnectError> {
     let mut connection = settings.connect().await?;
-    let transaction = connection.client.transaction().await.map_err(of_connection)?;
+    let transaction = connection
+        .client
+        .transaction()
+        .await
+        .map_err(of_connection)?;
     // Another migration may take longer than a statement of the register may wait.
-    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(of_connection)?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(of_connection)?;
+    transaction
+        .batch_execute("SET LOCAL lock_timeout = 0")
+        .await
+        .map_err(of_connection)?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
+        .await
+        .map_err(of_connection)?;
     transaction
         .batch_execute("CREATE TABLE IF NOT EXISTS ifmatch_schema (version integer NOT NULL)")
         .await
         .map_err(of_connection)?;
-    let found = transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(of_connection)?;
-    let found = found.and_then(|row| row.get::<_, Option<i32>>(0)).unwrap_or_default();
+    let found = transaction
+        .query_opt("SELECT max(version) FROM ifmatch_schema", &[])
+        .await
+        .map_err(of_connection)?;
+    let found = found
+        .and_then(|row| row.get::<_, Option<i32>>(0))
+        .unwrap_or_default();
     if found > VERSION {
         return Err(newer(found));
     }
     let done = usize::try_from(found).unwrap_or_default();
     for statements in &MIGRATIONS[done..] {
-        transaction.batch_execute(statements).await.map_err(of_connection)?;
+        transaction
+            .batch_execute(statements)
+            .await
+            .map_err(of_connection)?;
     }
     if found < VERSION {
-        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(of_connection)?;
-        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(of_connection)?;
+        transaction
+            .execute("DELETE FROM ifmatch_schema", &[])
+            .await
+            .map_err(of_connection)?;
+        transaction
+            .execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION])
+            .await
+            .map_err(of_connection)?;
     }
     transaction.commit().await.map_err(of_connection)?;
-    connection.check_epoch(&KnownEpoch::default()).await.map(drop)
+    connection
+        .check_epoch(&KnownEpoch::default())
+        .await
+        .map(drop)
 }
 
 impl PostgresConnection {
@@ -80,7 +107,11 @@ impl PostgresConnection {
                         ifmatch_postgres::migrate";
             ConnectError::new(ConnectErrorKind::Schema, text)
         };
-        let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {
+        let row = match self
+            .client
+            .query_opt("SELECT max(version) FROM ifmatch_schema", &[])
+            .await
+        {
             Ok(row) => row,
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Err(missing()),
             Err(error) => return Err(of_connection(error)),
@@ -101,6 +132,8 @@ impl PostgresConnection {
 }
 
 fn newer(found: i32) -> ConnectError {
-    let text = format!("the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch");
+    let text = format!(
+        "the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch"
+    );
     ConnectError::new(ConnectErrorKind::Schema, text)
 }

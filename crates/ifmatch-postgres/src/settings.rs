@@ -32,7 +32,10 @@ impl ConnectionSettings {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_LIMIT);
         }
-        Ok(Self { config, connector: Arc::new(TlsConnector(tls)) })
+        Ok(Self {
+            config,
+            connector: Arc::new(TlsConnector(tls)),
+        })
     }
 
     /// Parses a URL. No error contains text of the URL, which may be a part of a password.
@@ -66,24 +69,39 @@ impl ConnectionSettings {
             config.password(password);
         }
         let encrypts = mode.unwrap_or_else(|| !is_local(&config));
-        config.ssl_mode(if encrypts { SslMode::Require } else { SslMode::Disable });
-        let connector = if encrypts { tls::connector(roots)? } else { Arc::new(TlsConnector(NoTls)) };
+        config.ssl_mode(if encrypts {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        });
+        let connector = if encrypts {
+            tls::connector(roots)?
+        } else {
+            Arc::new(TlsConnector(NoTls))
+        };
         Ok(Self { config, connector })
     }
 }
 
 /// Returns a URL for each host of a URL.
 pub(crate) fn each_host(url: &str) -> Vec<String> {
-    let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Vec::new();
+    };
     let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-    hosts.split(',').map(|host| format!("{scheme}://{user}{host}{tail}")).collect()
+    hosts
+        .split(',')
+        .map(|host| format!("{scheme}://{user}{host}{tail}"))
+        .collect()
 }
 
 /// Removes `sslmode` and `sslrootcert`, which the client library doesn't know as libpq does. Returns `true` as the mode if
 /// the connection is encrypted.
 fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), ConnectError> {
-    let Some((place, query)) = url.rsplit_once('?') else { return Ok((url.to_owned(), None, None)) };
+    let Some((place, query)) = url.rsplit_once('?') else {
+        return Ok((url.to_owned(), None, None));
+    };
     let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
     for option in query.split('&') {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -101,7 +119,11 @@ fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBu
             _ => rest.push(option),
         }
     }
-    let url = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    let url = if rest.is_empty() {
+        place.to_owned()
+    } else {
+        format!("{place}?{}", rest.join("&"))
+    };
     Ok((url, mode, roots))
 }
 
@@ -109,10 +131,19 @@ fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBu
 fn is_local(config: &Config) -> bool {
     let is_local = |host: &Host| {
         // Otherwise, the host is a Unix socket.
-        let Some(name) = platform::name(host) else { return true };
-        name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        let Some(name) = platform::name(host) else {
+            return true;
+        };
+        name == "localhost"
+            || name
+                .parse()
+                .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
     };
-    config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
+    config.get_hosts().iter().all(is_local)
+        && config
+            .get_hostaddrs()
+            .iter()
+            .all(std::net::IpAddr::is_loopback)
 }
 
 #[cfg(test)]
@@ -135,11 +166,17 @@ mod tests {
             ("postgres://u@h1/d?sslmode=disable&connect_timeout=3", false),
         ] {
             let settings = parse(url);
-            let mode = if encrypts { SslMode::Require } else { SslMode::Disable };
+            let mode = if encrypts {
+                SslMode::Require
+            } else {
+                SslMode::Disable
+            };
             assert_eq!(settings.config.get_ssl_mode(), mode, "{url}");
         }
         assert_eq!(
-            parse("postgres://u@h/d?connect_timeout=7").config.get_connect_timeout(),
+            parse("postgres://u@h/d?connect_timeout=7")
+                .config
+                .get_connect_timeout(),
             Some(&Duration::from_secs(7))
         );
     }
@@ -148,9 +185,15 @@ mod tests {
     fn each_host_has_a_url() {
         assert_eq!(
             each_host("postgres://u:p@h1:1,h2/d?sslmode=disable"),
-            ["postgres://u:p@h1:1/d?sslmode=disable", "postgres://u:p@h2/d?sslmode=disable"]
+            [
+                "postgres://u:p@h1:1/d?sslmode=disable",
+                "postgres://u:p@h2/d?sslmode=disable"
+            ]
         );
-        assert_eq!(each_host("postgres://h1,h2?user=u@e"), ["postgres://h1?user=u@e", "postgres://h2?user=u@e"]);
+        assert_eq!(
+            each_host("postgres://h1,h2?user=u@e"),
+            ["postgres://h1?user=u@e", "postgres://h2?user=u@e"]
+        );
         assert_eq!(each_host("postgres://%2Frun/d"), ["postgres://%2Frun/d"]);
     }
 
@@ -164,10 +207,15 @@ mod tests {
             "postgres://u:secret@h/d?sslrootcert=/missing/secret.pem",
             "postgres://u:secret@h/d?unknown=1",
         ] {
-            let Err(error) = ConnectionSettings::parse(url) else { panic!("{url}") };
+            let Err(error) = ConnectionSettings::parse(url) else {
+                panic!("{url}")
+            };
             assert_eq!(error.kind(), ConnectErrorKind::Url, "{url}");
             let text = error.to_string();
-            assert!(!text.contains("u:secret") && !text.contains("secret@"), "{text}");
+            assert!(
+                !text.contains("u:secret") && !text.contains("secret@"),
+                "{text}"
+            );
         }
     }
 }

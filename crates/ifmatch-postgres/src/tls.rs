@@ -14,22 +14,31 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::connection::{PostgresConnector, TlsConnector};
 
 /// Returns the connector that trusts the authorities in a file, or the system's.
-pub(crate) fn connector(roots: Option<PathBuf>) -> Result<Arc<dyn PostgresConnector>, ConnectError> {
-    Ok(Arc::new(TlsConnector(MakeRustlsConnect::new(config(roots)?))))
+pub(crate) fn connector(
+    roots: Option<PathBuf>,
+) -> Result<Arc<dyn PostgresConnector>, ConnectError> {
+    Ok(Arc::new(TlsConnector(MakeRustlsConnect::new(config(
+        roots,
+    )?))))
 }
 
 fn config(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
         let unusable = || {
-            let text =
-                format!("sslrootcert: {} is not a PEM file with the certificate of an authority", file.display());
+            let text = format!(
+                "sslrootcert: {} is not a PEM file with the certificate of an authority",
+                file.display()
+            );
             ConnectError::new(ConnectErrorKind::Url, text)
         };
-        let certificates = CertificateDer::pem_file_iter(&file).map_err(|error| unusable().because(error))?;
+        let certificates =
+            CertificateDer::pem_file_iter(&file).map_err(|error| unusable().because(error))?;
         for certificate in certificates {
             let certificate = certificate.map_err(|error| unusable().because(error))?;
-            roots.add(certificate).map_err(|error| unusable().because(error))?;
+            roots
+                .add(certificate)
+                .map_err(|error| unusable().because(error))?;
         }
         if roots.is_empty() {
             return Err(unusable());
@@ -38,9 +47,11 @@ fn config(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let versions =
-        versions.map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, "no TLS").because(error))?;
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = versions.map_err(|error| {
+        ConnectError::new(ConnectErrorKind::Certificate, "no TLS").because(error)
+    })?;
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 

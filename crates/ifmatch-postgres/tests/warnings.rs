@@ -22,7 +22,11 @@ async fn settings_that_may_lose_swaps_cause_warnings() {
     postgres::sql(&server, "ALTER ROLE postgres RESET synchronous_commit");
 
     let _standby = postgres::start_standby(server.address(), &[]).await;
-    while postgres::sql(&server, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") != "1" {
+    while postgres::sql(
+        &server,
+        "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'",
+    ) != "1"
+    {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let warning = warnings().await;

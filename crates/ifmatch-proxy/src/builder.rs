@@ -57,7 +57,11 @@ impl ProxyBuilder {
     /// # Errors
     /// Fails if the host is invalid, if servers could read the path in several ways, if it has no prefix to strip, or if there is a
     /// route with the same host and path.
-    pub fn route(mut self, pattern: &str, route: impl Into<Route>) -> Result<Self, InvalidUpstream> {
+    pub fn route(
+        mut self,
+        pattern: &str,
+        route: impl Into<Route>,
+    ) -> Result<Self, InvalidUpstream> {
         self.routes.add(pattern, route.into())?;
         Ok(self)
     }
@@ -160,7 +164,11 @@ impl ProxyBuilder {
     /// Fails if an upstream uses TLS, the system has no root certificates, and there are [no others](Self::trust).
     pub fn build(mut self) -> io::Result<Proxy> {
         let secure = self.routes.upstreams().any(Upstream::is_secure);
-        let certificates = if secure { self.certificates } else { TlsCertificates::unused() };
+        let certificates = if secure {
+            self.certificates
+        } else {
+            TlsCertificates::unused()
+        };
         for route in self.routes.all_mut() {
             let client = |timeout| HttpClient::new(timeout, certificates.clone(), self.http2);
             route.client = route.connect_timeout.map(client).transpose()?;
@@ -180,6 +188,8 @@ impl ProxyBuilder {
 
 impl fmt::Debug for ProxyBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProxyBuilder").field("routes", &self.routes).finish_non_exhaustive()
+        f.debug_struct("ProxyBuilder")
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
     }
 }

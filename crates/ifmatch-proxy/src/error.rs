@@ -45,14 +45,25 @@ pub enum ProxyErrorKind {
 }
 
 impl ProxyError {
-    pub(crate) fn new(kind: ProxyErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: Some(source.into()), ..kind.into() }
+    pub(crate) fn new(
+        kind: ProxyErrorKind,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..kind.into()
+        }
     }
 
     /// Returns the error of a request for which all servers hang. The first of them is probed after this time.
     pub(crate) fn unavailable(pause: Duration) -> Self {
         Self {
-            retry_after: pause.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX).max(1),
+            retry_after: pause
+                .as_millis()
+                .div_ceil(1000)
+                .try_into()
+                .unwrap_or(u64::MAX)
+                .max(1),
             ..ProxyErrorKind::Unavailable.into()
         }
     }
@@ -121,7 +132,9 @@ impl ProxyError {
             ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
             ProxyErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout"),
             ProxyErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "upstream-overloaded"),
-            ProxyErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "upstream-unavailable"),
+            ProxyErrorKind::Unavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "upstream-unavailable")
+            }
         };
         let problem = Problem::new(status, name).detail(self.kind.to_string());
         match self.kind {
@@ -135,7 +148,11 @@ impl ProxyError {
 
 impl From<ProxyErrorKind> for ProxyError {
     fn from(kind: ProxyErrorKind) -> Self {
-        Self { kind, source: None, retry_after: 1 }
+        Self {
+            kind,
+            source: None,
+            retry_after: 1,
+        }
     }
 }
 

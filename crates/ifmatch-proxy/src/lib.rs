@@ -20,7 +20,9 @@ pub use error::{ProxyError, ProxyErrorKind};
 pub use forward::headers::ForwardedClient;
 pub use forward::interim::Interim;
 pub use forward::response_body::ProxyBody;
-pub use observer::{Exchange, LastExchange, ProxyEvent, ProxyObserver, ServerFailure, ServerState, UpstreamState};
+pub use observer::{
+    Exchange, LastExchange, ProxyEvent, ProxyObserver, ServerFailure, ServerState, UpstreamState,
+};
 pub use proxy::Proxy;
 pub use route::Route;
 pub use route::fields::{FieldRules, Messages};

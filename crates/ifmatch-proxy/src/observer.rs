@@ -79,7 +79,10 @@ pub struct Exchange {
 impl LastExchange {
     /// Returns the exchange. `None` if no server has got the request.
     pub fn get(&self) -> Option<Exchange> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn set(&self, exchange: Exchange) {

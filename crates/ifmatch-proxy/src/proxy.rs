@@ -71,7 +71,10 @@ pub(crate) struct UpstreamTimeouts {
 
 impl Default for UpstreamTimeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), answer: Duration::from_mins(1) }
+        Self {
+            connect: Duration::from_secs(5),
+            answer: Duration::from_mins(1),
+        }
     }
 }
 
@@ -118,7 +121,11 @@ impl Proxy {
     /// ```
     pub fn redirection(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<()>> {
         let shared = self.shared.borrow();
-        let target = shared.routes.redirect().then(|| shared.routes.find(uri, headers).ok()).flatten()?;
+        let target = shared
+            .routes
+            .redirect()
+            .then(|| shared.routes.find(uri, headers).ok())
+            .flatten()?;
         target.redirection()?.ok()
     }
 
@@ -135,7 +142,11 @@ impl Proxy {
     /// ```
     pub fn attached<T: Any + Send + Sync>(&self, uri: &Uri, headers: &HeaderMap) -> Option<Arc<T>> {
         let shared = self.shared.borrow();
-        let target = shared.routes.attach().then(|| shared.routes.find(uri, headers).ok()).flatten()?;
+        let target = shared
+            .routes
+            .attach()
+            .then(|| shared.routes.find(uri, headers).ok())
+            .flatten()?;
         target.route.attached()
     }
 
@@ -175,8 +186,14 @@ impl Proxy {
         drop(other);
         self.shared.send_modify(|shared| {
             new.routes.inherit(&shared.routes, new.health.as_ref());
-            let forwarding = ForwardingRules { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
-            let timeouts = UpstreamTimeouts { answer: shared.timeouts.answer, ..new.timeouts };
+            let forwarding = ForwardingRules {
+                trust_forwarded: shared.forwarding.trust_forwarded,
+                ..new.forwarding
+            };
+            let timeouts = UpstreamTimeouts {
+                answer: shared.timeouts.answer,
+                ..new.timeouts
+            };
             *shared = Arc::new(ProxyState {
                 client: new.client.clone(),
                 routes: new.routes.clone(),
@@ -197,7 +214,11 @@ impl Proxy {
         loop {
             let shared = Arc::clone(&changes.borrow_and_update());
             let watch = async {
-                health::watch(&shared.client, shared.routes.checked(shared.health.as_ref())).await;
+                health::watch(
+                    &shared.client,
+                    shared.routes.checked(shared.health.as_ref()),
+                )
+                .await;
                 pending::<()>().await;
             };
             tokio::select! {
@@ -208,13 +229,17 @@ impl Proxy {
     }
 
     pub(crate) fn new(shared: ProxyState) -> Self {
-        Self { shared: Arc::new(watch::Sender::new(Arc::new(shared))) }
+        Self {
+            shared: Arc::new(watch::Sender::new(Arc::new(shared))),
+        }
     }
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("routes", &self.shared.borrow().routes).finish_non_exhaustive()
+        f.debug_struct("Proxy")
+            .field("routes", &self.shared.borrow().routes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -267,17 +292,33 @@ impl ProxyState {
         // The latest response that asks for another server, for the case that no other server responds.
         let mut kept = None;
         loop {
-            let ServerSlot { server, slot: permit, admission } = slot;
+            let ServerSlot {
+                server,
+                slot: permit,
+                admission,
+            } = slot;
             let start = Instant::now();
             let response = self.send(&target, server, admission, &head, &body).await;
             self.observe(&target, server, &head, &response, start.elapsed());
-            let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
+            let outcome = response
+                .as_ref()
+                .map(Response::status)
+                .map_err(ProxyError::kind);
             let next = attempts.next(outcome);
-            let admit = || target.route.upstream().and_then(|upstream| upstream.admit(server, requester));
+            let admit = || {
+                target
+                    .route
+                    .upstream()
+                    .and_then(|upstream| upstream.admit(server, requester))
+            };
             if next == NextAttempt::Same
                 && let Some(admission) = admit()
             {
-                slot = ServerSlot { server, slot: permit, admission };
+                slot = ServerSlot {
+                    server,
+                    slot: permit,
+                    admission,
+                };
                 continue;
             }
             let mut other = None;
@@ -286,11 +327,19 @@ impl ProxyState {
                 tried.push(server);
                 // With a slot in hand, a request doesn't wait for another one, which may belong to a request that waits for this one.
                 let has_response = kept.is_some() || outcome != Err(ProxyErrorKind::Unreachable);
-                let patience = if has_response { Duration::ZERO } else { self.timeouts_of(&target).connect };
+                let patience = if has_response {
+                    Duration::ZERO
+                } else {
+                    self.timeouts_of(&target).connect
+                };
                 if body.is_whole()
                     && let Some(upstream) = target.route.upstream()
                 {
-                    other = upstream.acquire(&tried, requester, patience).await.ok().flatten();
+                    other = upstream
+                        .acquire(&tried, requester, patience)
+                        .await
+                        .ok()
+                        .flatten();
                 }
             }
             let Some(other) = other else {
@@ -300,7 +349,12 @@ impl ProxyState {
                     (response, _) => (server, response?, permit),
                 };
                 let prefix = target.prefix.unwrap_or_default();
-                let forwarded = ForwardedRequest { server, path: &target.path, prefix, host: headers::host(&head) };
+                let forwarded = ForwardedRequest {
+                    server,
+                    path: &target.path,
+                    prefix,
+                    host: headers::host(&head),
+                };
                 return self.respond(&target, &forwarded, response, client, permit);
             };
             if let Ok(response) = response {
@@ -312,7 +366,11 @@ impl ProxyState {
 
     /// Returns a route's timeouts.
     fn timeouts_of(&self, target: &Target<'_>) -> UpstreamTimeouts {
-        let Route { connect_timeout, answer_timeout, .. } = target.route;
+        let Route {
+            connect_timeout,
+            answer_timeout,
+            ..
+        } = target.route;
         UpstreamTimeouts {
             connect: connect_timeout.unwrap_or(self.timeouts.connect),
             answer: answer_timeout.unwrap_or(self.timeouts.answer),
@@ -320,9 +378,18 @@ impl ProxyState {
     }
 
     /// Finds a slot at any server.
-    async fn first_slot<'a>(&self, target: &Target<'a>, requester: Requester) -> Result<ServerSlot<'a>, ProxyError> {
-        let Some(upstream) = target.route.upstream() else { return Err(ProxyErrorKind::NoRoute.into()) };
-        match upstream.acquire(&[], requester, self.timeouts_of(target).connect).await {
+    async fn first_slot<'a>(
+        &self,
+        target: &Target<'a>,
+        requester: Requester,
+    ) -> Result<ServerSlot<'a>, ProxyError> {
+        let Some(upstream) = target.route.upstream() else {
+            return Err(ProxyErrorKind::NoRoute.into());
+        };
+        match upstream
+            .acquire(&[], requester, self.timeouts_of(target).connect)
+            .await
+        {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -331,7 +398,10 @@ impl ProxyState {
                     NoServerReason::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {
-                    observer.observe(ProxyEvent::Rejected { route: target.name, reason: error.kind() });
+                    observer.observe(ProxyEvent::Rejected {
+                        route: target.name,
+                        reason: error.kind(),
+                    });
                 }
                 Err(error)
             }
@@ -346,10 +416,20 @@ impl ProxyState {
         response: &Result<Response<Incoming>, ProxyError>,
         duration: Duration,
     ) {
-        let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
-        let exchange = Exchange { server: server.authority.clone(), outcome, duration };
+        let outcome = response
+            .as_ref()
+            .map(Response::status)
+            .map_err(ProxyError::kind);
+        let exchange = Exchange {
+            server: server.authority.clone(),
+            outcome,
+            duration,
+        };
         if let Some(observer) = &self.observer {
-            observer.observe(ProxyEvent::Exchange { route: target.name, exchange: &exchange });
+            observer.observe(ProxyEvent::Exchange {
+                route: target.name,
+                exchange: &exchange,
+            });
         }
         if let Some(last) = head.extensions.get::<LastExchange>() {
             last.set(exchange);
@@ -365,14 +445,24 @@ impl ProxyState {
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let Some(path) = server.path(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
+        let Some(path) = server.path(&target.path) else {
+            return Err(ProxyErrorKind::Unsupported.into());
+        };
         let upgrade = headers::requested_upgrade(head.version, &head.headers).is_some();
-        let interim = head.extensions.get().and_then(|client: &ForwardedClient| client.interim.as_ref());
+        let interim = head
+            .extensions
+            .get()
+            .and_then(|client: &ForwardedClient| client.interim.as_ref());
         let outgoing = |version| {
-            let body = body.is_whole().then(|| body.lend(version == Version::HTTP_2))?;
-            let mut headers = self.forwarding.request(head, server, self.name, target.prefix);
+            let body = body
+                .is_whole()
+                .then(|| body.lend(version == Version::HTTP_2))?;
+            let mut headers = self
+                .forwarding
+                .request(head, server, self.name, target.prefix);
             target.route.request.apply(&mut headers);
-            let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
+            let mut request =
+                outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
             if let Some(interim) = interim.cloned() {
                 let rules = target.route.response.clone();
                 hyper::ext::on_informational(&mut request, move |response| {
@@ -394,7 +484,8 @@ impl ProxyState {
             admission.record(outcome);
         }
         let mut response = result.map_err(|error| ProxyError::new(kind(&error), error))?;
-        framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
+        framing::check(response.headers_mut())
+            .map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
         Ok(response)
     }
 
@@ -410,9 +501,14 @@ impl ProxyState {
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if upgraded {
             let unrequested = || {
-                ProxyError::new(ProxyErrorKind::Broken, "the upstream switched to a protocol that was not requested")
+                ProxyError::new(
+                    ProxyErrorKind::Broken,
+                    "the upstream switched to a protocol that was not requested",
+                )
             };
-            let client = client.filter(|client| client.accepts(response.headers())).ok_or_else(unrequested)?;
+            let client = client
+                .filter(|client| client.accepts(response.headers()))
+                .ok_or_else(unrequested)?;
             let upstream = hyper::upgrade::on(&mut response);
             tokio::spawn(client.tunnel(upstream));
         }
@@ -434,7 +530,9 @@ fn kind(error: &SendError) -> ProxyErrorKind {
     match error {
         SendError::Connect(_) | SendError::Consumed => ProxyErrorKind::Unreachable,
         SendError::Exchange(error) if client::is_unprocessed(error) => ProxyErrorKind::Unreachable,
-        SendError::Exchange(error) if client::causes(error).any(<dyn Error>::is::<InterruptedBody>) => {
+        SendError::Exchange(error)
+            if client::causes(error).any(<dyn Error>::is::<InterruptedBody>) =>
+        {
             ProxyErrorKind::Interrupted
         }
         SendError::Exchange(_) => ProxyErrorKind::Broken,
@@ -445,10 +543,14 @@ fn kind(error: &SendError) -> ProxyErrorKind {
 /// left, or the server ended the connection properly.
 fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<RequestOutcome> {
     match result {
-        Ok(response) => {
-            Some(if is_faulty(response.status()) { RequestOutcome::Faulty } else { RequestOutcome::Answered })
+        Ok(response) => Some(if is_faulty(response.status()) {
+            RequestOutcome::Faulty
+        } else {
+            RequestOutcome::Answered
+        }),
+        Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => {
+            Some(RequestOutcome::ConnectTimeout)
         }
-        Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => Some(RequestOutcome::ConnectTimeout),
         Err(SendError::Connect(_)) => Some(RequestOutcome::Unreachable),
         Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(RequestOutcome::Faulty),
     }
@@ -456,6 +558,12 @@ fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<RequestOutc
 
 /// Returns the client of a request, and what it asks for.
 fn requester(head: &Parts) -> Requester {
-    let client = head.extensions.get::<ForwardedClient>().map(|client| network(client.address.ip()));
-    Requester { client, path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()) }
+    let client = head
+        .extensions
+        .get::<ForwardedClient>()
+        .map(|client| network(client.address.ip()));
+    Requester {
+        client,
+        path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()),
+    }
 }

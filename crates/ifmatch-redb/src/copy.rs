@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ifmatch_runtime::private_files;
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
+use redb::{
+    Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError,
+    TableHandle,
+};
 
 use crate::damage::{ContainedDatabase, contained, newest_commit_is_readable};
 use crate::error::OpenError;
@@ -64,12 +67,19 @@ impl From<CopyError> for OpenError {
 }
 
 impl DatabaseView {
-    pub(crate) fn open(found: Box<dyn StorageBackend>, rollback: RollbackPolicy) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        found: Box<dyn StorageBackend>,
+        rollback: RollbackPolicy,
+    ) -> Result<Self, OpenError> {
         let is_readable = newest_commit_is_readable(&*found)?;
         if !is_readable && rollback == RollbackPolicy::Refuse {
             return Err(OpenError::newest_commit_damaged());
         }
-        let end = Arc::new(Mutex::new(if is_readable { DatabaseEnd::Closed } else { DatabaseEnd::LostCommit }));
+        let end = Arc::new(Mutex::new(if is_readable {
+            DatabaseEnd::Closed
+        } else {
+            DatabaseEnd::LostCommit
+        }));
         let repaired = Arc::clone(&end);
         let overlay = StorageOverlay::new(found)?;
         let open = move || {
@@ -93,7 +103,10 @@ impl DatabaseView {
 }
 
 /// Copies all records into a new database and replaces the old one. On return, all records are durable.
-pub(crate) fn into_place(storage: &dyn DatabaseStorage, from: Option<&Database>) -> Result<Database, CopyError> {
+pub(crate) fn into_place(
+    storage: &dyn DatabaseStorage,
+    from: Option<&Database>,
+) -> Result<Database, CopyError> {
     let copied = into_new(storage, from).and_then(|(database, is_cut_off)| {
         storage.replace().map_err(|error| {
             // A copy that may not be durable must not look like a cleanly closed database.
@@ -113,21 +126,44 @@ pub(crate) fn into_place(storage: &dyn DatabaseStorage, from: Option<&Database>)
 pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
     let write = |error: redb::Error| CopyError::Write(error.into());
     let file = private_files::create_new(path).map_err(|error| CopyError::Write(error.into()))?;
-    let database = builder().create_file(file).map_err(|error| CopyError::Write(error.into()))?;
-    let transaction = database.begin_write().map_err(|error| write(error.into()))?;
-    copy_records(from, &mut transaction.open_table(RECORDS).map_err(|error| write(error.into()))?)?;
+    let database = builder()
+        .create_file(file)
+        .map_err(|error| CopyError::Write(error.into()))?;
+    let transaction = database
+        .begin_write()
+        .map_err(|error| write(error.into()))?;
+    copy_records(
+        from,
+        &mut transaction
+            .open_table(RECORDS)
+            .map_err(|error| write(error.into()))?,
+    )?;
     transaction.commit().map_err(|error| write(error.into()))
 }
 
-fn into_new(storage: &dyn DatabaseStorage, from: Option<&Database>) -> Result<(Database, Arc<AtomicBool>), CopyError> {
+fn into_new(
+    storage: &dyn DatabaseStorage,
+    from: Option<&Database>,
+) -> Result<(Database, Arc<AtomicBool>), CopyError> {
     let write = |error: redb::Error| CopyError::Write(error.into());
     let is_cut_off = Arc::new(AtomicBool::new(false));
-    let created = storage.create().map_err(|error| CopyError::Write(error.into()))?;
-    let backend = CutOff { is_cut_off: Arc::clone(&is_cut_off), ..CutOff::new(created) };
-    let database = builder().create_with_backend(backend).map_err(|error| CopyError::Write(error.into()))?;
-    let transaction = database.begin_write().map_err(|error| write(error.into()))?;
+    let created = storage
+        .create()
+        .map_err(|error| CopyError::Write(error.into()))?;
+    let backend = CutOff {
+        is_cut_off: Arc::clone(&is_cut_off),
+        ..CutOff::new(created)
+    };
+    let database = builder()
+        .create_with_backend(backend)
+        .map_err(|error| CopyError::Write(error.into()))?;
+    let transaction = database
+        .begin_write()
+        .map_err(|error| write(error.into()))?;
     {
-        let mut table = transaction.open_table(RECORDS).map_err(|error| write(error.into()))?;
+        let mut table = transaction
+            .open_table(RECORDS)
+            .map_err(|error| write(error.into()))?;
         if let Some(from) = from {
             copy_records(from, &mut table)?;
         }
@@ -136,15 +172,26 @@ fn into_new(storage: &dyn DatabaseStorage, from: Option<&Database>) -> Result<(D
     Ok((database, is_cut_off))
 }
 
-fn copy_records(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8])>) -> Result<(), CopyError> {
-    contained(|| copy_readable(from, to)).unwrap_or_else(|page| Err(CopyError::Read(OpenError::damaged(page))))
+fn copy_records(
+    from: &Database,
+    to: &mut Table<'_, TextKey, (u64, &'static [u8])>,
+) -> Result<(), CopyError> {
+    contained(|| copy_readable(from, to))
+        .unwrap_or_else(|page| Err(CopyError::Read(OpenError::damaged(page))))
 }
 
-fn copy_readable(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8])>) -> Result<(), CopyError> {
+fn copy_readable(
+    from: &Database,
+    to: &mut Table<'_, TextKey, (u64, &'static [u8])>,
+) -> Result<(), CopyError> {
     let read = |error: redb::Error| CopyError::Read(error.into());
     let transaction = from.begin_read().map_err(|error| read(error.into()))?;
-    let mut names = transaction.list_tables().map_err(|error| read(error.into()))?;
-    let mut multimaps = transaction.list_multimap_tables().map_err(|error| read(error.into()))?;
+    let mut names = transaction
+        .list_tables()
+        .map_err(|error| read(error.into()))?;
+    let mut multimaps = transaction
+        .list_multimap_tables()
+        .map_err(|error| read(error.into()))?;
     if names.any(|table| table.name() != RECORDS.name()) || multimaps.next().is_some() {
         return Err(CopyError::Read(OpenError::unknown_tables()));
     }
@@ -155,7 +202,8 @@ fn copy_readable(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8
     };
     for record in records.iter().map_err(|error| read(error.into()))? {
         let (key, value) = record.map_err(|error| read(error.into()))?;
-        to.insert(key.value(), value.value()).map_err(|error| CopyError::Write(redb::Error::from(error).into()))?;
+        to.insert(key.value(), value.value())
+            .map_err(|error| CopyError::Write(redb::Error::from(error).into()))?;
     }
     Ok(())
 }
@@ -169,11 +217,18 @@ pub(crate) struct CutOff {
 
 impl CutOff {
     pub(crate) fn new(storage: Box<dyn StorageBackend>) -> Self {
-        Self { storage, is_cut_off: Arc::default() }
+        Self {
+            storage,
+            is_cut_off: Arc::default(),
+        }
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.is_cut_off.load(Ordering::SeqCst) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        if self.is_cut_off.load(Ordering::SeqCst) {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(())
+        }
     }
 }
 

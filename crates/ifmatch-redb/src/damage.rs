@@ -118,7 +118,9 @@ impl Deref for ContainedDatabase {
 
     #[expect(clippy::expect_used, reason = "only `drop` takes the database")]
     fn deref(&self) -> &Database {
-        self.0.as_ref().expect("the database is there until it is dropped")
+        self.0
+            .as_ref()
+            .expect("the database is there until it is dropped")
     }
 }
 

@@ -17,7 +17,9 @@ use ifmatch_core::record::Record;
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
 use redb::{Database, ReadableDatabase, ReadableTable};
 
-use crate::copy::{CopyError, CutOff, DatabaseEnd, DatabaseView, RollbackPolicy, into_file, into_place};
+use crate::copy::{
+    CopyError, CutOff, DatabaseEnd, DatabaseView, RollbackPolicy, into_file, into_place,
+};
 use crate::damage::{ContainedDatabase, contained};
 use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::files::DatabaseStorage;
@@ -53,23 +55,39 @@ const PAGE: usize = 128 * 1024;
 
 impl SharedDatabase {
     /// Opens the database in a storage, or creates it.
-    pub(crate) fn open(storage: Box<dyn DatabaseStorage>, rollback: RollbackPolicy) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        storage: Box<dyn DatabaseStorage>,
+        rollback: RollbackPolicy,
+    ) -> Result<Self, OpenError> {
         // A commit that failed wasn't acknowledged, so it may be incomplete, and nothing is missing without it.
         let has_failed = storage.has_failed()?;
-        let rollback = if has_failed { RollbackPolicy::Accept } else { rollback };
-        let found = storage.open()?.map(|found| DatabaseView::open(found, rollback)).transpose()?;
+        let rollback = if has_failed {
+            RollbackPolicy::Accept
+        } else {
+            rollback
+        };
+        let found = storage
+            .open()?
+            .map(|found| DatabaseView::open(found, rollback))
+            .transpose()?;
         let database = match found {
-            Some(DatabaseView { end: DatabaseEnd::Closed, database }) => {
+            Some(DatabaseView {
+                end: DatabaseEnd::Closed,
+                database,
+            }) => {
                 drop(database);
                 let backend = CutOff::new(storage.open()?.ok_or_else(OpenError::removed)?);
-                contained(|| builder().create_with_backend(backend)).map_err(OpenError::damaged)??
+                contained(|| builder().create_with_backend(backend))
+                    .map_err(OpenError::damaged)??
             }
             found => {
                 match found.as_ref().map(|found| found.end) {
-                    Some(DatabaseEnd::LostCommit | DatabaseEnd::RolledBack) if has_failed => tracing::info!(
-                        "the last commit in the index failed, was refused to its clients, and is left out: copying all other records \
+                    Some(DatabaseEnd::LostCommit | DatabaseEnd::RolledBack) if has_failed => {
+                        tracing::info!(
+                            "the last commit in the index failed, was refused to its clients, and is left out: copying all other records \
                          into a new file"
-                    ),
+                        )
+                    }
                     Some(DatabaseEnd::LostCommit) => {
                         tracing::warn!(
                             "the newest commit in the index is damaged, and left out: the last write is lost"
@@ -79,7 +97,9 @@ impl SharedDatabase {
                         "the newest commit in the index is incomplete and isn't used; if the machine didn't lose power, \
                          an acknowledged write is missing: run `ifmatch verify`, and restore a backup if in doubt"
                     ),
-                    Some(_) => tracing::info!("the index wasn't closed cleanly: copying its records into a new file"),
+                    Some(_) => tracing::info!(
+                        "the index wasn't closed cleanly: copying its records into a new file"
+                    ),
                     None => {}
                 }
                 into_place(&*storage, found.as_ref().map(|found| &*found.database))?
@@ -87,14 +107,24 @@ impl SharedDatabase {
         };
         // Before any other commit, which would be an acknowledged one.
         storage.remember_failure(false)?;
-        Ok(Self { storage: Some(storage), ..Self::around(database)? })
+        Ok(Self {
+            storage: Some(storage),
+            ..Self::around(database)?
+        })
     }
 
     /// Reads a database as it was found. Nothing can be changed in this storage, so nothing takes its place.
     pub(crate) fn viewing(storage: Box<dyn DatabaseStorage>) -> Result<Self, OpenError> {
-        let rollback = if storage.has_failed()? { RollbackPolicy::Accept } else { RollbackPolicy::Refuse };
+        let rollback = if storage.has_failed()? {
+            RollbackPolicy::Accept
+        } else {
+            RollbackPolicy::Refuse
+        };
         let view = DatabaseView::open(storage.open()?.ok_or_else(OpenError::removed)?, rollback)?;
-        let current = Current { number: 0, state: DatabaseState::Failed(Some(view)) };
+        let current = Current {
+            number: 0,
+            state: DatabaseState::Failed(Some(view)),
+        };
         Ok(Self {
             storage: Some(storage),
             current: RwLock::new(current),
@@ -107,7 +137,10 @@ impl SharedDatabase {
     pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
         let database = ContainedDatabase::new(database);
         contained(|| create_table(&database)).map_err(OpenError::damaged)??;
-        let current = Current { number: 0, state: DatabaseState::InUse(database) };
+        let current = Current {
+            number: 0,
+            state: DatabaseState::InUse(database),
+        };
         Ok(Self {
             storage: None,
             current: RwLock::new(current),
@@ -127,9 +160,12 @@ impl SharedDatabase {
         self.mend()?;
         *self.doubtful() = keys.cloned().collect();
         let current = self.current();
-        let DatabaseState::InUse(database) = &current.state else { return Err(RegisterErrorKind::Unavailable.into()) };
+        let DatabaseState::InUse(database) = &current.state else {
+            return Err(RegisterErrorKind::Unavailable.into());
+        };
         let result = contained(|| commit(database));
-        let result = result.unwrap_or_else(|page| Err(RegisterError::new(RegisterErrorKind::Ambiguous, page)));
+        let result = result
+            .unwrap_or_else(|page| Err(RegisterError::new(RegisterErrorKind::Ambiguous, page)));
         let number = current.number;
         drop(current);
         let failed = result.as_ref().err().map(RegisterError::kind);
@@ -169,17 +205,27 @@ impl SharedDatabase {
         self.read(is_in_doubt, |database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
-            let range = table.range::<&[u8]>((start, Bound::Unbounded)).map_err(unavailable)?;
+            let range = table
+                .range::<&[u8]>((start, Bound::Unbounded))
+                .map_err(unavailable)?;
             let mut page: Vec<(Key, Record)> = Vec::new();
             let mut bytes = 0;
             for entry in range {
                 let (key, value) = entry.map_err(unavailable)?;
-                if page.len() >= scan.limit || bytes >= PAGE || !key.value().starts_with(scan.prefix.as_bytes()) {
+                if page.len() >= scan.limit
+                    || bytes >= PAGE
+                    || !key.value().starts_with(scan.prefix.as_bytes())
+                {
                     break;
                 }
                 let key = as_key(key.value())?;
                 // In a damaged tree. A scan that continued after such a key would have no end.
-                if page.last().map(|(last, _)| last.as_str()).or(scan.after).is_some_and(|last| key.as_str() <= last) {
+                if page
+                    .last()
+                    .map(|(last, _)| last.as_str())
+                    .or(scan.after)
+                    .is_some_and(|last| key.as_str() <= last)
+                {
                     let error = format!("the record {key} is out of order: the index is damaged");
                     return Err(RegisterError::new(RegisterErrorKind::Unreadable, error));
                 }
@@ -209,7 +255,10 @@ impl SharedDatabase {
 
     /// Returns a key with this prefix that a failed commit may have changed.
     pub(crate) fn doubtful_below(&self, prefix: &str) -> Option<Key> {
-        self.doubtful().iter().find(|key| key.as_str().starts_with(prefix)).cloned()
+        self.doubtful()
+            .iter()
+            .find(|key| key.as_str().starts_with(prefix))
+            .cloned()
     }
 
     /// Reads the database, or its remains after a failure unless they are in doubt.
@@ -239,7 +288,10 @@ impl SharedDatabase {
             };
             let number = current.number;
             drop(current);
-            if result.as_ref().is_err_and(|error| error.kind() != RegisterErrorKind::Unreadable) {
+            if result
+                .as_ref()
+                .is_err_and(|error| error.kind() != RegisterErrorKind::Unreadable)
+            {
                 self.fail(number);
             }
             return result;
@@ -250,7 +302,10 @@ impl SharedDatabase {
     fn fail(&self, number: u64) {
         let mut current = self.current_mut();
         if current.number == number {
-            *current = Current { number: number + 1, state: DatabaseState::Failed(None) };
+            *current = Current {
+                number: number + 1,
+                state: DatabaseState::Failed(None),
+            };
         }
     }
 
@@ -258,15 +313,27 @@ impl SharedDatabase {
         let storage = self.storage()?;
         let mut current = self.current_mut();
         if matches!(current.state, DatabaseState::Failed(None)) {
-            let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
+            let found = storage
+                .open()
+                .and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
             // A commit that failed wasn't acknowledged, so it may be lost. After a failed read, nothing may be.
-            let rollback = if self.doubtful().is_empty() { RollbackPolicy::Refuse } else { RollbackPolicy::Accept };
-            let view = DatabaseView::open(found.map_err(unavailable_now)?, rollback).map_err(unavailable_now)?;
+            let rollback = if self.doubtful().is_empty() {
+                RollbackPolicy::Refuse
+            } else {
+                RollbackPolicy::Accept
+            };
+            let view = DatabaseView::open(found.map_err(unavailable_now)?, rollback)
+                .map_err(unavailable_now)?;
             if rollback == RollbackPolicy::Refuse && view.end == DatabaseEnd::RolledBack {
-                tracing::error!("the newest commit in the index can't be read any more: restore a backup");
+                tracing::error!(
+                    "the newest commit in the index can't be read any more: restore a backup"
+                );
                 return Err(unavailable_now("the newest commit in the index is damaged"));
             }
-            *current = Current { number: current.number + 1, state: DatabaseState::Failed(Some(view)) };
+            *current = Current {
+                number: current.number + 1,
+                state: DatabaseState::Failed(Some(view)),
+            };
         }
         Ok(())
     }
@@ -299,7 +366,9 @@ impl SharedDatabase {
             let storage = self.storage()?;
             // Forgotten before the next commit: if that were to be lost, it would not be one that failed.
             let copied = into_place(storage, Some(&view.database)).and_then(|database| {
-                storage.remember_failure(false).map_err(|error| CopyError::Write(error.into()))?;
+                storage
+                    .remember_failure(false)
+                    .map_err(|error| CopyError::Write(error.into()))?;
                 Ok(database)
             });
             let number = current.number;
@@ -307,7 +376,10 @@ impl SharedDatabase {
             match copied {
                 Ok(database) => {
                     let state = DatabaseState::InUse(ContainedDatabase::new(database));
-                    *self.current_mut() = Current { number: number + 1, state };
+                    *self.current_mut() = Current {
+                        number: number + 1,
+                        state,
+                    };
                     self.doubtful().clear();
                     tracing::warn!("the index has failed; its records were copied into a new file");
                     return Ok(());
@@ -322,8 +394,11 @@ impl SharedDatabase {
     }
 
     fn storage(&self) -> Result<&dyn DatabaseStorage, RegisterError> {
-        let error = "the database has failed, and nothing can take its place: open the register anew";
-        self.storage.as_deref().ok_or_else(|| unavailable_now(error))
+        let error =
+            "the database has failed, and nothing can take its place: open the register anew";
+        self.storage
+            .as_deref()
+            .ok_or_else(|| unavailable_now(error))
     }
 
     fn current(&self) -> RwLockReadGuard<'_, Current> {
@@ -341,7 +416,9 @@ impl SharedDatabase {
 
 impl fmt::Debug for SharedDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("storage", &self.storage).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("storage", &self.storage)
+            .finish_non_exhaustive()
     }
 }
 
@@ -350,9 +427,14 @@ pub(crate) fn read(
     table: &impl ReadableTable<TextKey, (u64, &'static [u8])>,
     key: &Key,
 ) -> Result<Option<CachedRecord>, RegisterError> {
-    let Some(value) = table.get(key.as_str().as_bytes()).map_err(unavailable)? else { return Ok(None) };
+    let Some(value) = table.get(key.as_str().as_bytes()).map_err(unavailable)? else {
+        return Ok(None);
+    };
     let (_, bytes) = value.value();
-    Ok(Some(CachedRecord { record: Record::decode(bytes)?, size: bytes.len() }))
+    Ok(Some(CachedRecord {
+        record: Record::decode(bytes)?,
+        size: bytes.len(),
+    }))
 }
 
 fn as_key(bytes: &[u8]) -> Result<Key, RegisterError> {

@@ -35,7 +35,10 @@ pub enum OpenErrorKind {
 
 impl OpenError {
     pub(crate) fn other(source: io::Error) -> Self {
-        Self { kind: OpenErrorKind::Other, source: source.into() }
+        Self {
+            kind: OpenErrorKind::Other,
+            source: source.into(),
+        }
     }
 
     /// The database was removed while it was being opened.
@@ -45,18 +48,28 @@ impl OpenError {
 
     /// Copying only the records would lose tables added by a newer release.
     pub(crate) fn unknown_tables() -> Self {
-        let source = "the database has tables unknown to this release. Use the release that wrote it".into();
-        Self { kind: OpenErrorKind::Damaged, source }
+        let source =
+            "the database has tables unknown to this release. Use the release that wrote it".into();
+        Self {
+            kind: OpenErrorKind::Damaged,
+            source,
+        }
     }
 
     /// The newest commit can't be read, and it was most likely acknowledged.
     pub(crate) fn newest_commit_damaged() -> Self {
-        Self { kind: OpenErrorKind::LostCommit, source: "the last acknowledged write may be missing".into() }
+        Self {
+            kind: OpenErrorKind::LostCommit,
+            source: "the last acknowledged write may be missing".into(),
+        }
     }
 
     /// A page can't be read.
     pub(crate) fn damaged(source: DamagedPage) -> Self {
-        Self { kind: OpenErrorKind::Damaged, source: source.into() }
+        Self {
+            kind: OpenErrorKind::Damaged,
+            source: source.into(),
+        }
     }
 
     /// Returns the reason.
@@ -68,13 +81,19 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self.kind {
-            OpenErrorKind::InUse => "another process has the database open. Stop it, or choose another file",
-            OpenErrorKind::Denied => "the database file or its folder isn't writable. Correct its permissions",
+            OpenErrorKind::InUse => {
+                "another process has the database open. Stop it, or choose another file"
+            }
+            OpenErrorKind::Denied => {
+                "the database file or its folder isn't writable. Correct its permissions"
+            }
             OpenErrorKind::Full => "the disk is full. Free some space",
             OpenErrorKind::Damaged => {
                 "the file is damaged, or not a database that this release can read. Restore a backup"
             }
-            OpenErrorKind::LostCommit => "the newest commit in the file is damaged. Restore a backup",
+            OpenErrorKind::LostCommit => {
+                "the newest commit in the file is damaged. Restore a backup"
+            }
             OpenErrorKind::Other => "can't open the database",
         };
         write!(f, "{advice} ({})", self.source)
@@ -90,7 +109,10 @@ impl std::error::Error for OpenError {
 
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
-        Self { kind: kind_of(&error), source: error.into() }
+        Self {
+            kind: kind_of(&error),
+            source: error.into(),
+        }
     }
 }
 
@@ -105,12 +127,15 @@ impl From<redb::Error> for OpenError {
         let kind = match &error {
             redb::Error::DatabaseAlreadyOpen => OpenErrorKind::InUse,
             redb::Error::Io(error) => kind_of(error),
-            redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) | redb::Error::RepairAborted => {
-                OpenErrorKind::Damaged
-            }
+            redb::Error::Corrupted(_)
+            | redb::Error::UpgradeRequired(_)
+            | redb::Error::RepairAborted => OpenErrorKind::Damaged,
             _ => OpenErrorKind::Other,
         };
-        Self { kind, source: error.into() }
+        Self {
+            kind,
+            source: error.into(),
+        }
     }
 }
 
@@ -134,6 +159,8 @@ pub(crate) fn unavailable(error: impl Into<redb::Error>) -> RegisterError {
 }
 
 /// Like [`unavailable`], for any cause.
-pub(crate) fn unavailable_now(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RegisterError {
+pub(crate) fn unavailable_now(
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> RegisterError {
     RegisterError::new(RegisterErrorKind::Unavailable, error)
 }

@@ -27,14 +27,22 @@ impl DatabaseFiles {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let lock = private_files::open_or_create(&beside(&path, ".lock"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { fresh: beside(&path, ".new"), failed: beside(&path, ".failed"), path, _lock: lock }),
+            Ok(()) => Ok(Self {
+                fresh: beside(&path, ".new"),
+                failed: beside(&path, ".failed"),
+                path,
+                _lock: lock,
+            }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
     fn folder(&self) -> &Path {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self
+            .path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         folder.unwrap_or(Path::new("."))
     }
 }
@@ -183,7 +191,10 @@ impl DatabaseStorage for ReadOnly {
     }
 
     fn create(&self) -> io::Result<Box<dyn StorageBackend>> {
-        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the database was opened for reading only"))
+        Err(io::Error::new(
+            io::ErrorKind::ReadOnlyFilesystem,
+            "the database was opened for reading only",
+        ))
     }
 
     fn replace(&self) -> io::Result<()> {

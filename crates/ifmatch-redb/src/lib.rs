@@ -88,7 +88,10 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`].
     pub fn open_rolled_back(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::start(SharedDatabase::open(Box::new(DatabaseFiles::lock(path.as_ref())?), RollbackPolicy::Accept)?)
+        Self::start(SharedDatabase::open(
+            Box::new(DatabaseFiles::lock(path.as_ref())?),
+            RollbackPolicy::Accept,
+        )?)
     }
 
     /// Opens the database at `path` for reading, as it was found: what [`RedbRegister::open`] repairs is repaired in memory only. Swaps
@@ -97,7 +100,9 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::start(SharedDatabase::viewing(Box::new(ReadOnly(DatabaseFiles::lock(path.as_ref())?)))?)
+        Self::start(SharedDatabase::viewing(Box::new(ReadOnly(
+            DatabaseFiles::lock(path.as_ref())?,
+        )))?)
     }
 
     /// Compares all pages of the database at `path` with their checksums. Changes nothing.
@@ -115,7 +120,9 @@ impl RedbRegister {
             view => view?,
         };
         match view.database.check_integrity() {
-            None | Some(Err(DatabaseError::Storage(StorageError::Corrupted(_))) | Ok(false)) => Ok(Integrity::Damaged),
+            None | Some(Err(DatabaseError::Storage(StorageError::Corrupted(_))) | Ok(false)) => {
+                Ok(Integrity::Damaged)
+            }
             Some(Err(error)) => Err(error.into()),
             Some(Ok(true)) => Ok(match view.end {
                 // The commit was refused, so nothing is missing.
@@ -132,7 +139,10 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`].
     pub fn open_in(storage: impl DatabaseStorage) -> Result<Self, OpenError> {
-        Self::start(SharedDatabase::open(Box::new(storage), RollbackPolicy::Refuse)?)
+        Self::start(SharedDatabase::open(
+            Box::new(storage),
+            RollbackPolicy::Refuse,
+        )?)
     }
 
     /// Uses a database that is already open, for example one in memory.
@@ -151,7 +161,9 @@ impl RedbRegister {
     /// });
     /// assert!(register.is_ok());
     /// ```
-    pub fn open_with(opener: impl FnOnce() -> Result<redb::Database, DatabaseError>) -> Result<Self, OpenError> {
+    pub fn open_with(
+        opener: impl FnOnce() -> Result<redb::Database, DatabaseError>,
+    ) -> Result<Self, OpenError> {
         Self::start(SharedDatabase::around(opener()?)?)
     }
 
@@ -177,12 +189,24 @@ impl RedbRegister {
     fn start(shared: SharedDatabase) -> Result<Self, OpenError> {
         let (shared, cache) = (Arc::new(shared), Arc::new(RecordCache::new()));
         let writer = WriterThread::start(Arc::clone(&shared), Arc::clone(&cache))?;
-        Ok(Self { writer, shared, cache })
+        Ok(Self {
+            writer,
+            shared,
+            cache,
+        })
     }
 
-    fn page(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send + use<> {
-        let short = self.shared.scan(&Scan { limit: scan.limit.min(SHORT_PAGE), ..*scan });
-        let is_whole = short.as_ref().map_or(true, |page| page.len() < SHORT_PAGE || page.len() == scan.limit);
+    fn page(
+        &self,
+        scan: &Scan<'_>,
+    ) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send + use<> {
+        let short = self.shared.scan(&Scan {
+            limit: scan.limit.min(SHORT_PAGE),
+            ..*scan
+        });
+        let is_whole = short.as_ref().map_or(true, |page| {
+            page.len() < SHORT_PAGE || page.len() == scan.limit
+        });
         let shared = Arc::clone(&self.shared);
         let (prefix, limit) = (scan.prefix.to_owned(), scan.limit);
         let after = scan.after.map(str::to_owned);
@@ -190,7 +214,13 @@ impl RedbRegister {
             if is_whole {
                 return short;
             }
-            let page = move || shared.scan(&Scan { prefix: &prefix, after: after.as_deref(), limit });
+            let page = move || {
+                shared.scan(&Scan {
+                    prefix: &prefix,
+                    after: after.as_deref(),
+                    limit,
+                })
+            };
             tokio::task::spawn_blocking(page)
                 .await
                 .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))?
@@ -224,7 +254,11 @@ impl Register for RedbRegister {
     // Reads short pages like `load`, and longer ones on a blocking thread.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let page = self.page(scan).await;
-        match self.shared.doubtful_below(scan.prefix).filter(|_| page.is_err()) {
+        match self
+            .shared
+            .doubtful_below(scan.prefix)
+            .filter(|_| page.is_err())
+        {
             Some(key) => {
                 self.writer.read(&key).await?;
                 self.page(scan).await

@@ -26,7 +26,14 @@ struct Above {
 impl StorageOverlay {
     pub(crate) fn new(below: Box<dyn StorageBackend>) -> io::Result<Self> {
         let len = below.len()?;
-        Ok(Self { below, above: Mutex::new(Above { len, shown: len, pages: BTreeMap::new() }) })
+        Ok(Self {
+            below,
+            above: Mutex::new(Above {
+                len,
+                shown: len,
+                pages: BTreeMap::new(),
+            }),
+        })
     }
 
     fn above(&self) -> MutexGuard<'_, Above> {
@@ -67,7 +74,11 @@ impl StorageBackend for StorageOverlay {
         above.len = len;
         above.shown = above.shown.min(len);
         let cut = above.pages.split_off(&(len / PAGE));
-        if let Some(mut page) = cut.into_iter().next().filter(|(number, _)| number * PAGE < len) {
+        if let Some(mut page) = cut
+            .into_iter()
+            .next()
+            .filter(|(number, _)| number * PAGE < len)
+        {
             page.1[size(len % PAGE)?..].fill(0);
             above.pages.insert(page.0, page.1);
         }
@@ -121,7 +132,10 @@ mod tests {
 
     impl Draws {
         fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) % bound
         }
     }
@@ -139,7 +153,9 @@ mod tests {
             let (below, model) = (InMemoryBackend::new(), InMemoryBackend::new());
             for storage in [&below, &model] {
                 storage.set_len(5 * PAGE + 100).expect("room");
-                storage.write(0, &vec![9; size(5 * PAGE + 100).expect("short")]).expect("room");
+                storage
+                    .write(0, &vec![9; size(5 * PAGE + 100).expect("short")])
+                    .expect("room");
             }
             let before = bytes(&below);
             let overlay = StorageOverlay::new(Box::new(below)).expect("a length");

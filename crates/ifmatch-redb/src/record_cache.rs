@@ -58,7 +58,9 @@ impl Weighter<Key, Slot> for RecordWeighter {
     fn weight(&self, key: &Key, slot: &Slot) -> u64 {
         match slot {
             Slot::Writing => 0,
-            Slot::Known(stored) => (size_of::<CachedRecord>() + key.as_str().len() + stored.size) as u64,
+            Slot::Known(stored) => {
+                (size_of::<CachedRecord>() + key.as_str().len() + stored.size) as u64
+            }
         }
     }
 }
@@ -82,9 +84,13 @@ impl RecordCache {
         // Does not wait for another reader's placeholder.
         match self.0.get_value_or_guard(key, Some(Duration::ZERO)) {
             GuardResult::Value(Slot::Known(stored)) => Ok(Some(stored.record.clone())),
-            GuardResult::Value(Slot::Writing) | GuardResult::Timeout => Ok(read()?.map(|stored| stored.record)),
+            GuardResult::Value(Slot::Writing) | GuardResult::Timeout => {
+                Ok(read()?.map(|stored| stored.record))
+            }
             GuardResult::Guard(placeholder) => {
-                let Some(stored) = read()? else { return Ok(None) };
+                let Some(stored) = read()? else {
+                    return Ok(None);
+                };
                 let record = stored.record.clone();
                 // Fails if the placeholder is gone.
                 drop(placeholder.insert(Slot::Known(Arc::new(stored))));
@@ -125,12 +131,17 @@ mod tests {
     }
 
     fn stored(revision: u64) -> CachedRecord {
-        CachedRecord { record: Record::forgotten(Revision::new(revision)), size: 64 }
+        CachedRecord {
+            record: Record::forgotten(Revision::new(revision)),
+            size: 64,
+        }
     }
 
     /// Returns the revision that a reader gets while the database holds the given one.
     fn seen(cache: &RecordCache, key: &Key, in_the_database: u64) -> u64 {
-        let record = cache.load(key, || Ok(Some(stored(in_the_database)))).expect("it can be read");
+        let record = cache
+            .load(key, || Ok(Some(stored(in_the_database))))
+            .expect("it can be read");
         record.expect("it exists").revision().get()
     }
 
@@ -191,7 +202,14 @@ mod tests {
         let (cache, key) = (RecordCache::new(), key("a"));
         assert_eq!(seen(&cache, &key, 1), 1);
         cache.begin(&key);
-        assert_eq!((cache.revision(&key), seen(&cache, &key, 1), seen(&cache, &key, 2)), (None, 1, 2));
+        assert_eq!(
+            (
+                cache.revision(&key),
+                seen(&cache, &key, 1),
+                seen(&cache, &key, 2)
+            ),
+            (None, 1, 2)
+        );
         cache.end(&key, Some(stored(2)));
         assert_eq!(seen(&cache, &key, 9), 2);
     }
@@ -220,7 +238,13 @@ mod tests {
         let (cache, key) = (RecordCache::with_capacity(64 * 1024), key("a"));
         assert_eq!(seen(&cache, &key, 1), 1);
         cache.begin(&key);
-        cache.end(&key, Some(CachedRecord { size: 1024 * 1024, ..stored(2) }));
+        cache.end(
+            &key,
+            Some(CachedRecord {
+                size: 1024 * 1024,
+                ..stored(2)
+            }),
+        );
         assert_eq!((cache.revision(&key), seen(&cache, &key, 3)), (None, 3));
     }
 }

@@ -16,7 +16,8 @@ pub(crate) fn builder() -> Builder {
 }
 
 /// Key, revision and encoded record.
-pub(crate) const RECORDS: TableDefinition<'_, TextKey, (u64, &[u8])> = TableDefinition::new("records");
+pub(crate) const RECORDS: TableDefinition<'_, TextKey, (u64, &[u8])> =
+    TableDefinition::new("records");
 
 /// Has the encoding and the order of redb's `&str`, which validates both sides as UTF-8 at each comparison. That validation
 /// would double the cost of an insertion.
@@ -73,32 +74,60 @@ mod tests {
     /// Names with UTF-8 sequences of all lengths, which differ early or late.
     fn names() -> Vec<String> {
         let stems = ["a", "ä", "€", "😀", "b/c", "b/c/0000/"];
-        stems.iter().flat_map(|stem| (0..400).map(move |at| format!("{stem}{}{at}", "ü".repeat(at % 40)))).collect()
+        stems
+            .iter()
+            .flat_map(|stem| (0..400).map(move |at| format!("{stem}{}{at}", "ü".repeat(at % 40))))
+            .collect()
     }
 
     #[test]
     fn text_and_byte_keys_are_interchangeable() {
-        let database = Builder::new().create_with_backend(InMemoryBackend::new()).expect("in memory");
+        let database = Builder::new()
+            .create_with_backend(InMemoryBackend::new())
+            .expect("in memory");
         for (at, name) in (0_u64..).zip(names()) {
             let transaction = database.begin_write().expect("it is open");
             if at % 2 == 0 {
-                transaction.open_table(AS_TEXT).expect("text").insert(name.as_str(), at).expect("room");
+                transaction
+                    .open_table(AS_TEXT)
+                    .expect("text")
+                    .insert(name.as_str(), at)
+                    .expect("room");
             } else {
-                transaction.open_table(AS_BYTES).expect("bytes").insert(name.as_bytes(), at).expect("room");
+                transaction
+                    .open_table(AS_BYTES)
+                    .expect("bytes")
+                    .insert(name.as_bytes(), at)
+                    .expect("room");
             }
             transaction.commit().expect("in memory");
         }
         let transaction = database.begin_read().expect("it is open");
-        let (text, bytes) = (transaction.open_table(AS_TEXT), transaction.open_table(AS_BYTES));
+        let (text, bytes) = (
+            transaction.open_table(AS_TEXT),
+            transaction.open_table(AS_BYTES),
+        );
         let (text, bytes) = (text.expect("text"), bytes.expect("bytes"));
         for (at, name) in (0_u64..).zip(names()) {
-            let found = |value: Option<redb::AccessGuard<'_, u64>>| value.map(|value| value.value());
-            assert_eq!(found(text.get(name.as_str()).expect("readable")), Some(at), "{name}");
-            assert_eq!(found(bytes.get(name.as_bytes()).expect("readable")), Some(at), "{name}");
+            let found =
+                |value: Option<redb::AccessGuard<'_, u64>>| value.map(|value| value.value());
+            assert_eq!(
+                found(text.get(name.as_str()).expect("readable")),
+                Some(at),
+                "{name}"
+            );
+            assert_eq!(
+                found(bytes.get(name.as_bytes()).expect("readable")),
+                Some(at),
+                "{name}"
+            );
         }
         let mut sorted = names();
         sorted.sort_unstable();
-        let listed = bytes.iter().expect("readable").map(|entry| entry.expect("readable").0.value().to_vec());
+        let listed = bytes
+            .iter()
+            .expect("readable")
+            .map(|entry| entry.expect("readable").0.value().to_vec());
         assert!(listed.eq(sorted.into_iter().map(String::into_bytes)));
     }
 }

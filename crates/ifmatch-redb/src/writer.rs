@@ -36,13 +36,19 @@ struct SwapJob {
 }
 
 impl WriterThread {
-    pub(crate) fn start(shared: Arc<SharedDatabase>, cache: Arc<RecordCache>) -> Result<Self, OpenError> {
+    pub(crate) fn start(
+        shared: Arc<SharedDatabase>,
+        cache: Arc<RecordCache>,
+    ) -> Result<Self, OpenError> {
         let (jobs, waiting) = mpsc::channel(GROUP);
         let thread = std::thread::Builder::new()
             .name("ifmatch-redb".into())
             .spawn(move || write_groups(&shared, &cache, waiting))
             .map_err(OpenError::other)?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
     }
 
     /// Reads a record after a failure, once the result of the last change is known.
@@ -55,12 +61,24 @@ impl WriterThread {
         }
     }
 
-    pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> SwapResult {
+    pub(crate) async fn swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> SwapResult {
         let next = next.map(|record| (record.clone(), record.encode()));
         let (answer, answered) = oneshot::channel();
-        let job = SwapJob { key: key.clone(), expected, next, answer };
+        let job = SwapJob {
+            key: key.clone(),
+            expected,
+            next,
+            answer,
+        };
         let jobs = self.jobs.as_ref().ok_or(RegisterErrorKind::Unavailable)?;
-        jobs.send(job).await.map_err(|_| RegisterErrorKind::Unavailable)?;
+        jobs.send(job)
+            .await
+            .map_err(|_| RegisterErrorKind::Unavailable)?;
         answered.await.map_err(|_| RegisterErrorKind::Ambiguous)?
     }
 }
@@ -75,14 +93,20 @@ impl Drop for WriterThread {
     }
 }
 
-fn write_groups(shared: &SharedDatabase, cache: &RecordCache, mut waiting: mpsc::Receiver<SwapJob>) {
+fn write_groups(
+    shared: &SharedDatabase,
+    cache: &RecordCache,
+    mut waiting: mpsc::Receiver<SwapJob>,
+) {
     let mut group = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
         gather(&mut waiting, &mut group);
         for job in &group {
             cache.begin(&job.key);
         }
-        let result = shared.write(group.iter().map(|job| &job.key), |database| commit(database, &group));
+        let result = shared.write(group.iter().map(|job| &job.key), |database| {
+            commit(database, &group)
+        });
         remember(cache, &mut group, result.as_deref().unwrap_or_default());
         let failed = match result {
             Ok(swaps) => {
@@ -95,7 +119,9 @@ fn write_groups(shared: &SharedDatabase, cache: &RecordCache, mut waiting: mpsc:
             Err(error) => error,
         };
         for job in group.drain(..) {
-            let _ = job.answer.send(Err(RegisterError::new(failed.kind(), failed.to_string())));
+            let _ = job
+                .answer
+                .send(Err(RegisterError::new(failed.kind(), failed.to_string())));
         }
     }
 }
@@ -118,7 +144,10 @@ fn remember(cache: &RecordCache, group: &mut [SwapJob], swaps: &[Swap]) {
     for (at, job) in group.iter_mut().enumerate() {
         let left = left.entry(job.key.clone()).or_default();
         if swaps.get(at) == Some(&Swap::Done) {
-            *left = job.next.take().map(|(record, bytes)| CachedRecord { record, size: bytes.len() });
+            *left = job.next.take().map(|(record, bytes)| CachedRecord {
+                record,
+                size: bytes.len(),
+            });
         }
     }
     for (key, record) in left {
@@ -132,26 +161,36 @@ fn commit(database: &Database, group: &[SwapJob]) -> Result<Vec<Swap>, RegisterE
     let transaction = database.begin_write().map_err(unavailable)?;
     let swaps = {
         let mut table = transaction.open_table(RECORDS).map_err(unavailable)?;
-        let swaps: Result<Vec<Swap>, RegisterError> = group.iter().map(|job| swap(&mut table, job)).collect();
+        let swaps: Result<Vec<Swap>, RegisterError> =
+            group.iter().map(|job| swap(&mut table, job)).collect();
         swaps?
     };
     if swaps.iter().all(|swap| *swap != Swap::Done) {
         transaction.abort().map_err(unavailable)?;
         return Ok(swaps);
     }
-    transaction.commit().map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, redb::Error::from(error)))?;
+    transaction.commit().map_err(|error| {
+        RegisterError::new(RegisterErrorKind::Ambiguous, redb::Error::from(error))
+    })?;
     Ok(swaps)
 }
 
 fn swap(table: &mut Table<'_, TextKey, (u64, &'static [u8])>, job: &SwapJob) -> SwapResult {
     let key = job.key.as_str().as_bytes();
-    let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
+    let found = table
+        .get(key)
+        .map_err(unavailable)?
+        .map_or(Revision::NONE.get(), |value| value.value().0);
     if found != job.expected.get() {
-        return Ok(Swap::Conflict(read(table, &job.key)?.map(|stored| stored.record)));
+        return Ok(Swap::Conflict(
+            read(table, &job.key)?.map(|stored| stored.record),
+        ));
     }
     match &job.next {
         Some((record, bytes)) => {
-            table.insert(key, (record.revision().get(), bytes.as_slice())).map_err(unavailable)?;
+            table
+                .insert(key, (record.revision().get(), bytes.as_slice()))
+                .map_err(unavailable)?;
         }
         None => {
             table.remove(key).map_err(unavailable)?;

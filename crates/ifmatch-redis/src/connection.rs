@@ -11,7 +11,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
 use ifmatch_register::{
-    ConnectError, ConnectErrorKind, EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap,
+    ConnectError, ConnectErrorKind, EngineClock, EngineTime, Epoch, Key, RegisterError,
+    RegisterErrorKind, Scan, Swap,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
@@ -51,8 +52,14 @@ impl ServerClock {
 
     /// Returns the epoch that the connections have found.
     pub(crate) fn epoch(&self) -> Epoch {
-        let identity = self.0.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        identity.as_ref().map_or_else(Epoch::default, Identity::epoch)
+        let identity = self
+            .0
+            .identity
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        identity
+            .as_ref()
+            .map_or_else(Epoch::default, Identity::epoch)
     }
 }
 
@@ -66,7 +73,11 @@ struct Open {
 
 impl RedisConnection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
-        let place = RedisServer { options, identity: Mutex::new(None), clock: EngineClock::default() };
+        let place = RedisServer {
+            options,
+            identity: Mutex::new(None),
+            clock: EngineClock::default(),
+        };
         let mut open = Reconnecting::new(Arc::new(place));
         let first = open.server().connect().await?;
         open.keep(first);
@@ -75,7 +86,9 @@ impl RedisConnection {
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { open: Reconnecting::new(Arc::clone(self.open.server())) }
+        Self {
+            open: Reconnecting::new(Arc::clone(self.open.server())),
+        }
     }
 
     /// Returns the time of the server, as sampled by all connections to the place.
@@ -87,18 +100,29 @@ impl RedisConnection {
     pub(crate) async fn begin_epoch(&mut self) -> Result<u64, ConnectError> {
         let place = Arc::clone(self.open.server());
         let mut open = place.connect().await?;
-        let info: String = cmd("INFO").query_async(&mut open.connection).await.map_err(refused)?;
+        let info: String = cmd("INFO")
+            .query_async(&mut open.connection)
+            .await
+            .map_err(refused)?;
         let mut call = IDENTIFY.key(place.key("identity"));
         let call = call.arg("").arg(check(&info)?).arg("restored");
-        let found: Option<Vec<u8>> = call.invoke_async(&mut open.connection).await.map_err(refused)?;
+        let found: Option<Vec<u8>> = call
+            .invoke_async(&mut open.connection)
+            .await
+            .map_err(refused)?;
         Ok(Identity::parse(found.ok_or_else(lost)?)?.epoch().number)
     }
 
     pub(crate) async fn warn_if_not_durable(&mut self) {
-        let Ok(mut open) = self.open.take().await else { return };
+        let Ok(mut open) = self.open.take().await else {
+            return;
+        };
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
-            let found: Result<HashMap<String, String>, RedisError> =
-                cmd("CONFIG").arg("GET").arg(setting).query_async(&mut open.connection).await;
+            let found: Result<HashMap<String, String>, RedisError> = cmd("CONFIG")
+                .arg("GET")
+                .arg(setting)
+                .query_async(&mut open.connection)
+                .await;
             match found {
                 Ok(settings) if settings.get(setting).is_some_and(|value| value == needed) => {}
                 Ok(_) => tracing::warn!(
@@ -113,13 +137,21 @@ impl RedisConnection {
         self.open.keep(open);
     }
 
-    async fn swap_all(&mut self, batch: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
+    async fn swap_all(
+        &mut self,
+        batch: &[QueuedSwap],
+    ) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
         let place = Arc::clone(self.open.server());
         let answer = self
             .script(|identity| {
                 let mut call = SWAP.key(place.key("identity"));
                 call.key(place.key("keys")).arg(identity);
-                for QueuedSwap { key, expected, next } in batch {
+                for QueuedSwap {
+                    key,
+                    expected,
+                    next,
+                } in batch
+                {
                     let expected = Some(*expected).filter(|revision| *revision != Revision::NONE);
                     let expected = expected.map(|revision| revision.get().to_be_bytes());
                     call.key(place.record(key)).arg(key.as_str());
@@ -129,7 +161,9 @@ impl RedisConnection {
                 call
             })
             .await?;
-        let Value::Array(answers) = answer else { return Err(unexpected()) };
+        let Value::Array(answers) = answer else {
+            return Err(unexpected());
+        };
         let swaps = answers.into_iter().map(|answer| match answer {
             Value::Int(1) => Ok(Swap::Done),
             Value::Nil => Ok(Swap::Conflict(None)),
@@ -141,7 +175,10 @@ impl RedisConnection {
 
     /// Runs a script, which is given the identity. If that isn't the current one, connects again, and runs the script
     /// once more: nothing was changed.
-    async fn script(&mut self, call: impl Fn(&[u8]) -> ScriptInvocation<'_>) -> Result<Value, RegisterError> {
+    async fn script(
+        &mut self,
+        call: impl Fn(&[u8]) -> ScriptInvocation<'_>,
+    ) -> Result<Value, RegisterError> {
         let first = self.script_once(&call).await?;
         match first {
             Ok(value) => Ok(value),
@@ -157,7 +194,13 @@ impl RedisConnection {
         let open = self.open.take().await?;
         let mut connection = open.connection.clone();
         let call = call(&open.identity);
-        match join(self.open.server().sample(&open), call.invoke_async(&mut connection)).await.1 {
+        match join(
+            self.open.server().sample(&open),
+            call.invoke_async(&mut connection),
+        )
+        .await
+        .1
+        {
             Ok(value) => {
                 self.open.keep(open);
                 Ok(Ok(value))
@@ -175,9 +218,15 @@ impl RedisConnection {
             command.arg(self.open.server().record(key));
         }
         let mut connection = open.connection.clone();
-        let values = join(self.open.server().sample(&open), command.query_async(&mut connection)).await.1;
+        let values = join(
+            self.open.server().sample(&open),
+            command.query_async(&mut connection),
+        )
+        .await
+        .1;
         let mut values: Vec<Value> = values.map_err(failed)?;
-        if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity) {
+        if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity)
+        {
             return Ok(None);
         }
         self.open.keep(open);
@@ -192,14 +241,23 @@ impl Pages for RedisConnection {
         let answer = self
             .script(|identity| {
                 let mut call = LIST.key(place.key("identity"));
-                call.key(place.key("keys")).arg(identity).arg(&first).arg(&last).arg(scan.limit).arg(place.key("r/"));
+                call.key(place.key("keys"))
+                    .arg(identity)
+                    .arg(&first)
+                    .arg(&last)
+                    .arg(scan.limit)
+                    .arg(place.key("r/"));
                 call
             })
             .await?;
-        let Value::Array(page) = answer else { return Err(unexpected()) };
+        let Value::Array(page) = answer else {
+            return Err(unexpected());
+        };
         let pairs = page.chunks_exact(2).map(|pair| match pair {
             [Value::BulkString(name), Value::BulkString(bytes)] => {
-                let name = str::from_utf8(name).ok().and_then(|name| Key::new(name).ok());
+                let name = str::from_utf8(name)
+                    .ok()
+                    .and_then(|name| Key::new(name).ok());
                 Ok((name.ok_or_else(unexpected)?, decode(bytes)?))
             }
             _ => Err(unexpected()),
@@ -219,7 +277,10 @@ impl Batches for RedisConnection {
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
         let values = match self.load_once(keys).await? {
             Some(values) => values,
-            None => self.load_once(keys).await?.ok_or(RegisterErrorKind::Unavailable)?,
+            None => self
+                .load_once(keys)
+                .await?
+                .ok_or(RegisterErrorKind::Unavailable)?,
         };
         let records = values.iter().map(|value| match value {
             Value::Nil => Ok(None),
@@ -244,12 +305,23 @@ impl Connect for RedisServer {
                 ended.fetch_or(info.kind == PushKind::Disconnection, Ordering::AcqRel);
                 Ok::<_, Infallible>(())
             });
-        let mut connection =
-            self.options.client.get_multiplexed_async_connection_with_config(&settings).await.map_err(refused)?;
-        let info: String = cmd("INFO").query_async(&mut connection).await.map_err(refused)?;
+        let mut connection = self
+            .options
+            .client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await
+            .map_err(refused)?;
+        let info: String = cmd("INFO")
+            .query_async(&mut connection)
+            .await
+            .map_err(refused)?;
         let replication_id = check(&info)?;
         let identity = self.identify(&mut connection, replication_id).await?;
-        let open = Open { connection, identity, has_ended };
+        let open = Open {
+            connection,
+            identity,
+            has_ended,
+        };
         self.sample(&open).await.map_err(refused)?;
         Ok(open)
     }
@@ -257,7 +329,9 @@ impl Connect for RedisServer {
     /// A connection to a former primary has ended, too, once another connection has found the present one.
     fn has_ended(&self, open: &Open) -> bool {
         let known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_former = known.as_ref().is_some_and(|known| known.stored() != open.identity);
+        let is_former = known
+            .as_ref()
+            .is_some_and(|known| known.stored() != open.identity);
         is_former || open.has_ended.load(Ordering::Acquire)
     }
 }
@@ -274,7 +348,9 @@ impl RedisServer {
     /// Samples the server's time. Without a response, the bounds of the time widen; a call beside it has its own result.
     async fn sample(&self, open: &Open) -> Result<(), RedisError> {
         let sent = SystemClock.now();
-        let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut open.connection.clone()).await?;
+        let (seconds, micros): (u64, u64) = cmd("TIME")
+            .query_async(&mut open.connection.clone())
+            .await?;
         let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
         self.clock.sample(sent, SystemClock.now(), time);
         Ok(())
@@ -286,12 +362,26 @@ impl RedisServer {
         connection: &mut MultiplexedConnection,
         replication_id: &str,
     ) -> Result<Vec<u8>, ConnectError> {
-        let is_known = self.identity.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        let new = ifmatch_runtime::nonce().map_err(|error| unusable(ConnectErrorKind::Unsuitable, error))?;
-        let new = if is_known { String::new() } else { format!("{new:016x}") };
+        let is_known = self
+            .identity
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some();
+        let new = ifmatch_runtime::nonce()
+            .map_err(|error| unusable(ConnectErrorKind::Unsuitable, error))?;
+        let new = if is_known {
+            String::new()
+        } else {
+            format!("{new:016x}")
+        };
         let mut call = IDENTIFY.key(self.key("identity"));
-        let found: Option<Vec<u8>> =
-            call.arg(new).arg(replication_id).arg("").invoke_async(connection).await.map_err(refused)?;
+        let found: Option<Vec<u8>> = call
+            .arg(new)
+            .arg(replication_id)
+            .arg("")
+            .invoke_async(connection)
+            .await
+            .map_err(refused)?;
         let found = Identity::parse(found.ok_or_else(lost)?)?;
         let stored = found.stored().to_vec();
         match &mut *self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -304,7 +394,10 @@ impl RedisServer {
 
 /// Checks that a server can hold a register, and returns its replication id.
 fn check(info: &str) -> Result<&str, ConnectError> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
     let unsuitable = |reason: &str| Err(unusable(ConnectErrorKind::Unsuitable, reason));
     if field("role") != Some("master") {
         return unsuitable("it is a replica. Use the address of the primary");
@@ -356,15 +449,26 @@ mod tests {
         while !connection.open.server().has_ended(&first) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+        connection
+            .page(&Scan {
+                limit: 1,
+                ..Scan::default()
+            })
+            .await
+            .unwrap();
     }
 
     /// Another connection of the process has reached the server that took over. This one is still open to the former primary.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_to_a_former_primary_is_not_used_any_more() {
         let server = start(&[]).await;
-        let mut connection = RedisConnection::open(Options::new(&server.url()).unwrap()).await.unwrap();
-        let scan = Scan { limit: 1, ..Scan::default() };
+        let mut connection = RedisConnection::open(Options::new(&server.url()).unwrap())
+            .await
+            .unwrap();
+        let scan = Scan {
+            limit: 1,
+            ..Scan::default()
+        };
         connection.page(&scan).await.unwrap();
         let place = Arc::clone(connection.open.server());
         let name = place
@@ -379,10 +483,23 @@ mod tests {
             .unwrap()
             .to_vec();
         let present = Identity::parse([&name[..], b" 1 other 9"].concat()).unwrap();
-        place.identity.lock().unwrap().as_mut().unwrap().becomes(present).unwrap();
-        let error = connection.page(&scan).await.expect_err("it lacks the changes since the failover");
+        place
+            .identity
+            .lock()
+            .unwrap()
+            .as_mut()
+            .unwrap()
+            .becomes(present)
+            .unwrap();
+        let error = connection
+            .page(&scan)
+            .await
+            .expect_err("it lacks the changes since the failover");
         assert!(error.to_string().contains("former primary"), "{error}");
-        connection.load(&[Key::new("key").unwrap()]).await.expect_err("as a scan");
+        connection
+            .load(&[Key::new("key").unwrap()])
+            .await
+            .expect_err("as a scan");
     }
 }
 
@@ -399,13 +516,26 @@ impl Identity {
     pub(crate) fn parse(stored: Vec<u8>) -> Result<Self, ConnectError> {
         let text = String::from_utf8_lossy(&stored).into_owned();
         let mut words = text.split(' ');
-        let (name, number) = (words.next().unwrap_or_default(), words.next().and_then(|number| number.parse().ok()));
+        let (name, number) = (
+            words.next().unwrap_or_default(),
+            words.next().and_then(|number| number.parse().ok()),
+        );
         let Some(number) = number else {
-            return Err(unusable(ConnectErrorKind::Unsuitable, "its keys belong to another program"));
+            return Err(unusable(
+                ConnectErrorKind::Unsuitable,
+                "its keys belong to another program",
+            ));
         };
         // There is none before the first failover.
-        let lost = words.nth(1).and_then(|lost| lost.parse().ok()).map_or(Revision::NONE, Revision::new);
-        Ok(Self { name: name.to_owned(), epoch: Epoch { number, lost }, stored })
+        let lost = words
+            .nth(1)
+            .and_then(|lost| lost.parse().ok())
+            .map_or(Revision::NONE, Revision::new);
+        Ok(Self {
+            name: name.to_owned(),
+            epoch: Epoch { number, lost },
+            stored,
+        })
     }
 
     /// Returns the epoch.

@@ -7,11 +7,16 @@ use ifmatch_runtime::Cause;
 use redis::{ErrorKind, RedisError};
 
 /// Returns the error of a server that can't be used.
-pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
+pub(crate) fn unusable(
+    kind: ConnectErrorKind,
+    cause: impl Into<Box<dyn Error + Send + Sync>>,
+) -> ConnectError {
     let advice = match kind {
         ConnectErrorKind::Url => "not a Redis URL",
         ConnectErrorKind::Certificate => "the root certificate for Redis is invalid",
-        ConnectErrorKind::Denied => "Redis denies access. Check the user, the password and its rights",
+        ConnectErrorKind::Denied => {
+            "Redis denies access. Check the user, the password and its rights"
+        }
         ConnectErrorKind::Unsuitable => "this Redis server can't hold a register",
         ConnectErrorKind::Lost => "the Redis server lost the records",
         _ => "can't reach Redis. Check its address and certificate",
@@ -33,7 +38,10 @@ pub(crate) fn refused(error: RedisError) -> ConnectError {
         _ => ConnectErrorKind::Unreachable,
     };
     if error.is_connection_refusal() {
-        return ConnectError::new(kind, "Redis refused the connection. Check its address, and that it is running.");
+        return ConnectError::new(
+            kind,
+            "Redis refused the connection. Check its address, and that it is running.",
+        );
     }
     unusable(kind, Cause::explain(error, "redis://", "SSL_CERT_FILE"))
 }
@@ -45,9 +53,10 @@ pub(crate) fn refused(error: RedisError) -> ConnectError {
 pub(crate) fn failed(error: RedisError) -> RegisterError {
     let kind = match error.code() {
         Some("OOM") => RegisterErrorKind::Full,
-        Some("BUSY" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOAUTH" | "NOREPLICAS" | "NOSCRIPT" | "READONLY") => {
-            RegisterErrorKind::Unavailable
-        }
+        Some(
+            "BUSY" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOAUTH" | "NOREPLICAS" | "NOSCRIPT"
+            | "READONLY",
+        ) => RegisterErrorKind::Unavailable,
         _ => RegisterErrorKind::Ambiguous,
     };
     RegisterError::new(kind, error)
@@ -55,5 +64,8 @@ pub(crate) fn failed(error: RedisError) -> RegisterError {
 
 /// Returns the error for a response that no script gives.
 pub(crate) fn unexpected() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Ambiguous, "the Redis server sent an unexpected response")
+    RegisterError::new(
+        RegisterErrorKind::Ambiguous,
+        "the Redis server sent an unexpected response",
+    )
 }

@@ -76,7 +76,11 @@ impl RedisRegister {
         let loads = [lists.another(), lists.another()];
         lists.warn_if_not_durable().await;
         let (lanes, clock) = (Lanes::start(swaps, loads, LIMIT), lists.clock());
-        Ok(Self { lanes, scans: Scans::new(lists, PAGE, LIMIT), clock })
+        Ok(Self {
+            lanes,
+            scans: Scans::new(lists, PAGE, LIMIT),
+            clock,
+        })
     }
 }
 
@@ -86,7 +90,10 @@ impl RedisRegister {
 /// # Errors
 /// Same as [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
-    RedisConnection::open(Options::new(url)?).await?.begin_epoch().await
+    RedisConnection::open(Options::new(url)?)
+        .await?
+        .begin_epoch()
+        .await
 }
 
 #[async_trait]
@@ -94,7 +101,12 @@ impl Register for RedisRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
         let (epoch, time) = (self.clock.epoch(), self.clock.time());
-        Engine { guarantee: Guarantee::UntilFailover, epoch, fails_over: true, time }
+        Engine {
+            guarantee: Guarantee::UntilFailover,
+            epoch,
+            fails_over: true,
+            time,
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

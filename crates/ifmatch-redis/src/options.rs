@@ -30,8 +30,12 @@ impl Options {
     /// # Errors
     /// [`ConnectErrorKind::Url`] if it isn't such a URL.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
-        let client = Client::open(parse(url)?).map_err(|error| unusable(ConnectErrorKind::Url, error))?;
-        Ok(Self { client, prefix: "ifmatch:".to_owned() })
+        let client =
+            Client::open(parse(url)?).map_err(|error| unusable(ConnectErrorKind::Url, error))?;
+        Ok(Self {
+            client,
+            prefix: "ifmatch:".to_owned(),
+        })
     }
 
     /// Parses a `rediss://` URL. The server's certificate is verified against `root`, in PEM format.
@@ -40,12 +44,21 @@ impl Options {
     /// [`ConnectErrorKind::Url`] if it isn't such a URL, and [`ConnectErrorKind::Certificate`] if `root` isn't a certificate.
     pub fn with_root_certificate(url: &str, root: &[u8]) -> Result<Self, ConnectError> {
         if !root.windows(PEM.len()).any(|bytes| bytes == PEM) {
-            return Err(unusable(ConnectErrorKind::Certificate, "it has no certificate in PEM format"));
+            return Err(unusable(
+                ConnectErrorKind::Certificate,
+                "it has no certificate in PEM format",
+            ));
         }
-        let certificates = TlsCertificates { client_tls: None, root_cert: Some(root.to_vec()) };
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: Some(root.to_vec()),
+        };
         let client = Client::build_with_tls(parse(url)?, certificates);
         let client = client.map_err(|error| unusable(ConnectErrorKind::Certificate, error))?;
-        Ok(Self { client, prefix: "ifmatch:".to_owned() })
+        Ok(Self {
+            client,
+            prefix: "ifmatch:".to_owned(),
+        })
     }
 
     /// Sets the prefix of all keys, for several registers on one server. Defaults to `ifmatch:`.
@@ -64,7 +77,12 @@ fn parse(url: &str) -> Result<ConnectionInfo, ConnectError> {
         let error = "use redis://[user:password@]host[:port][/database], or rediss:// for TLS";
         return Err(unusable(ConnectErrorKind::Url, error));
     }
-    let info = url.into_connection_info().map_err(|error| unusable(ConnectErrorKind::Url, error))?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let info = url
+        .into_connection_info()
+        .map_err(|error| unusable(ConnectErrorKind::Url, error))?;
+    let settings = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(settings))
 }

@@ -16,7 +16,10 @@ async fn a_server_that_does_not_sync_each_swap_causes_a_warning() {
     assert_eq!(warnings(durable().await).await, "");
     let relaxed = start(&["--appendonly", "yes", "--appendfsync", "everysec"]).await;
     let warning = warnings(relaxed).await;
-    assert!(warning.contains("appendfsync always") && !warning.contains("appendonly yes"), "{warning}");
+    assert!(
+        warning.contains("appendfsync always") && !warning.contains("appendonly yes"),
+        "{warning}"
+    );
     let warning = warnings(start(&["--appendonly", "no"]).await).await;
     assert!(warning.contains("appendonly yes"), "{warning}");
 }

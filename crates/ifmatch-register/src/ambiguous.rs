@@ -27,7 +27,10 @@ pub(crate) struct Ambiguous<E> {
 
 impl<E> Default for Ambiguous<E> {
     fn default() -> Self {
-        Self { swaps: Vec::new(), error: None }
+        Self {
+            swaps: Vec::new(),
+            error: None,
+        }
     }
 }
 
@@ -39,7 +42,10 @@ impl<E: Effect> Ambiguous<E> {
 
     /// Finds the swap that produced a record. Records of different writers differ by their nonces.
     pub(crate) fn find(&mut self, stored: Option<&Record>) -> Option<E> {
-        let found = self.swaps.iter().position(|(_, swap)| swap.next() == stored)?;
+        let found = self
+            .swaps
+            .iter()
+            .position(|(_, swap)| swap.next() == stored)?;
         metrics::ambiguous(Resolution::Done);
         Some(self.swaps.swap_remove(found).1)
     }
@@ -62,7 +68,11 @@ impl<E: Effect> Ambiguous<E> {
     /// Records what became of the swaps that weren't found, by the success of the command.
     pub(crate) fn resolve(&self, success: bool) {
         for _ in &self.swaps {
-            metrics::ambiguous(if success { Resolution::NotDone } else { Resolution::Unknown });
+            metrics::ambiguous(if success {
+                Resolution::NotDone
+            } else {
+                Resolution::Unknown
+            });
         }
     }
 

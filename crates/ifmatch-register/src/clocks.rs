@@ -61,7 +61,14 @@ impl EngineClock {
     pub fn sample(&self, sent: Timestamp, received: Timestamp, engine: Timestamp) {
         let round_trip = sent.until(received);
         let latest = engine.saturating_add(round_trip + rate_error(round_trip));
-        let new = Bounds { at: received, sampled: received, time: EngineTime { earliest: engine, latest } };
+        let new = Bounds {
+            at: received,
+            sampled: received,
+            time: EngineTime {
+                earliest: engine,
+                latest,
+            },
+        };
         let mut bounds = self.bounds();
         *bounds = Some(bounds.and_then(|old| old.narrowed_by(new)).unwrap_or(new));
     }
@@ -87,7 +94,10 @@ impl Bounds {
         let elapsed = self.at.until(at);
         let error = rate_error(elapsed);
         let time = EngineTime {
-            earliest: self.time.earliest.saturating_add(elapsed.saturating_sub(error)),
+            earliest: self
+                .time
+                .earliest
+                .saturating_add(elapsed.saturating_sub(error)),
             latest: self.time.latest.saturating_add(elapsed + error),
         };
         Self { at, time, ..self }
@@ -97,7 +107,10 @@ impl Bounds {
     fn narrowed_by(self, other: Self) -> Option<Self> {
         let at = self.at.max(other.at);
         let (one, two) = (self.moved_to(at).time, other.moved_to(at).time);
-        let time = EngineTime { earliest: one.earliest.max(two.earliest), latest: one.latest.min(two.latest) };
+        let time = EngineTime {
+            earliest: one.earliest.max(two.earliest),
+            latest: one.latest.min(two.latest),
+        };
         let sampled = self.sampled.max(other.sampled);
         (time.earliest <= time.latest).then_some(Self { at, sampled, time })
     }
@@ -174,7 +187,10 @@ impl PeerClocks {
             seen.revisions.clear();
         }
         seen.revisions.insert(key.clone(), revision);
-        let before = seen.ahead.filter(|(_, end)| now < *end).map_or(Duration::ZERO, |(ahead, _)| ahead);
+        let before = seen
+            .ahead
+            .filter(|(_, end)| now < *end)
+            .map_or(Duration::ZERO, |(ahead, _)| ahead);
         seen.ahead = Some((ahead.max(before), now.saturating_add(COUNTS)));
         (ahead > NOTABLE && before <= NOTABLE).then_some(ClockAhead(ahead))
     }
@@ -184,7 +200,10 @@ impl PeerClocks {
     pub fn time(&self, now: Timestamp) -> Option<EngineTime> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (ahead, _) = seen.ahead.filter(|(_, end)| now < *end)?;
-        Some(EngineTime { earliest: now, latest: now.saturating_add(ahead) })
+        Some(EngineTime {
+            earliest: now,
+            latest: now.saturating_add(ahead),
+        })
     }
 }
 
@@ -205,7 +224,12 @@ mod tests {
     /// permitted: the engine's time is never outside the bounds.
     #[test]
     fn the_bounds_hold_in_every_order_of_the_answers() {
-        let requests = [(0, 400_u64, 2_000), (500, 500, 900), (700, 2_500, 2_600), (3_000, 3_001, 9_000)];
+        let requests = [
+            (0, 400_u64, 2_000),
+            (500, 500, 900),
+            (700, 2_500, 2_600),
+            (3_000, 3_001, 9_000),
+        ];
         for rate in [-500_i64, 0, 500] {
             let engine = |local: u64| {
                 let drift = i64::try_from(local).unwrap() * rate / 1_000_000;
@@ -220,7 +244,10 @@ mod tests {
                         let bounds = clock.bounds().unwrap().moved_to(at(START + now)).time;
                         // A microsecond for the rounding of the drift.
                         let (low, high) = (engine(now).micros() + 1, engine(now).micros() - 1);
-                        assert!(bounds.earliest.micros() <= low && high <= bounds.latest.micros(), "{bounds:?} {now}");
+                        assert!(
+                            bounds.earliest.micros() <= low && high <= bounds.latest.micros(),
+                            "{bounds:?} {now}"
+                        );
                     }
                 }
             }
@@ -231,9 +258,17 @@ mod tests {
         if of.is_empty() {
             return vec![vec![]];
         }
-        let rest = |first: usize| of.iter().copied().filter(|other| *other != first).collect::<Vec<_>>();
+        let rest = |first: usize| {
+            of.iter()
+                .copied()
+                .filter(|other| *other != first)
+                .collect::<Vec<_>>()
+        };
         let with = |first: usize| {
-            permutations(&rest(first)).into_iter().map(move |tail| [vec![first], tail].concat()).collect::<Vec<_>>()
+            permutations(&rest(first))
+                .into_iter()
+                .map(move |tail| [vec![first], tail].concat())
+                .collect::<Vec<_>>()
         };
         of.iter().flat_map(|first| with(*first)).collect()
     }
@@ -243,8 +278,16 @@ mod tests {
         let clock = EngineClock::default();
         clock.sample(at(START), at(START + 1_000_000), at(START + 500_000));
         assert!(clock.time(at(START + 1_000_000)).unwrap().error() >= Duration::from_secs(1));
-        clock.sample(at(START + 1_000_000), at(START + 1_000_200), at(START + 1_000_100));
-        clock.sample(at(START + 1_000_200), at(START + 3_000_200), at(START + 2_000_000));
+        clock.sample(
+            at(START + 1_000_000),
+            at(START + 1_000_200),
+            at(START + 1_000_100),
+        );
+        clock.sample(
+            at(START + 1_000_200),
+            at(START + 3_000_200),
+            at(START + 2_000_000),
+        );
         let error = clock.time(at(START + 3_000_200)).unwrap().error();
         assert!(error < Duration::from_millis(3), "{error:?}");
     }
@@ -257,7 +300,10 @@ mod tests {
         let before = clock.time(at(START + 100)).unwrap();
         clock.sample(at(START + 1_000), at(START + 1_100), at(START + 1_050));
         let after = clock.time(at(START + 1_100)).unwrap();
-        assert_eq!((after.earliest, before.earliest), (at(START + 1_050), at(START + AHEAD)));
+        assert_eq!(
+            (after.earliest, before.earliest),
+            (at(START + 1_050), at(START + AHEAD))
+        );
     }
 
     #[test]
@@ -276,7 +322,13 @@ mod tests {
         let seconds = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
         let error = |now| clocks.time(now).map(EngineTime::error);
         let saw = |at: Timestamp, micros: u64, now| {
-            clocks.saw(&key, &Record::forgotten(Revision::new(at.micros() + micros)), now).is_some()
+            clocks
+                .saw(
+                    &key,
+                    &Record::forgotten(Revision::new(at.micros() + micros)),
+                    now,
+                )
+                .is_some()
         };
         assert!(!saw(seconds(9_999), 0, seconds(10_000)));
         assert_eq!(error(seconds(10_000)), None, "it is in the past");
@@ -287,6 +339,10 @@ mod tests {
         assert!(!saw(seconds(13_600), 1_000, seconds(10_060)));
         assert_eq!(error(seconds(10_060)), None);
         assert!(saw(seconds(13_660), 0, seconds(10_060)));
-        assert_eq!(error(seconds(10_060)), Some(Duration::from_hours(1)), "its clock runs");
+        assert_eq!(
+            error(seconds(10_060)),
+            Some(Duration::from_hours(1)),
+            "its clock runs"
+        );
     }
 }

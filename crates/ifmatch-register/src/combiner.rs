@@ -48,11 +48,19 @@ pub struct Combiner<C: Change, S = ()>(Arc<Shared<C, S>>);
 /// ```
 pub trait Staging<C: Change>: Send + Sync + 'static {
     /// Returns the context of the first change. A failure goes into the context, for the changes that need what can't be read.
-    fn prepare(&self, before: &Record, changes: &[&C], now: Timestamp) -> impl Future<Output = C::Context> + Send;
+    fn prepare(
+        &self,
+        before: &Record,
+        changes: &[&C],
+        now: Timestamp,
+    ) -> impl Future<Output = C::Context> + Send;
 
     /// Makes durable what the changes have left in the context, unless they left nothing. Returns, if that fails, the context by which
     /// the changes are decided again: it must refuse those that can't be written.
-    fn stage(&self, context: &mut C::Context) -> impl Future<Output = Result<(), C::Context>> + Send;
+    fn stage(
+        &self,
+        context: &mut C::Context,
+    ) -> impl Future<Output = Result<(), C::Context>> + Send;
 }
 
 /// For changes that need nothing but the record.
@@ -95,7 +103,11 @@ where
 {
     /// Creates a combiner that runs its changes by this driver, and writes what they refer to.
     pub fn with_staging(driver: Driver, staging: S) -> Self {
-        Self(Arc::new(Shared { driver, staging, queues: Mutex::default() }))
+        Self(Arc::new(Shared {
+            driver,
+            staging,
+            queues: Mutex::default(),
+        }))
     }
 
     /// Makes a change when its turn comes. The inner result is the change's own error, in which case nothing was
@@ -117,11 +129,17 @@ where
             is_first
         };
         if is_first {
-            let groups = Groups { shared: Arc::clone(&self.0), key: key.clone(), is_done: false };
+            let groups = Groups {
+                shared: Arc::clone(&self.0),
+                key: key.clone(),
+                is_done: false,
+            };
             drop(detach(groups.run()));
         }
         // The task was dropped with its runtime, or has panicked: its swap may be under way.
-        answered.await.unwrap_or_else(|_| Err(RegisterError::from(RegisterErrorKind::Ambiguous).into()))
+        answered
+            .await
+            .unwrap_or_else(|_| Err(RegisterError::from(RegisterErrorKind::Ambiguous).into()))
     }
 }
 
@@ -143,7 +161,11 @@ impl<C: Change, S: Staging<C>> Groups<C, S> {
     async fn run(mut self) {
         while let Some(group) = self.next() {
             let changes: Vec<&C> = group.iter().map(|waiting| &waiting.change).collect();
-            let result = self.shared.driver.apply_group(&self.key, &changes, &self.shared.staging).await;
+            let result = self
+                .shared
+                .driver
+                .apply_group(&self.key, &changes, &self.shared.staging)
+                .await;
             match result {
                 Ok(done) => {
                     let mut group = VecDeque::from(group);

@@ -34,13 +34,20 @@ pub enum ConnectErrorKind {
 impl ConnectError {
     /// Creates an error whose text says what to do.
     pub fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), source: None }
+        Self {
+            kind,
+            text: text.into(),
+            source: None,
+        }
     }
 
     /// Adds the cause, which is appended to the message.
     #[must_use]
     pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: Some(source.into()), ..self }
+        Self {
+            source: Some(source.into()),
+            ..self
+        }
     }
 
     /// Returns the reason.
@@ -52,7 +59,9 @@ impl ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(f, " ({source})"))
+        self.source
+            .as_ref()
+            .map_or(Ok(()), |source| write!(f, " ({source})"))
     }
 }
 

@@ -26,7 +26,13 @@ struct End {
 impl Deadlines {
     /// Returns the record without the deadlines that this process has seen unchanged, by its own clock, for as long as they
     /// were granted.
-    pub(crate) fn view(&self, key: &Key, mut record: Record, now: Timestamp, own: Timestamp) -> Record {
+    pub(crate) fn view(
+        &self,
+        key: &Key,
+        mut record: Record,
+        now: Timestamp,
+        own: Timestamp,
+    ) -> Record {
         let overlong: Vec<_> = record.overlong(now).collect();
         for (overlong, granted) in overlong {
             if self.has_ended(key, overlong, granted, own) {
@@ -48,7 +54,13 @@ impl Deadlines {
             tracked.retain(|_, end| own < end.at.saturating_add(end.granted));
         }
         if tracked.len() < MAX_TRACKED {
-            tracked.insert(deadline, End { at: own.saturating_add(granted), granted });
+            tracked.insert(
+                deadline,
+                End {
+                    at: own.saturating_add(granted),
+                    granted,
+                },
+            );
         }
         granted.is_zero()
     }
@@ -72,16 +84,27 @@ mod tests {
     fn deadlines_beyond_the_number_tracked_end_in_turn() {
         let start = Timestamp::from_micros(1_000_000_000);
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 7, GRANTED);
-        let granted = Record::absent().apply(&Command::Begin(begin), start.saturating_add(AHEAD)).next;
+        let granted = Record::absent()
+            .apply(&Command::Begin(begin), start.saturating_add(AHEAD))
+            .next;
         let granted = granted.expect("a permit");
-        let mut waiting: Vec<Key> =
-            (0..2 * MAX_TRACKED).map(|number| Key::new(format!("key {number}")).expect("a key")).collect();
+        let mut waiting: Vec<Key> = (0..2 * MAX_TRACKED)
+            .map(|number| Key::new(format!("key {number}")).expect("a key"))
+            .collect();
         let (deadlines, mut own) = (Deadlines::default(), start);
         let mut rounds = 0;
         while !waiting.is_empty() {
-            let in_flight = |key: &Key| deadlines.view(key, granted.clone(), own, own).permit(own).is_some();
+            let in_flight = |key: &Key| {
+                deadlines
+                    .view(key, granted.clone(), own, own)
+                    .permit(own)
+                    .is_some()
+            };
             waiting.retain(in_flight);
-            assert!(own >= start.saturating_add(GRANTED) || waiting.len() == 2 * MAX_TRACKED, "one has ended early");
+            assert!(
+                own >= start.saturating_add(GRANTED) || waiting.len() == 2 * MAX_TRACKED,
+                "one has ended early"
+            );
             own = own.saturating_add(GRANTED / 10);
             rounds += 1;
             assert!(rounds < 100, "{} never end", waiting.len());

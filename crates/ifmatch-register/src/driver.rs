@@ -109,9 +109,19 @@ impl Driver {
     /// Creates a driver with a register and a clock that others hold too. [`Driver::with_clock`] would wrap them once more, and
     /// allocate a future more for each call.
     pub fn sharing(register: Arc<dyn Register>, clock: Arc<dyn Clock>) -> Self {
-        let (waiters, locks, deadlines) = (KeyedQueue::default(), KeyLocks::default(), Deadlines::default());
+        let (waiters, locks, deadlines) = (
+            KeyedQueue::default(),
+            KeyLocks::default(),
+            Deadlines::default(),
+        );
         Self {
-            shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
+            shared: Arc::new(Shared {
+                register,
+                clock,
+                waiters,
+                locks,
+                deadlines,
+            }),
             initial: Record::unknown(),
             is_index: |_| false,
             patience: Duration::from_secs(10),
@@ -174,14 +184,21 @@ impl Driver {
     /// Returns the time to compare deadlines with: the earliest bound of the engine's clock, or this process's clock if
     /// the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
     pub fn now(&self) -> Timestamp {
-        self.register().engine().time.map_or_else(|| self.clock().now(), |time| time.earliest)
+        self.register()
+            .engine()
+            .time
+            .map_or_else(|| self.clock().now(), |time| time.earliest)
     }
 
     /// Runs a future until a record's deadline, then drops it. See [`task::until`].
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
-    pub async fn until<T>(&self, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    pub async fn until<T>(
+        &self,
+        deadline: Timestamp,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
         task::until_by(|| self.now(), self.clock(), deadline, work).await
     }
 
@@ -202,7 +219,9 @@ impl Driver {
     pub async fn recent(&self, key: &Key) -> Result<Record, DriverError> {
         let now = self.now();
         let seen = self.seen(key);
-        let seen = seen.map(|seen| self.view(key, Some(seen), now)).filter(|seen| seen.permit(now).is_none());
+        let seen = seen
+            .map(|seen| self.view(key, Some(seen), now))
+            .filter(|seen| seen.permit(now).is_none());
         match seen {
             Some(seen) => Ok(seen),
             None => self.load(key).await,
@@ -227,7 +246,10 @@ impl Driver {
     }
 
     fn seen(&self, key: &Key) -> Option<Record> {
-        self.recent.as_ref()?.get(key).filter(|_| !self.register().engine().fails_over)
+        self.recent
+            .as_ref()?
+            .get(key)
+            .filter(|_| !self.register().engine().fails_over)
     }
 
     /// Returns a stored record as it must be read at `now`.
@@ -237,7 +259,9 @@ impl Driver {
         if lost != Revision::NONE && record.revision() <= lost && !(self.is_index)(key) {
             record = record.doubted(lost);
         }
-        self.shared.deadlines.view(key, record, now, self.clock().now())
+        self.shared
+            .deadlines
+            .view(key, record, now, self.clock().now())
     }
 
     /// Returns the revision of a resource's record if the register knows it without waiting. See
@@ -287,7 +311,8 @@ impl Driver {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
-        self.apply_as(&mut Writer::Passing, key, seen, command, &|_| false).await
+        self.apply_as(&mut Writer::Passing, key, seen, command, &|_| false)
+            .await
     }
 
     /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, when the permit
@@ -313,7 +338,11 @@ impl Driver {
         if result.is_err() {
             let (driver, key) = (self.clone(), key.clone());
             drop(task::detach(async move {
-                driver.retry_until(deadline, || async { driver.apply(&key, &command).await.ok() }).await;
+                driver
+                    .retry_until(deadline, || async {
+                        driver.apply(&key, &command).await.ok()
+                    })
+                    .await;
             }));
         }
         result
@@ -331,13 +360,20 @@ impl Driver {
     /// While the record has the revision that the swap expected, the swap may still take place.
     fn abort_in_background(&self, key: &Key, ambiguous: &Ambiguous<Applied>) {
         for (expected, swap) in ambiguous.swaps() {
-            let Outcome::Granted(Grant { token, deadline, .. }) = &swap.outcome else { continue };
-            let (driver, key, expected, token, deadline) = (self.clone(), key.clone(), *expected, *token, *deadline);
+            let Outcome::Granted(Grant {
+                token, deadline, ..
+            }) = &swap.outcome
+            else {
+                continue;
+            };
+            let (driver, key, expected, token, deadline) =
+                (self.clone(), key.clone(), *expected, *token, *deadline);
             drop(task::detach(async move {
                 let abort = Command::Abort(token);
                 let attempt = || async {
                     let applied = driver.apply(&key, &abort).await.ok()?;
-                    let has_ended = applied.outcome == Outcome::Released || applied.before.revision() != expected;
+                    let has_ended = applied.outcome == Outcome::Released
+                        || applied.before.revision() != expected;
                     has_ended.then_some(())
                 };
                 driver.retry_until(deadline, attempt).await;
@@ -378,7 +414,15 @@ impl Driver {
     ) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
         let mut lock = None;
         let begin = Command::Begin(begin);
-        let applied = self.in_turn(&mut Writer::Beginning(&mut lock), key, seen, &begin, is_overtaken).await?;
+        let applied = self
+            .in_turn(
+                &mut Writer::Beginning(&mut lock),
+                key,
+                seen,
+                &begin,
+                is_overtaken,
+            )
+            .await?;
         let granted = matches!(applied.outcome, Outcome::Granted(_));
         Ok((applied, lock.filter(|_| granted)))
     }
@@ -389,8 +433,13 @@ impl Driver {
     ///
     /// # Errors
     /// Same as [`Driver::apply`].
-    pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        self.in_turn(&mut Writer::Passing, key, None, command, |_| false).await
+    pub async fn apply_in_turn(
+        &self,
+        key: &Key,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        self.in_turn(&mut Writer::Passing, key, None, command, |_| false)
+            .await
     }
 
     /// Runs a command for a writer once no write is in flight, or the patience has ended.
@@ -404,7 +453,9 @@ impl Driver {
     ) -> Result<Applied, DriverError> {
         // By the process's own clock: the engine's may stand still.
         let give_up = self.clock().now().saturating_add(self.patience);
-        let applied = self.apply_as(writer, key, seen, command, &|_| false).await?;
+        let applied = self
+            .apply_as(writer, key, seen, command, &|_| false)
+            .await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
@@ -412,7 +463,9 @@ impl Driver {
         let mut turn = self.shared.waiters.join(key);
         let mut pauses = pauses(MAX_POLL_INTERVAL);
         loop {
-            let applied = self.apply_as(writer, key, None, command, &is_overtaken).await?;
+            let applied = self
+                .apply_as(writer, key, None, command, &is_overtaken)
+                .await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
                 if matches!(applied.outcome, Outcome::Granted(_)) {
                     turn.leave_silently();
@@ -424,8 +477,9 @@ impl Driver {
                 metrics::contention();
                 return Ok(applied);
             }
-            let pause =
-                jittered(2 * pauses.next().unwrap_or(MAX_POLL_INTERVAL)).min(self.now().until(deadline)).min(left);
+            let pause = jittered(2 * pauses.next().unwrap_or(MAX_POLL_INTERVAL))
+                .min(self.now().until(deadline))
+                .min(left);
             let sleep = self.clock().sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
@@ -443,20 +497,34 @@ impl Driver {
         let mut ambiguous = Ambiguous::default();
         let mut decide = |before: Record, now| {
             if is_overtaken(&before) {
-                return Ok(Applied { after: before.clone(), before, outcome: Outcome::Refused(Refusal::Stale) });
+                return Ok(Applied {
+                    after: before.clone(),
+                    before,
+                    outcome: Outcome::Refused(Refusal::Stale),
+                });
             }
             self.check_time(command)?;
             let mut transition = before.apply(command, now);
-            if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
+            if self.is_locked_out(
+                writer,
+                key,
+                &Proposed::of(command, &before, &transition, now),
+            ) {
                 let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
                 let deadline = deadline.max(now.saturating_add(MAX_POLL_INTERVAL));
                 transition = Transition::refused(Refusal::InFlight { deadline });
             }
             let after = transition.next.unwrap_or_else(|| before.clone());
-            Ok(Applied { before, after, outcome: transition.outcome })
+            Ok(Applied {
+                before,
+                after,
+                outcome: transition.outcome,
+            })
         };
         let propose = |before, now| ready(decide(before, now));
-        let applied = self.swap_until_done(&mut ambiguous, key, seen, propose).await;
+        let applied = self
+            .swap_until_done(&mut ambiguous, key, seen, propose)
+            .await;
         ambiguous.resolve(applied.is_ok());
         if applied.is_err() {
             self.abort_in_background(key, &ambiguous);
@@ -471,17 +539,27 @@ impl Driver {
     }
 
     /// Returns `true` if a running writer of this process prevents the proposed outcome.
-    fn is_locked_out<'a>(&'a self, writer: &mut Writer<'_, 'a>, key: &Key, proposed: &Proposed<'_>) -> bool {
+    fn is_locked_out<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        proposed: &Proposed<'_>,
+    ) -> bool {
         match (writer, proposed.command, proposed.outcome) {
             (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
             (Writer::Beginning(lock), Command::Begin(_), _) => {
-                **lock = lock.take().or_else(|| self.shared.locks.try_lock(key, &self.shared.waiters));
+                **lock = lock
+                    .take()
+                    .or_else(|| self.shared.locks.try_lock(key, &self.shared.waiters));
                 lock.is_none()
             }
-            (_, Command::Begin(_), _) | (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => {
+            (_, Command::Begin(_), _)
+            | (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => {
                 self.shared.locks.is_locked(key)
             }
-            (_, Command::Lease(_), _) => proposed.begins_to_lock && self.shared.locks.is_locked(key),
+            (_, Command::Lease(_), _) => {
+                proposed.begins_to_lock && self.shared.locks.is_locked(key)
+            }
             _ => false,
         }
     }
@@ -494,7 +572,9 @@ impl Driver {
             Command::Renew(renew) => renew.ttl,
             _ => return Ok(()),
         };
-        let Some(time) = self.register().engine().time else { return Ok(()) };
+        let Some(time) = self.register().engine().time else {
+            return Ok(());
+        };
         if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
@@ -528,7 +608,9 @@ impl Driver {
                 }
             }
         };
-        let group = self.swap_until_done(&mut ambiguous, key, None, propose).await;
+        let group = self
+            .swap_until_done(&mut ambiguous, key, None, propose)
+            .await;
         ambiguous.resolve(group.is_ok());
         group
     }
@@ -563,7 +645,11 @@ impl Driver {
             }
             let now = self.now();
             let proposed = propose(self.view(key, stored.take(), now), now).await;
-            if !is_loaded && proposed.as_ref().map_or(true, |effect| effect.next().is_none()) {
+            if !is_loaded
+                && proposed
+                    .as_ref()
+                    .map_or(true, |effect| effect.next().is_none())
+            {
                 is_loaded = true;
                 stored = self.stored(key).await?;
                 continue;
@@ -571,10 +657,15 @@ impl Driver {
             let effect = proposed.map_err(|error| ambiguous.or(error.into()))?;
             let Some(next) = effect.next() else {
                 // The ambiguous swap may still take place, so this outcome may be wrong.
-                return ambiguous.take_error().map_or(Ok(effect), |error| Err(error.into()));
+                return ambiguous
+                    .take_error()
+                    .map_or(Ok(effect), |error| Err(error.into()));
             };
             is_loaded = true;
-            let swapped = self.register().compare_and_swap(key, expected, Some(next)).await;
+            let swapped = self
+                .register()
+                .compare_and_swap(key, expected, Some(next))
+                .await;
             self.saw(key, seen_by(&swapped, next));
             match swapped {
                 Ok(Swap::Done) => return Ok(effect),
@@ -587,18 +678,25 @@ impl Driver {
                         continue;
                     }
                 }
-                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => ambiguous.add(expected, effect, error),
+                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+                    ambiguous.add(expected, effect, error)
+                }
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             match pauses.next() {
-                Some(pause) if self.clock().now() < give_up => self.clock().sleep(jittered(2 * pause)).await,
+                Some(pause) if self.clock().now() < give_up => {
+                    self.clock().sleep(jittered(2 * pause)).await
+                }
                 _ => {
                     metrics::contention();
                     return Err(ambiguous.or(DriverError::Contention));
                 }
             }
             // A process without a pause replaces what the conflict has shown: without a new load, this one would lose each time.
-            stored = self.stored(key).await.map_err(|error| ambiguous.or(error.into()))?;
+            stored = self
+                .stored(key)
+                .await
+                .map_err(|error| ambiguous.or(error.into()))?;
         }
     }
 }
@@ -638,10 +736,19 @@ struct Proposed<'t> {
 }
 
 impl<'t> Proposed<'t> {
-    fn of(command: &'t Command<'t>, before: &Record, transition: &'t Transition, now: Timestamp) -> Self {
+    fn of(
+        command: &'t Command<'t>,
+        before: &Record,
+        transition: &'t Transition,
+        now: Timestamp,
+    ) -> Self {
         let is_locked = |record: &Record| record.lease_state(now).is_locked();
         let begins_to_lock = transition.next.as_ref().is_some_and(is_locked) && !is_locked(before);
-        Self { command, outcome: &transition.outcome, begins_to_lock }
+        Self {
+            command,
+            outcome: &transition.outcome,
+            begins_to_lock,
+        }
     }
 }
 

@@ -73,7 +73,14 @@ impl FaultyRegister {
     pub fn on(records: Arc<MemoryRegister>) -> Self {
         let engine = Mutex::new(records.engine());
         let (cut, blind, faults, action) = Default::default();
-        Self(Arc::new(State { records, engine, cut, blind, faults, action }))
+        Self(Arc::new(State {
+            records,
+            engine,
+            cut,
+            blind,
+            faults,
+            action,
+        }))
     }
 
     /// Makes the records survive the processes of a test.
@@ -114,7 +121,11 @@ impl FaultyRegister {
     }
 
     /// Runs an action right before the next swap of a key with this prefix. The swap waits for it.
-    pub fn before_swap(&self, prefix: &'static str, action: impl Future<Output = ()> + Send + 'static) {
+    pub fn before_swap(
+        &self,
+        prefix: &'static str,
+        action: impl Future<Output = ()> + Send + 'static,
+    ) {
         *locked(&self.0.action) = Some((prefix, Box::pin(action)));
     }
 
@@ -124,7 +135,11 @@ impl FaultyRegister {
     }
 
     fn reach(&self) -> Result<(), RegisterError> {
-        if self.0.cut.load(Ordering::SeqCst) { Err(RegisterErrorKind::Unavailable.into()) } else { Ok(()) }
+        if self.0.cut.load(Ordering::SeqCst) {
+            Err(RegisterErrorKind::Unavailable.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -155,7 +170,8 @@ impl Wrapper for FaultyRegister {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         self.reach()?;
-        let action = locked(&self.0.action).take_if(|(prefix, _)| key.as_str().starts_with(*prefix));
+        let action =
+            locked(&self.0.action).take_if(|(prefix, _)| key.as_str().starts_with(*prefix));
         if let Some((_, action)) = action {
             action.await;
         }
@@ -175,12 +191,19 @@ impl Wrapper for FaultyRegister {
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         self.reach()?;
-        if self.0.blind.load(Ordering::SeqCst) { Ok(Vec::new()) } else { self.0.records.scan(scan).await }
+        if self.0.blind.load(Ordering::SeqCst) {
+            Ok(Vec::new())
+        } else {
+            self.0.records.scan(scan).await
+        }
     }
 }
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("cut", &self.cut).field("faults", &self.faults).finish_non_exhaustive()
+        f.debug_struct("State")
+            .field("cut", &self.cut)
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
     }
 }

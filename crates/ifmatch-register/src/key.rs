@@ -31,7 +31,11 @@ impl Key {
     pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidKey> {
         let text = text.into();
         let valid = !text.is_empty() && text.len() <= Self::MAX_LEN && !text.contains('\0');
-        if valid { Ok(Self(text)) } else { Err(InvalidKey) }
+        if valid {
+            Ok(Self(text))
+        } else {
+            Err(InvalidKey)
+        }
     }
 
     /// Returns the text.
@@ -57,8 +61,16 @@ pub(crate) struct KeyLocks(KeyedLocks<Key>);
 
 impl KeyLocks {
     /// Locks a key. Returns `None` if it is locked.
-    pub(crate) fn try_lock<'a>(&'a self, key: &Key, waiters: &'a KeyedQueue<Key>) -> Option<KeyLock<'a>> {
-        self.0.lock(key).then(|| KeyLock { locks: self, waiters, key: key.clone() })
+    pub(crate) fn try_lock<'a>(
+        &'a self,
+        key: &Key,
+        waiters: &'a KeyedQueue<Key>,
+    ) -> Option<KeyLock<'a>> {
+        self.0.lock(key).then(|| KeyLock {
+            locks: self,
+            waiters,
+            key: key.clone(),
+        })
     }
 
     /// Returns `true` if a key is locked.

@@ -82,7 +82,9 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// # Errors
 /// [`RegisterErrorKind::Unreadable`] if [`encode`] didn't write the bytes.
 pub fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
-    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
+    let (_, record) = bytes
+        .split_at_checked(REVISION)
+        .ok_or(RegisterErrorKind::Unreadable)?;
     Ok(Record::decode(record)?)
 }
 
@@ -92,10 +94,16 @@ pub fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
 pub trait Batches: Send + 'static {
     /// Carries out the swaps, and returns the result of each, in their order. Each key occurs once. Missing results count
     /// as [`RegisterErrorKind::Ambiguous`].
-    fn swap(&mut self, batch: &[QueuedSwap]) -> impl Future<Output = Vec<Result<Swap, RegisterError>>> + Send;
+    fn swap(
+        &mut self,
+        batch: &[QueuedSwap],
+    ) -> impl Future<Output = Vec<Result<Swap, RegisterError>>> + Send;
 
     /// Loads the record of each key, in their order. A key may occur several times.
-    fn load(&mut self, keys: &[Key]) -> impl Future<Output = Result<Vec<Option<Record>>, RegisterError>> + Send;
+    fn load(
+        &mut self,
+        keys: &[Key],
+    ) -> impl Future<Output = Result<Vec<Option<Record>>, RegisterError>> + Send;
 }
 
 /// A swap in a batch.
@@ -145,7 +153,12 @@ impl Lanes {
             drop(task::detach(load_lane(batches, waiting)));
             jobs
         });
-        Self { swaps: swaps.collect(), loads: loads.collect(), hasher: RandomState::new(), limit }
+        Self {
+            swaps: swaps.collect(),
+            loads: loads.collect(),
+            hasher: RandomState::new(),
+            limit,
+        }
     }
 
     /// Swaps as [`Register::compare_and_swap`](crate::Register::compare_and_swap) does.
@@ -153,8 +166,17 @@ impl Lanes {
     /// # Errors
     /// The batch's error. After the time limit, [`RegisterErrorKind::Unavailable`] if the swap was in no batch, otherwise
     /// [`RegisterErrorKind::Ambiguous`].
-    pub async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        let request = QueuedSwap { key: key.clone(), expected, next: next.cloned() };
+    pub async fn swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let request = QueuedSwap {
+            key: key.clone(),
+            expected,
+            next: next.cloned(),
+        };
         self.call(&self.swaps, key, request).await
     }
 
@@ -163,18 +185,34 @@ impl Lanes {
     /// # Errors
     /// The batch's error, or [`RegisterErrorKind::Unavailable`] after the time limit.
     pub async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.call(&self.loads, key, key.clone()).await.map_err(RegisterError::of_read)
+        self.call(&self.loads, key, key.clone())
+            .await
+            .map_err(RegisterError::of_read)
     }
 
-    async fn call<Q, A>(&self, lanes: &[mpsc::Sender<Job<Q, A>>], key: &Key, request: Q) -> Result<A, RegisterError> {
+    async fn call<Q, A>(
+        &self,
+        lanes: &[mpsc::Sender<Job<Q, A>>],
+        key: &Key,
+        request: Q,
+    ) -> Result<A, RegisterError> {
         let lane = self.hasher.hash_one(key) % (lanes.len().max(1) as u64);
-        let lane = usize::try_from(lane).ok().and_then(|lane| lanes.get(lane)).ok_or_else(ended)?;
+        let lane = usize::try_from(lane)
+            .ok()
+            .and_then(|lane| lanes.get(lane))
+            .ok_or_else(ended)?;
         let claimed = Arc::new(AtomicBool::new(false));
         let (answer, answered) = oneshot::channel();
-        let job = Job { request, claimed: Arc::clone(&claimed), answer };
+        let job = Job {
+            request,
+            claimed: Arc::clone(&claimed),
+            answer,
+        };
         let call = async {
             lane.send(job).await.map_err(|_| ended())?;
-            answered.await.unwrap_or_else(|_| Err(RegisterErrorKind::Ambiguous.into()))
+            answered
+                .await
+                .unwrap_or_else(|_| Err(RegisterErrorKind::Ambiguous.into()))
         };
         match task::timeout(&SystemClock, self.limit, call).await {
             Ok(result) => result,
@@ -194,7 +232,10 @@ impl<Q, A> Job<Q, A> {
 }
 
 fn ended() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Unavailable, "the lanes of the register have ended")
+    RegisterError::new(
+        RegisterErrorKind::Unavailable,
+        "the lanes of the register have ended",
+    )
 }
 
 /// Waits for calls. Returns `false` once there will be none.
@@ -227,7 +268,10 @@ async fn yield_once() {
     .await;
 }
 
-async fn load_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Key, Option<Record>>>) {
+async fn load_lane<B: Batches>(
+    mut batches: B,
+    mut waiting: mpsc::Receiver<Job<Key, Option<Record>>>,
+) {
     let mut queue = VecDeque::new();
     while gather(&mut waiting, &mut queue).await {
         let batch: Vec<_> = queue.drain(..).filter_map(Job::claim).collect();
@@ -263,7 +307,9 @@ async fn swap_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Q
         let mut results = batches.swap(&batch).await.into_iter();
         let mut left = HashMap::with_capacity(batch.len());
         for (swap, answer) in batch.into_iter().zip(answers) {
-            let result = results.next().unwrap_or_else(|| Err(RegisterErrorKind::Ambiguous.into()));
+            let result = results
+                .next()
+                .unwrap_or_else(|| Err(RegisterErrorKind::Ambiguous.into()));
             match &result {
                 Ok(Swap::Done) => drop(left.insert(swap.key, swap.next)),
                 Ok(Swap::Conflict(found)) => drop(left.insert(swap.key, found.clone())),
@@ -282,7 +328,10 @@ type Answers = Vec<oneshot::Sender<Result<Swap, RegisterError>>>;
 /// Takes the first swap of each key from the queue.
 fn take_batch(queue: &mut VecDeque<Job<QueuedSwap, Swap>>) -> (Vec<QueuedSwap>, Answers) {
     let mut batch = HashSet::with_capacity(queue.len());
-    let (mut swaps, mut answers) = (Vec::with_capacity(queue.len()), Vec::with_capacity(queue.len()));
+    let (mut swaps, mut answers) = (
+        Vec::with_capacity(queue.len()),
+        Vec::with_capacity(queue.len()),
+    );
     for job in std::mem::take(queue) {
         if batch.contains(&job.request.key) {
             queue.push_back(job);
@@ -298,10 +347,16 @@ fn take_batch(queue: &mut VecDeque<Job<QueuedSwap, Swap>>) -> (Vec<QueuedSwap>, 
 /// Answers swaps that waited behind another of their key, unless they expect the record that it left. They were called
 /// before its batch began, so their turn may have come right after it. Swaps called during the batch must not be answered
 /// this way: their callers may know of a later swap, by another process.
-fn answer_conflicts(queue: &mut VecDeque<Job<QueuedSwap, Swap>>, left: &HashMap<Key, Option<Record>>) {
+fn answer_conflicts(
+    queue: &mut VecDeque<Job<QueuedSwap, Swap>>,
+    left: &HashMap<Key, Option<Record>>,
+) {
     for job in std::mem::take(queue) {
         match left.get(&job.request.key) {
-            Some(found) if found.as_ref().map_or(Revision::NONE, Record::revision) != job.request.expected => {
+            Some(found)
+                if found.as_ref().map_or(Revision::NONE, Record::revision)
+                    != job.request.expected =>
+            {
                 if let Some(job) = job.claim() {
                     let _ = job.answer.send(Ok(Swap::Conflict(found.clone())));
                 }

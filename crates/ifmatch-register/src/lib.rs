@@ -58,7 +58,9 @@ pub use ifmatch_core::group::Change;
 pub use key::KeyLock;
 pub use key::{InvalidKey, Key};
 pub use memory::MemoryRegister;
-pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+pub use register::{
+    Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+};
 pub use wrapper::Wrapper;
 
 /// No metrics, without the feature `metrics`.

@@ -53,19 +53,31 @@ struct Shard {
 impl MemoryRegister {
     /// Creates a register of at most about `records` records, for services whose resources can be probed.
     pub fn with_capacity(records: usize) -> Self {
-        Self::limited(Limit { records: records.div_ceil(SHARDS).max(1), bytes: usize::MAX })
+        Self::limited(Limit {
+            records: records.div_ceil(SHARDS).max(1),
+            bytes: usize::MAX,
+        })
     }
 
     /// Creates a register that takes at most about `bytes` of memory, for services whose resources can be probed. A
     /// record takes about 1 KiB. Use at least 1 MiB.
     pub fn with_memory(bytes: usize) -> Self {
-        Self::limited(Limit { records: usize::MAX, bytes: bytes / SHARDS })
+        Self::limited(Limit {
+            records: usize::MAX,
+            bytes: bytes / SHARDS,
+        })
     }
 
     fn limited(shard_limit: Limit) -> Self {
         let hasher = RandomState::new();
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
-        Self { shards, hasher, shard_limit }
+        let shards = (0..SHARDS)
+            .map(|_| Mutex::new(Shard::new(hasher.clone())))
+            .collect();
+        Self {
+            shards,
+            hasher,
+            shard_limit,
+        }
     }
 
     /// Creates a register that evicts nothing, for stores that use it as their index.
@@ -81,7 +93,12 @@ impl MemoryRegister {
         (lock(&self.shards[number]), hash)
     }
 
-    fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
+    fn swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
         let (mut shard, hash) = self.shard(key);
         let found = shard.find(key, hash);
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
@@ -95,8 +112,10 @@ impl MemoryRegister {
     }
 
     fn page(&self, scan: &Scan<'_>) -> Vec<(Key, Record)> {
-        let listed =
-            |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
+        let listed = |key: &Key| {
+            key.as_str().starts_with(scan.prefix)
+                && scan.after.is_none_or(|after| key.as_str() > after)
+        };
         let mut page: Vec<(Key, Record)> = Vec::new();
         for shard in &self.shards {
             let shard = lock(shard);
@@ -130,7 +149,10 @@ impl Register for MemoryRegister {
     }
 
     fn engine(&self) -> Engine {
-        Engine { guarantee: Guarantee::Process, ..Engine::default() }
+        Engine {
+            guarantee: Guarantee::Process,
+            ..Engine::default()
+        }
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {
@@ -150,16 +172,21 @@ impl Shard {
 
     fn find(&self, key: &Key, hash: u64) -> Option<Record> {
         let (revision, latest) = self.forgotten[slot(hash)];
-        let forgotten = || (revision > Revision::NONE).then(|| Record::forgotten(revision).dated(latest));
+        let forgotten =
+            || (revision > Revision::NONE).then(|| Record::forgotten(revision).dated(latest));
         self.record(key, hash).cloned().or_else(forgotten)
     }
 
     fn revision(&self, key: &Key, hash: u64) -> Revision {
-        self.record(key, hash).map_or_else(|| self.forgotten[slot(hash)].0, Record::revision)
+        self.record(key, hash)
+            .map_or_else(|| self.forgotten[slot(hash)].0, Record::revision)
     }
 
     fn record(&self, key: &Key, hash: u64) -> Option<&Record> {
-        self.records.raw_entry_v1().from_key_hashed_nocheck(hash, key).map(|(_, record)| record)
+        self.records
+            .raw_entry_v1()
+            .from_key_hashed_nocheck(hash, key)
+            .map(|(_, record)| record)
     }
 
     fn remove(&mut self, key: &Key) {
@@ -171,7 +198,10 @@ impl Shard {
     /// Puts a record. A new record evicts others until the shard is within its limit, which growth of existing records may exceed.
     fn put(&mut self, key: &Key, next: &Record, limit: Limit) -> Result<(), RegisterError> {
         let size = size(key, next);
-        let before = self.records.get(key).map_or(0, |record| self::size(key, record));
+        let before = self
+            .records
+            .get(key)
+            .map_or(0, |record| self::size(key, record));
         let is_new = before == 0;
         while !self.records.is_empty()
             && (self.records.len() + usize::from(is_new) > limit.records
@@ -194,11 +224,17 @@ impl Shard {
     fn forget_one(&mut self, newcomer: Revision, spared: &Key) -> Result<(), RegisterError> {
         let len = self.records.len();
         let start = index(newcomer.get() % len as u64);
-        let idle = (start..start + EVICTION_TRIES.min(len)).map(|at| at % len).find(|at| {
-            let found = self.records.get_index(*at);
-            found.is_some_and(|(key, record)| key != spared && record.is_idle(newcomer.timestamp()))
-        });
-        let (key, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
+        let idle = (start..start + EVICTION_TRIES.min(len))
+            .map(|at| at % len)
+            .find(|at| {
+                let found = self.records.get_index(*at);
+                found.is_some_and(|(key, record)| {
+                    key != spared && record.is_idle(newcomer.timestamp())
+                })
+            });
+        let (key, record) = idle
+            .and_then(|at| self.records.swap_remove_index(at))
+            .ok_or(RegisterErrorKind::Full)?;
         self.bytes -= size(&key, &record);
         let (revision, latest) = &mut self.forgotten[slot(self.records.hasher().hash_one(&key))];
         *revision = record.revision().max(*revision);

@@ -18,7 +18,11 @@ pub const CONTENTION: &str = "ifmatch_register_contention_total";
 
 /// Describes the metrics to the current recorder.
 pub fn describe() {
-    describe_histogram!(BATCH_SIZE, Unit::Count, "Calls in a batch that went to the register's server, by operation.");
+    describe_histogram!(
+        BATCH_SIZE,
+        Unit::Count,
+        "Calls in a batch that went to the register's server, by operation."
+    );
     describe_counter!(
         AMBIGUOUS,
         Unit::Count,
@@ -33,7 +37,8 @@ pub fn describe() {
 
 pub(crate) fn batch(operation: &'static str, calls: usize) {
     // At most `lanes::BATCH`.
-    histogram!(BATCH_SIZE, "operation" => operation).record(u32::try_from(calls).unwrap_or(u32::MAX));
+    histogram!(BATCH_SIZE, "operation" => operation)
+        .record(u32::try_from(calls).unwrap_or(u32::MAX));
 }
 
 pub(crate) fn ambiguous(resolution: Resolution) {

@@ -68,14 +68,23 @@ pub fn key(name: &str) -> Option<Key> {
 /// # Errors
 /// Fails if the system provides no random number for a removed record.
 pub fn encode(key: &Key, record: Option<&Record>) -> Result<Vec<u8>, RegisterError> {
-    let revision = record.map_or(Revision::NONE, Record::revision).get().to_be_bytes();
-    let length =
-        u16::try_from(key.as_str().len()).map_err(|error| RegisterError::new(RegisterErrorKind::Full, error))?;
+    let revision = record
+        .map_or(Revision::NONE, Record::revision)
+        .get()
+        .to_be_bytes();
+    let length = u16::try_from(key.as_str().len())
+        .map_err(|error| RegisterError::new(RegisterErrorKind::Full, error))?;
     let record = match record {
         Some(record) => record.encode(),
         None => nonce()?.to_be_bytes().to_vec(),
     };
-    Ok([&revision[..], &length.to_be_bytes(), key.as_str().as_bytes(), &record].concat())
+    Ok([
+        &revision[..],
+        &length.to_be_bytes(),
+        key.as_str().as_bytes(),
+        &record,
+    ]
+    .concat())
 }
 
 /// Decodes an object's content. A removed record is `None`.
@@ -87,10 +96,18 @@ pub fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
         let (revision, rest) = bytes.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let (key, record) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        Some((u64::from_be_bytes(*revision), Key::new(str::from_utf8(key).ok()?).ok()?, record))
+        Some((
+            u64::from_be_bytes(*revision),
+            Key::new(str::from_utf8(key).ok()?).ok()?,
+            record,
+        ))
     };
     let (revision, key, record) = parts().ok_or(RegisterErrorKind::Unreadable)?;
-    let record = if revision == 0 { None } else { Some(Record::decode(record)?) };
+    let record = if revision == 0 {
+        None
+    } else {
+        Some(Record::decode(record)?)
+    };
     Ok((key, record))
 }
 
@@ -107,15 +124,22 @@ pub async fn page(
     mut keys: Vec<Key>,
     scan: &Scan<'_>,
 ) -> Result<Vec<(Key, Record)>, RegisterError> {
-    let is_wanted =
-        |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
+    let is_wanted = |key: &Key| {
+        key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after)
+    };
     keys.retain(is_wanted);
     keys.sort_unstable();
     let (mut page, mut rest) = (Vec::new(), keys.as_slice());
     while page.len() < scan.limit && !rest.is_empty() {
-        let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
+        let part = rest
+            .split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len()))
+            .unwrap_or_default();
         let records = try_join_all(part.iter().map(|key| register.load(key))).await?;
-        page.extend(part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?))));
+        page.extend(
+            part.iter()
+                .zip(records)
+                .filter_map(|(key, record)| Some((key.clone(), record?))),
+        );
     }
     Ok(page)
 }
@@ -129,7 +153,10 @@ mod tests {
         for text in ["a", ".", "..", "a/b//c", "é=+ %", &"/".repeat(20)] {
             let key = Key::new(text).expect("a key");
             let name = name(&key);
-            assert!(!name.contains(['/', '%']) && !name.starts_with('.'), "{name} is one segment of a path");
+            assert!(
+                !name.contains(['/', '%']) && !name.starts_with('.'),
+                "{name} is one segment of a path"
+            );
             assert_eq!(super::key(&name), Some(key));
         }
         let long = |last: char| Key::new("/".repeat(1_000) + &last.to_string()).expect("a key");

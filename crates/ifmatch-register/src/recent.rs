@@ -42,7 +42,9 @@ mod tests {
 
     #[test]
     fn the_number_of_records_is_bounded() {
-        let (recent, key) = (Recent::default(), |number: usize| Key::new(number.to_string()).expect("a key"));
+        let (recent, key) = (Recent::default(), |number: usize| {
+            Key::new(number.to_string()).expect("a key")
+        });
         for number in 0..3 * CAPACITY {
             recent.saw(&key(number), Some(&Record::absent()));
             assert!(recent.records().len() <= CAPACITY);

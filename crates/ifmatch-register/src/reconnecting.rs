@@ -77,7 +77,13 @@ pub struct Reconnecting<S: Connect> {
 impl<S: Connect> Reconnecting<S> {
     /// Creates a connection that opens at its first use.
     pub fn new(server: Arc<S>) -> Self {
-        Self { server, open: None, failures: 0, last_error: None, probe: None }
+        Self {
+            server,
+            open: None,
+            failures: 0,
+            last_error: None,
+            probe: None,
+        }
     }
 
     /// Returns the server.
@@ -114,7 +120,11 @@ impl<S: Connect> Reconnecting<S> {
         match opened {
             Ok(open) => {
                 // A call that fails on a new connection begins to count again.
-                self.failures = if self.failures >= FAILURES { 1 } else { self.failures + 1 };
+                self.failures = if self.failures >= FAILURES {
+                    1
+                } else {
+                    self.failures + 1
+                };
                 Ok(open)
             }
             Err(error) => {
@@ -139,7 +149,9 @@ impl<S: Connect> Reconnecting<S> {
                 "the register's server doesn't respond. Check that it is running.",
             )
         };
-        self.last_error.as_ref().map_or_else(unknown, RegisterError::duplicate)
+        self.last_error
+            .as_ref()
+            .map_or_else(unknown, RegisterError::duplicate)
     }
 }
 
@@ -148,7 +160,9 @@ async fn probe<S: Connect>(server: Arc<S>, answer: oneshot::Sender<S::Connection
     while !answer.is_closed() {
         // From half of the interval to one and a half, so processes don't probe at the same time.
         let jitter = ifmatch_runtime::nonce().unwrap_or_default() % PROBE_INTERVAL;
-        SystemClock.sleep(Duration::from_millis(PROBE_INTERVAL / 2 + jitter)).await;
+        SystemClock
+            .sleep(Duration::from_millis(PROBE_INTERVAL / 2 + jitter))
+            .await;
         if let Ok(open) = server.connect().await {
             // There may be no calls any more.
             let _ = answer.send(open);
@@ -178,8 +192,13 @@ mod tests {
 
         async fn connect(&self) -> Result<u32, RegisterError> {
             let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
-            let down = || RegisterError::new(RegisterErrorKind::Unavailable, format!("attempt {attempt}"));
-            if attempt >= self.up_from { Ok(attempt) } else { Err(down()) }
+            let down =
+                || RegisterError::new(RegisterErrorKind::Unavailable, format!("attempt {attempt}"));
+            if attempt >= self.up_from {
+                Ok(attempt)
+            } else {
+                Err(down())
+            }
         }
 
         fn has_ended(&self, connection: &u32) -> bool {
@@ -188,7 +207,10 @@ mod tests {
     }
 
     fn start(up_from: u32) -> Reconnecting<Server> {
-        Reconnecting::new(Arc::new(Server { up_from, ..Server::default() }))
+        Reconnecting::new(Arc::new(Server {
+            up_from,
+            ..Server::default()
+        }))
     }
 
     fn attempts(connection: &Reconnecting<Server>) -> u32 {
@@ -204,7 +226,10 @@ mod tests {
         }
         for _ in 0..10 {
             let error = connection.take().await.expect_err("it is probed");
-            assert!(error.to_string().contains("attempt 3"), "the cause is still known: {error}");
+            assert!(
+                error.to_string().contains("attempt 3"),
+                "the cause is still known: {error}"
+            );
         }
         assert_eq!(attempts(&connection), 3, "calls do not connect");
         let open = loop {
@@ -224,7 +249,10 @@ mod tests {
         for attempt in 1..=3 {
             assert_eq!(connection.take().await.expect("it is up"), attempt);
         }
-        connection.take().await.expect_err("none of them was answered");
+        connection
+            .take()
+            .await
+            .expect_err("none of them was answered");
         tokio::time::sleep(Duration::from_secs(1)).await;
         let open = connection.take().await.expect("the probe has connected");
         connection.keep(open);
@@ -267,7 +295,11 @@ mod tests {
             connection.take().await.expect_err("it is down");
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(attempts(&connection) > 10, "{} attempts", attempts(&connection));
+        assert!(
+            attempts(&connection) > 10,
+            "{} attempts",
+            attempts(&connection)
+        );
         let server = Arc::clone(connection.server());
         drop(connection);
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -233,7 +233,11 @@ pub enum RegisterErrorKind {
 impl RegisterError {
     /// Creates an error with its cause.
     pub fn new(kind: RegisterErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: Some(source.into()), is_explained: false }
+        Self {
+            kind,
+            source: Some(source.into()),
+            is_explained: false,
+        }
     }
 
     /// Returns the error again, for another call that failed for the same reason.
@@ -248,7 +252,10 @@ impl RegisterError {
     #[must_use]
     pub fn of_read(self) -> Self {
         match self.kind {
-            RegisterErrorKind::Ambiguous => Self { kind: RegisterErrorKind::Unavailable, ..self },
+            RegisterErrorKind::Ambiguous => Self {
+                kind: RegisterErrorKind::Unavailable,
+                ..self
+            },
             _ => self,
         }
     }
@@ -291,21 +298,30 @@ impl From<RandomError> for RegisterError {
 
 impl From<RegisterErrorKind> for RegisterError {
     fn from(kind: RegisterErrorKind) -> Self {
-        Self { kind, source: None, is_explained: false }
+        Self {
+            kind,
+            source: None,
+            is_explained: false,
+        }
     }
 }
 
 impl From<ConnectError> for RegisterError {
     /// Nothing is sent before a connection is established.
     fn from(error: ConnectError) -> Self {
-        Self { is_explained: true, ..Self::new(RegisterErrorKind::Unavailable, error) }
+        Self {
+            is_explained: true,
+            ..Self::new(RegisterErrorKind::Unavailable, error)
+        }
     }
 }
 
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            RegisterErrorKind::Unavailable => "the register is unavailable, and nothing was changed",
+            RegisterErrorKind::Unavailable => {
+                "the register is unavailable, and nothing was changed"
+            }
             RegisterErrorKind::Ambiguous => "the register didn't say whether the change took place",
             RegisterErrorKind::Unreadable => "the register has an unreadable record",
             RegisterErrorKind::Full => "the register is full, and nothing was changed",

@@ -14,7 +14,10 @@ use crate::register::{RegisterError, RegisterErrorKind, Scan};
 /// Lists pages of records, usually on a connection of its own.
 pub trait Pages: Send + 'static {
     /// Lists the first records of a scan, at most `scan.limit`. A shorter page is the last one.
-    fn page(&mut self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
+    fn page(
+        &mut self,
+        scan: &Scan<'_>,
+    ) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 
 /// Carries out the scans of many tasks, one after another. If a caller goes away, its scan ends between two pages, and
@@ -51,7 +54,11 @@ pub struct Scans<P> {
 impl<P: Pages> Scans<P> {
     /// Creates a queue of scans, in pages of at most `page` records. `limit` is the time limit of a scan.
     pub fn new(pages: P, page: usize, limit: Duration) -> Self {
-        Self { pages: Arc::new(Mutex::new(pages)), page, limit }
+        Self {
+            pages: Arc::new(Mutex::new(pages)),
+            page,
+            limit,
+        }
     }
 
     /// Lists records as [`Register::scan`](crate::Register::scan) does.
@@ -61,10 +68,18 @@ impl<P: Pages> Scans<P> {
     pub async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let (answer, answered) = oneshot::channel();
         let (pages, page) = (Arc::clone(&self.pages), self.page);
-        let (prefix, after, limit) = (scan.prefix.to_owned(), scan.after.map(ToOwned::to_owned), scan.limit);
+        let (prefix, after, limit) = (
+            scan.prefix.to_owned(),
+            scan.after.map(ToOwned::to_owned),
+            scan.limit,
+        );
         // As a task, since a request that is dropped halfway would cost its connection.
         drop(task::detach(async move {
-            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit };
+            let scan = Scan {
+                prefix: &prefix,
+                after: after.as_deref(),
+                limit,
+            };
             let found = all(&mut *pages.lock().await, &scan, page, || answer.is_closed()).await;
             // The caller may be gone.
             let _ = answer.send(found);
@@ -88,7 +103,13 @@ async fn all<P: Pages>(
     while found.len() < scan.limit && !is_over() {
         let after = found.last().map(|(key, _)| key.as_str().to_owned());
         let limit = most.min(scan.limit - found.len());
-        let page = pages.page(&Scan { after: after.as_deref().or(scan.after), limit, ..*scan }).await?;
+        let page = pages
+            .page(&Scan {
+                after: after.as_deref().or(scan.after),
+                limit,
+                ..*scan
+            })
+            .await?;
         let is_last = page.len() < limit;
         found.extend(page);
         if is_last {

@@ -41,9 +41,15 @@ impl Cause {
                 return Self::of_tls(error, plain, trust);
             }
             // These two have the source of the error that they wrap.
-            let in_io = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            let wrapped = in_io.or_else(|| innermost.downcast_ref::<Shared>().map(|shared| &**shared));
-            match wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| innermost.source()) {
+            let in_io = innermost
+                .downcast_ref::<io::Error>()
+                .and_then(io::Error::get_ref);
+            let wrapped =
+                in_io.or_else(|| innermost.downcast_ref::<Shared>().map(|shared| &**shared));
+            match wrapped
+                .map(|wrapped| wrapped as &(dyn Error + 'static))
+                .or_else(|| innermost.source())
+            {
                 Some(cause) => innermost = cause,
                 None => break,
             }
@@ -51,9 +57,14 @@ impl Cause {
         let text = innermost.to_string();
         // Of hyper, which got the alert of a server that expects TLS.
         if text.starts_with("invalid HTTP version") {
-            return Self::lasting("the server doesn't speak HTTP at this port. If it speaks TLS, use https://");
+            return Self::lasting(
+                "the server doesn't speak HTTP at this port. If it speaks TLS, use https://",
+            );
         }
-        Self { text, is_lasting: false }
+        Self {
+            text,
+            is_lasting: false,
+        }
     }
 
     /// Returns these words in place of an error that no other attempt avoids, and any other error as it is. `plain` and
@@ -65,7 +76,11 @@ impl Cause {
     ) -> Box<dyn Error + Send + Sync> {
         let error = error.into();
         let cause = Self::naming(&*error, plain, trust);
-        if cause.is_lasting { cause.text.into() } else { error }
+        if cause.is_lasting {
+            cause.text.into()
+        } else {
+            error
+        }
     }
 
     /// Describes why the handshake with a client failed, for the log of a server.
@@ -79,7 +94,9 @@ impl Cause {
     /// ```
     pub fn of_client(error: &io::Error) -> String {
         use rustls::AlertDescription as Alert;
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let inner = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
             Some(rustls::Error::InvalidMessage(_)) => "the client doesn't speak TLS: use https:// in its URL".to_owned(),
             Some(rustls::Error::AlertReceived(alert)) => match alert {
@@ -102,13 +119,17 @@ impl Cause {
         use CertificateError as Certificate;
         let rustls::Error::InvalidCertificate(certificate) = error else {
             return match error {
-                rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                    Self::lasting(&format!("the server doesn't speak TLS at this port. Use {plain}"))
-                }
-                rustls::Error::AlertReceived(alert) => {
-                    Self { text: format!("the server ended the TLS handshake ({alert:?})"), is_lasting: false }
-                }
-                error => Self { text: error.to_string(), is_lasting: false },
+                rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::lasting(
+                    &format!("the server doesn't speak TLS at this port. Use {plain}"),
+                ),
+                rustls::Error::AlertReceived(alert) => Self {
+                    text: format!("the server ended the TLS handshake ({alert:?})"),
+                    is_lasting: false,
+                },
+                error => Self {
+                    text: error.to_string(),
+                    is_lasting: false,
+                },
             };
         };
         let other;
@@ -142,7 +163,10 @@ impl Cause {
     }
 
     fn lasting(text: &str) -> Self {
-        Self { text: text.to_owned(), is_lasting: true }
+        Self {
+            text: text.to_owned(),
+            is_lasting: true,
+        }
     }
 }
 

@@ -83,5 +83,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 fn micros(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros().into())
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000)
+        .saturating_add(duration.subsec_micros().into())
 }

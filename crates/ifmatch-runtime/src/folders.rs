@@ -48,7 +48,10 @@ mod imp {
     const SYNCHRONIZE: u32 = 0x0010_0000;
 
     pub(super) fn open(path: &Path) -> io::Result<File> {
-        OpenOptions::new().access_mode(ACCESS).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+        OpenOptions::new()
+            .access_mode(ACCESS)
+            .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
+            .open(path)
     }
 }
 

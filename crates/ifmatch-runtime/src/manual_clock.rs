@@ -43,18 +43,29 @@ impl Default for ManualClock {
 impl ManualClock {
     /// Creates a clock that shows `start`.
     pub fn at(start: Timestamp) -> Self {
-        Self { now: Arc::new(watch::Sender::new(start.micros())), skew: Arc::default(), has_timers: false }
+        Self {
+            now: Arc::new(watch::Sender::new(start.micros())),
+            skew: Arc::default(),
+            has_timers: false,
+        }
     }
 
     /// Makes waits use the runtime's timers, which this clock doesn't advance.
     #[must_use]
     pub fn with_timers(self) -> Self {
-        Self { has_timers: true, ..self }
+        Self {
+            has_timers: true,
+            ..self
+        }
     }
 
     /// Advances both clocks, and ends the waits that are then over.
     pub fn advance(&self, duration: Duration) {
-        self.now.send_modify(|now| *now = Timestamp::from_micros(*now).saturating_add(duration).micros());
+        self.now.send_modify(|now| {
+            *now = Timestamp::from_micros(*now)
+                .saturating_add(duration)
+                .micros()
+        });
     }
 
     /// Sets both clocks, also back, to see what a clock that breaks its contract does.

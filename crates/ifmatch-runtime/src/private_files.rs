@@ -35,7 +35,14 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Errors
 /// Fails if the file can't be created or opened.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
-    imp::private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
+    imp::private(
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false),
+    )
+    .open(path)
 }
 
 /// Revokes other users' access to an existing file or folder, such as one restored from a backup that keeps no permissions. Leaves
@@ -63,7 +70,9 @@ mod imp {
     }
 
     pub(super) fn restrict(path: &Path) {
-        let Ok(metadata) = fs::metadata(path) else { return };
+        let Ok(metadata) = fs::metadata(path) else {
+            return;
+        };
         if metadata.permissions().mode() & OTHERS != 0 {
             let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
             // Fails if another user owns it.

@@ -59,10 +59,20 @@ mod tests {
 
     #[test]
     fn no_number_repeats_within_or_across_threads() {
-        let draw = || (0..5 * BATCH).map(|_| nonce().expect("random numbers")).collect::<Vec<_>>();
+        let draw = || {
+            (0..5 * BATCH)
+                .map(|_| nonce().expect("random numbers"))
+                .collect::<Vec<_>>()
+        };
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(draw)).collect();
-        let numbers: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        let numbers: Vec<u64> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect();
         let distinct: HashSet<u64> = numbers.iter().copied().collect();
-        assert_eq!((distinct.len(), numbers.len()), (4 * 5 * BATCH, 4 * 5 * BATCH));
+        assert_eq!(
+            (distinct.len(), numbers.len()),
+            (4 * 5 * BATCH, 4 * 5 * BATCH)
+        );
     }
 }

@@ -91,13 +91,19 @@ const MAX_STEP: Duration = Duration::from_secs(1);
 /// assert!(timeout(&SystemClock, Duration::from_millis(1), pending::<()>()).await.is_err());
 /// # });
 /// ```
-pub async fn timeout<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn timeout<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
     let deadline = clock.now().saturating_add(limit);
     let mut work = pin!(work);
     if let Some(done) = work.as_mut().now_or_never() {
         return Ok(done);
     }
-    until(clock, deadline, work).await.map_err(|_| Elapsed(limit))
+    until(clock, deadline, work)
+        .await
+        .map_err(|_| Elapsed(limit))
 }
 
 /// Runs a future until a deadline by this clock, then drops it.
@@ -107,7 +113,11 @@ pub async fn timeout<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Ou
 ///
 /// # Errors
 /// [`Elapsed`] if the deadline has passed.
-pub async fn until<T>(clock: &dyn Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn until<T>(
+    clock: &dyn Clock,
+    deadline: Timestamp,
+    work: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
     until_by(|| clock.now(), clock, deadline, work).await
 }
 

@@ -25,7 +25,10 @@ async fn all_detached_work_is_run_by_the_first_spawner_and_does_not_panic() {
     let done = detach(async { 2 });
     let panicked = detach(async { assert!(std::env::args().next().is_none(), "on purpose") });
     assert_eq!(run(), 2);
-    assert_eq!((done.result().await, panicked.result().await), (Some(2), None));
+    assert_eq!(
+        (done.result().await, panicked.result().await),
+        (Some(2), None)
+    );
     drop(detach(async { 3 }));
     assert_eq!(run(), 1, "work without a handle runs");
 }

@@ -1,6 +1,10 @@
 //! Detached tasks that complete, panic or have no runtime, and time limits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::future::pending;
 use std::sync::Arc;
@@ -44,7 +48,9 @@ fn without_a_runtime_there_is_no_result() {
 
 #[test]
 fn a_task_ends_with_the_runtime() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let work = runtime.block_on(async { detach(pending::<()>()) });
     drop(runtime);
     assert_eq!(work.result().now_or_never(), Some(None));
@@ -60,11 +66,19 @@ async fn a_future_is_dropped_when_its_limit_is_exceeded() {
     };
     let elapsed = timeout(&SystemClock, limit, work).await.unwrap_err();
     assert_eq!(elapsed.to_string(), "not done within 5s");
-    assert!(dropped.now_or_never().expect("the work was dropped").is_err());
+    assert!(
+        dropped
+            .now_or_never()
+            .expect("the work was dropped")
+            .is_err()
+    );
     let slow = async {
         tokio::time::sleep(limit / 2).await;
         3
     };
     assert_eq!(timeout(&SystemClock, limit, slow).await, Ok(3));
-    assert_eq!(timeout(&SystemClock, Duration::ZERO, async { 3 }).await, Ok(3));
+    assert_eq!(
+        timeout(&SystemClock, Duration::ZERO, async { 3 }).await,
+        Ok(3)
+    );
 }

@@ -27,7 +27,10 @@ pub struct RequestId(pub HeaderValue);
 pub(crate) struct BareTag;
 
 /// Completes a response.
-pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValue>) -> Response<s3s::Body> {
+pub(crate) fn complete(
+    mut response: Response<s3s::Body>,
+    id: Option<&HeaderValue>,
+) -> Response<s3s::Body> {
     let condition = response.headers_mut().remove(CONDITION);
     let status = response.status();
     if status == StatusCode::NOT_MODIFIED {
@@ -37,19 +40,33 @@ pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValu
     } else if status.is_client_error() || status.is_server_error() {
         let details: String = [("Condition", condition.as_ref()), ("RequestId", id)]
             .into_iter()
-            .filter_map(|(name, value)| Some(format!("<{name}>{}</{name}>", escaped(value?.to_str().ok()?))))
+            .filter_map(|(name, value)| {
+                Some(format!(
+                    "<{name}>{}</{name}>",
+                    escaped(value?.to_str().ok()?)
+                ))
+            })
             .collect();
         rewrite(&mut response, |document| {
-            document.strip_suffix(ERROR_END).map(|start| format!("{start}{details}{ERROR_END}"))
+            document
+                .strip_suffix(ERROR_END)
+                .map(|start| format!("{start}{details}{ERROR_END}"))
         });
     } else if response.extensions().get::<BareTag>().is_some() {
         rewrite(&mut response, |document| {
             let (start, rest) = document.split_once("<ETag>")?;
             let (tag, end) = rest.split_once("</ETag>")?;
-            Some(format!("{start}<ETag>{}</ETag>{end}", tag.replace("&quot;", "").replace('"', "")))
+            Some(format!(
+                "{start}<ETag>{}</ETag>{end}",
+                tag.replace("&quot;", "").replace('"', "")
+            ))
         });
     }
-    rewrite(&mut response, |document| document.contains(UNWRITABLE).then(|| document.replace(UNWRITABLE, "\u{fffd}")));
+    rewrite(&mut response, |document| {
+        document
+            .contains(UNWRITABLE)
+            .then(|| document.replace(UNWRITABLE, "\u{fffd}"))
+    });
     if let Some(id) = id {
         response.headers_mut().insert(X_AMZ_REQUEST_ID, id.clone());
     }
@@ -59,7 +76,10 @@ pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValu
 /// Replaces the document of a response, if it is one.
 fn rewrite(response: &mut Response<s3s::Body>, change: impl FnOnce(&str) -> Option<String>) {
     let document = response.body().bytes();
-    let changed = document.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(change);
+    let changed = document
+        .as_deref()
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .and_then(change);
     if let Some(changed) = changed {
         response.headers_mut().remove(CONTENT_LENGTH);
         *response.body_mut() = s3s::Body::from(changed);
@@ -68,7 +88,9 @@ fn rewrite(response: &mut Response<s3s::Body>, change: impl FnOnce(&str) -> Opti
 
 /// Returns a text as it is written in XML.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -94,6 +116,9 @@ mod tests {
         assert!(text.contains("no a\u{fffd}\u{fffd}b"), "{text}");
         let plain = complete(s3_error!(NoSuchKey).to_http_response().unwrap(), None);
         let text = String::from_utf8(plain.body().bytes().unwrap().to_vec()).unwrap();
-        assert!(text.ends_with("<Error><Code>NoSuchKey</Code></Error>"), "{text}");
+        assert!(
+            text.ends_with("<Error><Code>NoSuchKey</Code></Error>"),
+            "{text}"
+        );
     }
 }

@@ -32,16 +32,24 @@ impl Backend {
     /// Returns the owner of all buckets of the account that signed a request.
     pub(crate) fn owner(&self, credentials: Option<&Credentials>) -> S3Result<Owner> {
         let name = Some(self.account(credentials)?.name().to_owned());
-        Ok(Owner { display_name: name.clone(), id: name })
+        Ok(Owner {
+            display_name: name.clone(),
+            id: name,
+        })
     }
 
     /// Returns the encryption of all objects, if the operator has said that there is one.
     pub(crate) fn encryption(&self) -> Option<ServerSideEncryption> {
-        self.is_encrypted.then(|| ServerSideEncryption::from_static(ServerSideEncryption::AES256))
+        self.is_encrypted
+            .then(|| ServerSideEncryption::from_static(ServerSideEncryption::AES256))
     }
 
     /// Returns the container of a bucket.
-    pub(crate) fn container(&self, credentials: Option<&Credentials>, bucket: &str) -> S3Result<ContainerName> {
+    pub(crate) fn container(
+        &self,
+        credentials: Option<&Credentials>,
+        bucket: &str,
+    ) -> S3Result<ContainerName> {
         let account = self.account(credentials)?;
         self.accounts.container(account, bucket).ok_or_else(|| {
             let rule = "this bucket name isn't 3 to 63 characters from a-z and 0-9, with single hyphens between them";
@@ -50,15 +58,30 @@ impl Backend {
     }
 
     /// Returns an object's blob.
-    pub(crate) fn blob(&self, credentials: Option<&Credentials>, bucket: &str, key: &str) -> S3Result<BlobPath> {
+    pub(crate) fn blob(
+        &self,
+        credentials: Option<&Credentials>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<BlobPath> {
         let container = self.container(credentials, bucket)?;
-        Ok(BlobPath { container, name: BlobName::new(key).map_err(error::of_name)? })
+        Ok(BlobPath {
+            container,
+            name: BlobName::new(key).map_err(error::of_name)?,
+        })
     }
 }
 
 /// Refuses a request for something that isn't implemented, rather than to ignore it.
 pub(crate) fn refuse(requested: bool, what: &str) -> S3Result<()> {
-    if requested { Err(s3_error!(NotImplemented, "{what} is not implemented: omit it")) } else { Ok(()) }
+    if requested {
+        Err(s3_error!(
+            NotImplemented,
+            "{what} is not implemented: omit it"
+        ))
+    } else {
+        Ok(())
+    }
 }
 
 /// The id of the only version of an object in a bucket that was never versioned.
@@ -68,8 +91,14 @@ pub(crate) const NULL_VERSION: &str = "null";
 pub(crate) fn refuse_version(version: Option<&str>) -> S3Result<()> {
     match version {
         None | Some(NULL_VERSION) => Ok(()),
-        Some("") => Err(s3_error!(InvalidArgument, "the version id is empty: omit it")),
+        Some("") => Err(s3_error!(
+            InvalidArgument,
+            "the version id is empty: omit it"
+        )),
         // An id is opaque, so none is malformed.
-        Some(_) => Err(s3_error!(NoSuchVersion, "buckets are not versioned: omit the version id")),
+        Some(_) => Err(s3_error!(
+            NoSuchVersion,
+            "buckets are not versioned: omit the version id"
+        )),
     }
 }

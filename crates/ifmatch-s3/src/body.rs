@@ -41,7 +41,10 @@ pub(crate) struct BodyRefusal {
 
 impl BodyRefusal {
     pub(crate) fn new(error: &S3Error) -> Self {
-        Self { code: error.code().clone(), message: error.message().unwrap_or_default().to_owned() }
+        Self {
+            code: error.code().clone(),
+            message: error.message().unwrap_or_default().to_owned(),
+        }
     }
 
     pub(crate) fn to_error(&self) -> S3Error {
@@ -65,7 +68,11 @@ impl std::error::Error for BodyRefusal {}
 impl BodyOutcome {
     /// Returns the checksums of a body that was read to its end.
     pub(crate) fn checksum(&self) -> Checksum {
-        self.read.get().and_then(|outcome| outcome.as_ref().ok()).cloned().unwrap_or_default()
+        self.read
+            .get()
+            .and_then(|outcome| outcome.as_ref().ok())
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Returns the place of the checksum to keep with the bytes.
@@ -76,7 +83,9 @@ impl BodyOutcome {
     /// Translates an error of the store. If the body was refused, that is the reason.
     pub(crate) fn explain(&self, failed: &StoreError, is_conditional: bool) -> S3Error {
         match self.read.get() {
-            Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => refused.to_error(),
+            Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => {
+                refused.to_error()
+            }
             _ => error::of_store(failed, is_conditional),
         }
     }
@@ -90,14 +99,18 @@ pub(crate) fn verified(
     trailers: Option<TrailingHeaders>,
     keeps: Option<DigestAlgorithm>,
 ) -> (Upload, BodyOutcome) {
-    let announced = list(headers, TRAILER).filter(|name| name.starts_with(CHECKSUM)).collect();
+    let announced = list(headers, TRAILER)
+        .filter(|name| name.starts_with(CHECKSUM))
+        .collect();
     let mut hasher = ChecksumHasher::default();
     for name in headers.keys().map(http::HeaderName::as_str) {
         enable(&mut hasher, name);
     }
-    for name in list(headers, TRAILER)
-        .chain(ALGORITHMS.iter().flat_map(|name| list(headers, name).map(|algorithm| format!("{CHECKSUM}{algorithm}"))))
-    {
+    for name in list(headers, TRAILER).chain(
+        ALGORITHMS
+            .iter()
+            .flat_map(|name| list(headers, name).map(|algorithm| format!("{CHECKSUM}{algorithm}"))),
+    ) {
         enable(&mut hasher, &name);
     }
     if let Some(algorithm) = keeps {
@@ -105,21 +118,35 @@ pub(crate) fn verified(
     }
     let outcome = BodyOutcome::default();
     let given = headers.clone();
-    let verified =
-        VerifiedBody { body, hasher: Some(hasher), given, announced, trailers, keeps, outcome: outcome.clone() };
+    let verified = VerifiedBody {
+        body,
+        hasher: Some(hasher),
+        given,
+        announced,
+        trailers,
+        keeps,
+        outcome: outcome.clone(),
+    };
     (Upload::new(verified), outcome)
 }
 
 /// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
 pub(crate) fn announced(headers: &HeaderMap, keeps: Option<DigestAlgorithm>) -> Option<FieldText> {
-    let value = |algorithm: DigestAlgorithm| Some(headers.get(algorithm.field())?.to_str().ok()?.to_owned());
+    let value = |algorithm: DigestAlgorithm| {
+        Some(headers.get(algorithm.field())?.to_str().ok()?.to_owned())
+    };
     checksum::kept(&checksum::each(value), keeps)
 }
 
 /// Returns the elements of a list, in lower case.
 fn list<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = String> + 'a {
-    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).map(|element| element.trim().to_ascii_lowercase())
+    let lines = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .map(|element| element.trim().to_ascii_lowercase())
 }
 
 /// Computes the checksum with this name.
@@ -145,15 +172,34 @@ struct VerifiedBody {
 impl VerifiedBody {
     /// Compares the checksums.
     fn end(&self, computed: Checksum) -> S3Result<Checksum> {
-        let trailers = self.trailers.as_ref().and_then(TrailingHeaders::take).unwrap_or_default();
-        if let Some(name) = self.announced.iter().find(|name| !trailers.contains_key(name.as_str())) {
-            return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
+        let trailers = self
+            .trailers
+            .as_ref()
+            .and_then(TrailingHeaders::take)
+            .unwrap_or_default();
+        if let Some(name) = self
+            .announced
+            .iter()
+            .find(|name| !trailers.contains_key(name.as_str()))
+        {
+            return Err(s3_error!(
+                InvalidRequest,
+                "the trailer {name} is missing: send it after the body"
+            ));
         }
         for algorithm in DigestAlgorithm::ALL {
             let name = algorithm.field();
-            for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
+            for given in self
+                .given
+                .get_all(&name)
+                .iter()
+                .chain(trailers.get_all(&name))
+            {
                 if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
-                    return Err(s3_error!(BadDigest, "{name} doesn't match the bytes: send them again"));
+                    return Err(s3_error!(
+                        BadDigest,
+                        "{name} doesn't match the bytes: send them again"
+                    ));
                 }
             }
         }
@@ -170,7 +216,10 @@ impl Body for VerifiedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         let this = &mut *self;
         Poll::Ready(match frame {
@@ -183,7 +232,12 @@ impl Body for VerifiedBody {
             // The body is read from another object, and its store broke off: not the client's fault.
             Some(Err(error)) if error.is::<StoreError>() => Some(Err(error)),
             Some(Err(error)) => Some(Err(this.refuse(of_body(&error)))),
-            None => match this.hasher.take().map(ChecksumHasher::finalize).map(|computed| this.end(computed)) {
+            None => match this
+                .hasher
+                .take()
+                .map(ChecksumHasher::finalize)
+                .map(|computed| this.end(computed))
+            {
                 Some(Ok(checksum)) => {
                     if let Some(kept) = checksum::kept(&checksum, this.keeps) {
                         this.outcome.kept.set(kept);
@@ -216,16 +270,25 @@ pub(crate) fn of_body(error: &BoxError) -> BodyRefusal {
     BodyRefusal::new(&if text.contains("Sha256Mismatch") {
         other_hash()
     } else if text.contains("SignatureMismatch") {
-        s3_error!(SignatureDoesNotMatch, "the signature of a chunk of the body does not match")
+        s3_error!(
+            SignatureDoesNotMatch,
+            "the signature of a chunk of the body does not match"
+        )
     } else {
-        s3_error!(IncompleteBody, "the body is incomplete or malformed: {text}")
+        s3_error!(
+            IncompleteBody,
+            "the body is incomplete or malformed: {text}"
+        )
     })
 }
 
 /// Returns the error for a body with a different hash from its request's.
 pub(crate) fn other_hash() -> S3Error {
     let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
-    S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
+    S3Error::with_message(
+        S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),
+        message,
+    )
 }
 
 #[cfg(test)]
@@ -238,13 +301,24 @@ mod tests {
     /// A completion reads its parts, and a copy its source, from the store. A client repeats a 503, and no 400.
     #[tokio::test]
     async fn a_store_that_breaks_off_is_not_blamed_on_the_client() {
-        let cut = || StoreError::new(StoreErrorKind::Unavailable, "the store has closed the connection");
-        let frames = [Ok(Frame::data(Bytes::from_static(b"half"))), Err(BoxError::from(cut()))];
+        let cut = || {
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                "the store has closed the connection",
+            )
+        };
+        let frames = [
+            Ok(Frame::data(Bytes::from_static(b"half"))),
+            Err(BoxError::from(cut())),
+        ];
         let source = Upload::new(StreamBody::new(stream::iter(frames)));
         let (upload, outcome) = verified(source, &HeaderMap::new(), None, None);
         let error = upload.collect().await.map(|_| ()).unwrap_err();
         let failed = StoreError::of_body(error);
         assert_eq!(*failed.kind(), StoreErrorKind::Unavailable);
-        assert_eq!(outcome.explain(&failed, false).status_code(), Some(StatusCode::SERVICE_UNAVAILABLE));
+        assert_eq!(
+            outcome.explain(&failed, false).status_code(),
+            Some(StatusCode::SERVICE_UNAVAILABLE)
+        );
     }
 }

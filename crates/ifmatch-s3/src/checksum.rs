@@ -56,7 +56,13 @@ pub(crate) enum DigestAlgorithm {
 
 impl DigestAlgorithm {
     /// All algorithms. Of several checksums of an object, the first one is kept.
-    pub(crate) const ALL: [Self; 5] = [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Crc64Nvme,
+        Self::Crc32c,
+        Self::Crc32,
+        Self::Sha256,
+        Self::Sha1,
+    ];
 
     /// Returns the name in header fields, which is XML's in lower case.
     pub(crate) fn name(self) -> &'static str {
@@ -76,7 +82,9 @@ impl DigestAlgorithm {
 
     /// Returns the algorithm with this name, in upper or lower case.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
     }
 
     pub(crate) fn dto(self) -> ChecksumAlgorithm {
@@ -108,9 +116,16 @@ impl DigestAlgorithm {
 
     /// Returns the checksum of an object with this value.
     fn told(self, value: &str) -> Checksum {
-        let kind = if value.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
+        let kind = if value.contains('-') {
+            ChecksumType::COMPOSITE
+        } else {
+            ChecksumType::FULL_OBJECT
+        };
         let checksum_type = Some(ChecksumType::from_static(kind));
-        Checksum { checksum_type, ..each(|algorithm| (algorithm == self).then(|| value.to_owned())) }
+        Checksum {
+            checksum_type,
+            ..each(|algorithm| (algorithm == self).then(|| value.to_owned()))
+        }
     }
 
     /// Returns the checksum with this value, or none.
@@ -136,41 +151,68 @@ pub(crate) struct ChecksumPlan {
 
 impl Default for ChecksumPlan {
     fn default() -> Self {
-        Self { algorithm: DigestAlgorithm::Crc64Nvme, is_composite: false }
+        Self {
+            algorithm: DigestAlgorithm::Crc64Nvme,
+            is_composite: false,
+        }
     }
 }
 
 impl ChecksumPlan {
     /// Reads the choice of a client.
-    pub(crate) fn new(algorithm: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Self> {
-        let unknown =
-            || s3_error!(InvalidRequest, "the checksum algorithm must be CRC64NVME, CRC32C, CRC32, SHA256 or SHA1");
-        let algorithm = algorithm.map(|name| DigestAlgorithm::named(name.as_str()).ok_or_else(unknown)).transpose()?;
+    pub(crate) fn new(
+        algorithm: Option<&ChecksumAlgorithm>,
+        kind: Option<&ChecksumType>,
+    ) -> S3Result<Self> {
+        let unknown = || {
+            s3_error!(
+                InvalidRequest,
+                "the checksum algorithm must be CRC64NVME, CRC32C, CRC32, SHA256 or SHA1"
+            )
+        };
+        let algorithm = algorithm
+            .map(|name| DigestAlgorithm::named(name.as_str()).ok_or_else(unknown))
+            .transpose()?;
         let algorithm = algorithm.unwrap_or(Self::default().algorithm);
         let is_composite = match kind.map(ChecksumType::as_str) {
             None => algorithm != DigestAlgorithm::Crc64Nvme,
             Some(ChecksumType::COMPOSITE) => true,
             Some(ChecksumType::FULL_OBJECT) => false,
-            Some(_) => return Err(s3_error!(InvalidRequest, "the checksum type must be COMPOSITE or FULL_OBJECT")),
+            Some(_) => {
+                return Err(s3_error!(
+                    InvalidRequest,
+                    "the checksum type must be COMPOSITE or FULL_OBJECT"
+                ));
+            }
         };
         match algorithm {
-            DigestAlgorithm::Crc64Nvme if is_composite => {
-                Err(s3_error!(InvalidRequest, "CRC64NVME is a checksum of the whole object: use the type FULL_OBJECT"))
-            }
-            DigestAlgorithm::Sha1 | DigestAlgorithm::Sha256 if !is_composite => {
-                Err(s3_error!(InvalidRequest, "SHA-1 and SHA-256 are checksums of the parts: use the type COMPOSITE"))
-            }
-            _ => Ok(Self { algorithm, is_composite }),
+            DigestAlgorithm::Crc64Nvme if is_composite => Err(s3_error!(
+                InvalidRequest,
+                "CRC64NVME is a checksum of the whole object: use the type FULL_OBJECT"
+            )),
+            DigestAlgorithm::Sha1 | DigestAlgorithm::Sha256 if !is_composite => Err(s3_error!(
+                InvalidRequest,
+                "SHA-1 and SHA-256 are checksums of the parts: use the type COMPOSITE"
+            )),
+            _ => Ok(Self {
+                algorithm,
+                is_composite,
+            }),
         }
     }
 
     pub(crate) fn kind(self) -> ChecksumType {
-        ChecksumType::from_static(if self.is_composite { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT })
+        ChecksumType::from_static(if self.is_composite {
+            ChecksumType::COMPOSITE
+        } else {
+            ChecksumType::FULL_OBJECT
+        })
     }
 
     /// Returns an object's checksum from its parts' checksums and lengths, or `None` if a part has none.
     pub(crate) fn combine(self, parts: &[(String, u64)]) -> Option<String> {
-        let decode = |(value, length): &(String, u64)| Some((STANDARD.decode(value).ok()?, *length));
+        let decode =
+            |(value, length): &(String, u64)| Some((STANDARD.decode(value).ok()?, *length));
         let parts = parts.iter().map(decode).collect::<Option<Vec<_>>>()?;
         if self.is_composite {
             let all: Vec<u8> = parts.iter().flat_map(|(value, _)| value).copied().collect();
@@ -182,12 +224,18 @@ impl ChecksumPlan {
             DigestAlgorithm::Crc32 => Crc32IsoHdlc,
             DigestAlgorithm::Sha256 | DigestAlgorithm::Sha1 => return None,
         };
-        let number = |value: &[u8]| value.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let number = |value: &[u8]| {
+            value
+                .iter()
+                .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
         let width = parts.first()?.0.len();
         let combined = parts
             .iter()
             .map(|(value, length)| (number(value), *length))
-            .reduce(|(first, _), (second, length)| (crc_fast::checksum_combine(crc, first, second, length), 0));
+            .reduce(|(first, _), (second, length)| {
+                (crc_fast::checksum_combine(crc, first, second, length), 0)
+            });
         let bytes = combined?.0.to_be_bytes();
         Some(STANDARD.encode(bytes.get(bytes.len().checked_sub(width)?..)?))
     }
@@ -196,7 +244,9 @@ impl ChecksumPlan {
 /// Returns the checksum to keep with bytes, of the verified ones: the preferred algorithm's, or else the first.
 pub(crate) fn kept(checksum: &Checksum, preferred: Option<DigestAlgorithm>) -> Option<FieldText> {
     let preferred = preferred.map_or(DigestAlgorithm::ALL.to_vec(), |algorithm| vec![algorithm]);
-    preferred.into_iter().find_map(|algorithm| field(algorithm, algorithm.of(checksum)?))
+    preferred
+        .into_iter()
+        .find_map(|algorithm| field(algorithm, algorithm.of(checksum)?))
 }
 
 /// Returns a checksum in the form in which it is kept.
@@ -218,14 +268,22 @@ pub(crate) fn kept_of(info: &BlobInfo, algorithm: DigestAlgorithm) -> Option<Str
 
 /// Returns the checksum of a whole object: the one that was kept, or else the hash of its bytes.
 pub(crate) fn of_object(info: &BlobInfo) -> Checksum {
-    let hash = || Some((DigestAlgorithm::Sha256, STANDARD.encode(info.hash.as_ref()?.as_bytes())));
+    let hash = || {
+        Some((
+            DigestAlgorithm::Sha256,
+            STANDARD.encode(info.hash.as_ref()?.as_bytes()),
+        ))
+    };
     let kept = info.headers.checksum.as_ref().and_then(parse).or_else(hash);
-    kept.map(|(algorithm, value)| algorithm.told(&value)).unwrap_or_default()
+    kept.map(|(algorithm, value)| algorithm.told(&value))
+        .unwrap_or_default()
 }
 
 /// Returns the number of parts of an object, if its checksum tells.
 pub(crate) fn number_of_parts(checksum: &Checksum) -> Option<i32> {
-    let value = DigestAlgorithm::ALL.into_iter().find_map(|algorithm| algorithm.of(checksum))?;
+    let value = DigestAlgorithm::ALL
+        .into_iter()
+        .find_map(|algorithm| algorithm.of(checksum))?;
     value.rsplit_once('-')?.1.parse().ok()
 }
 
@@ -241,38 +299,74 @@ mod tests {
             (DigestAlgorithm::Crc32c, "4waSgw=="),
             (DigestAlgorithm::Crc64Nvme, "rosUhgp5mIg="),
         ] {
-            let plan = ChecksumPlan { algorithm, is_composite: false };
-            for parts in [&["123456789"][..], &["1234", "56789"], &["1", "23456", "789"], &["123456789", ""]] {
-                let parts = parts.iter().map(|part| (algorithm.digest(part.as_bytes()).unwrap(), part.len() as u64));
-                assert_eq!(plan.combine(&parts.collect::<Vec<_>>()).as_deref(), Some(whole), "{algorithm:?}");
+            let plan = ChecksumPlan {
+                algorithm,
+                is_composite: false,
+            };
+            for parts in [
+                &["123456789"][..],
+                &["1234", "56789"],
+                &["1", "23456", "789"],
+                &["123456789", ""],
+            ] {
+                let parts = parts.iter().map(|part| {
+                    (
+                        algorithm.digest(part.as_bytes()).unwrap(),
+                        part.len() as u64,
+                    )
+                });
+                assert_eq!(
+                    plan.combine(&parts.collect::<Vec<_>>()).as_deref(),
+                    Some(whole),
+                    "{algorithm:?}"
+                );
             }
         }
     }
 
     #[test]
     fn a_composite_checksum_is_that_of_the_checksums() {
-        for algorithm in
-            [DigestAlgorithm::Crc32, DigestAlgorithm::Crc32c, DigestAlgorithm::Sha1, DigestAlgorithm::Sha256]
-        {
-            let parts =
-                [("1234", 4), ("56789", 5)].map(|(part, len)| (algorithm.digest(part.as_bytes()).unwrap(), len));
-            let bytes: Vec<u8> = parts.iter().flat_map(|(value, _)| STANDARD.decode(value).unwrap()).collect();
+        for algorithm in [
+            DigestAlgorithm::Crc32,
+            DigestAlgorithm::Crc32c,
+            DigestAlgorithm::Sha1,
+            DigestAlgorithm::Sha256,
+        ] {
+            let parts = [("1234", 4), ("56789", 5)]
+                .map(|(part, len)| (algorithm.digest(part.as_bytes()).unwrap(), len));
+            let bytes: Vec<u8> = parts
+                .iter()
+                .flat_map(|(value, _)| STANDARD.decode(value).unwrap())
+                .collect();
             let expected = format!("{}-2", algorithm.digest(&bytes).unwrap());
-            let plan = ChecksumPlan { algorithm, is_composite: true };
+            let plan = ChecksumPlan {
+                algorithm,
+                is_composite: true,
+            };
             assert_eq!(plan.combine(&parts), Some(expected.clone()));
             let told = algorithm.told(&expected);
-            assert_eq!(told.checksum_type, Some(ChecksumType::from_static(ChecksumType::COMPOSITE)));
+            assert_eq!(
+                told.checksum_type,
+                Some(ChecksumType::from_static(ChecksumType::COMPOSITE))
+            );
             assert_eq!(number_of_parts(&told), Some(2));
         }
-        assert_eq!(ChecksumPlan::default().combine(&[("no base64".into(), 1)]), None);
+        assert_eq!(
+            ChecksumPlan::default().combine(&[("no base64".into(), 1)]),
+            None
+        );
     }
 
     #[test]
     fn a_client_chooses_what_its_algorithm_has() {
         let plan = |algorithm: Option<&'static str>, kind: Option<&'static str>| {
-            let (algorithm, kind) =
-                (algorithm.map(ChecksumAlgorithm::from_static), kind.map(ChecksumType::from_static));
-            ChecksumPlan::new(algorithm.as_ref(), kind.as_ref()).map(|plan| plan.is_composite).ok()
+            let (algorithm, kind) = (
+                algorithm.map(ChecksumAlgorithm::from_static),
+                kind.map(ChecksumType::from_static),
+            );
+            ChecksumPlan::new(algorithm.as_ref(), kind.as_ref())
+                .map(|plan| plan.is_composite)
+                .ok()
         };
         for (algorithm, kind, expected) in [
             (None, None, Some(false)),

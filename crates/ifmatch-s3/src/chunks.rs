@@ -36,8 +36,11 @@ const PIECE: usize = 8 * 1024;
 /// Maximum length of the line before a chunk.
 const MAX_LINE: usize = 256;
 /// The values of `x-amz-content-sha256` for a body in chunks.
-pub(crate) const KINDS: [&[u8]; 3] =
-    [UNSIGNED, b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD", b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"];
+pub(crate) const KINDS: [&[u8]; 3] = [
+    UNSIGNED,
+    b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+    b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
+];
 /// Prefix of the values of `x-amz-content-sha256` for a body in chunks.
 const STREAMING: &[u8] = b"STREAMING-";
 /// The value for chunks without signatures.
@@ -50,14 +53,19 @@ const LINE_END: &[u8] = b"\r\n";
 
 /// Returns `true` if a body is sent in chunks.
 pub(crate) fn are_in(headers: &HeaderMap) -> bool {
-    headers.get(BODY_HASH).is_some_and(|kind| kind.as_bytes().starts_with(STREAMING))
+    headers
+        .get(BODY_HASH)
+        .is_some_and(|kind| kind.as_bytes().starts_with(STREAMING))
 }
 
 /// Refuses bytes of an object that are said to be in chunks, or to have another length than the body, by a request whose hash says that
 /// they aren't in chunks. The framing would be stored with them.
 pub(crate) fn refuse_unannounced(headers: &HeaderMap) -> S3Result<()> {
     let is_coding = |coding: &str| coding.trim().eq_ignore_ascii_case("aws-chunked");
-    let codings = headers.get_all(CONTENT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    let codings = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
     let is_coded = codings.flat_map(|line| line.split(',')).any(is_coding);
     let decoded = headers.get(DECODED_LENGTH);
     let is_decoded = decoded.is_some_and(|length| headers.get(CONTENT_LENGTH) != Some(length));
@@ -72,9 +80,16 @@ pub(crate) fn refuse_unannounced(headers: &HeaderMap) -> S3Result<()> {
 
 /// Returns a body in chunks as `s3s` may read it, and any other one as it is.
 pub(crate) fn limited(headers: &HeaderMap, memory: &ClientMemory, body: s3s::Body) -> s3s::Body {
-    let Some(kind) = headers.get(BODY_HASH).filter(|kind| kind.as_bytes().starts_with(STREAMING)) else { return body };
+    let Some(kind) = headers
+        .get(BODY_HASH)
+        .filter(|kind| kind.as_bytes().starts_with(STREAMING))
+    else {
+        return body;
+    };
     let is_signed = kind.as_bytes() != UNSIGNED;
-    let promised = headers.get(DECODED_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let promised = headers
+        .get(DECODED_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     let reader = ChunkReader {
         body,
         memory: memory.clone(),
@@ -87,7 +102,10 @@ pub(crate) fn limited(headers: &HeaderMap, memory: &ClientMemory, body: s3s::Bod
         ready: VecDeque::new(),
         position: ChunkPosition::Line,
     };
-    s3s::Body::http_body_unsync(StreamBody::new(stream::try_unfold(reader, ChunkReader::next)))
+    s3s::Body::http_body_unsync(StreamBody::new(stream::try_unfold(
+        reader,
+        ChunkReader::next,
+    )))
 }
 
 struct ChunkReader {
@@ -131,7 +149,9 @@ impl ChunkReader {
                 ChunkPosition::Line => self.line().await?,
                 ChunkPosition::Chunk(left) => self.piece(left).await?,
                 ChunkPosition::End => {
-                    let end = self.take_until(|read| (read.len() >= LINE_END.len()).then_some(LINE_END.len())).await?;
+                    let end = self
+                        .take_until(|read| (read.len() >= LINE_END.len()).then_some(LINE_END.len()))
+                        .await?;
                     if end != LINE_END {
                         return Err(malformed("a chunk must end in CR LF after its bytes"));
                     }
@@ -141,7 +161,11 @@ impl ChunkReader {
                 }
                 ChunkPosition::Trailers => {
                     let rest = std::mem::take(&mut self.read);
-                    match if rest.is_empty() { self.arrived().await? } else { Some(rest) } {
+                    match if rest.is_empty() {
+                        self.arrived().await?
+                    } else {
+                        Some(rest)
+                    } {
                         Some(piece) => self.ready.push_back(piece),
                         None => return Ok(None),
                     }
@@ -152,34 +176,57 @@ impl ChunkReader {
 
     /// Reads the line before a chunk.
     async fn line(&mut self) -> Result<(), BoxError> {
-        let line = self.take_until(|read| read.iter().position(|byte| *byte == b'\n').map(|at| at + 1)).await?;
-        let length = self.length(&line).ok_or_else(|| malformed("the line before a chunk is malformed"))?;
+        let line = self
+            .take_until(|read| read.iter().position(|byte| *byte == b'\n').map(|at| at + 1))
+            .await?;
+        let length = self
+            .length(&line)
+            .ok_or_else(|| malformed("the line before a chunk is malformed"))?;
         self.taken = self.taken.saturating_add(length);
         if self.is_signed && length > MAX_SIGNED {
-            let message = format!("a signed chunk exceeds {MAX_SIGNED} bytes: send shorter ones, or unsigned ones");
-            return Err(refused(&S3Error::with_message(S3ErrorCode::InvalidRequest, message)));
+            let message = format!(
+                "a signed chunk exceeds {MAX_SIGNED} bytes: send shorter ones, or unsigned ones"
+            );
+            return Err(refused(&S3Error::with_message(
+                S3ErrorCode::InvalidRequest,
+                message,
+            )));
         }
-        let (is_last, is_less) = (length == 0, self.promised.is_some_and(|promised| self.taken < promised));
+        let (is_last, is_less) = (
+            length == 0,
+            self.promised.is_some_and(|promised| self.taken < promised),
+        );
         if self.promised.is_some_and(|promised| self.taken > promised) || (is_last && is_less) {
-            return Err(malformed("the chunks do not have the length in x-amz-decoded-content-length"));
+            return Err(malformed(
+                "the chunks do not have the length in x-amz-decoded-content-length",
+            ));
         }
         let is_long = self.is_signed && length > USUAL;
         self.held = is_long.then(|| self.memory.documents.begin(self.memory.client));
         if self.is_signed || is_last {
             self.ready.push_back(line);
         }
-        self.position = if is_last { ChunkPosition::Trailers } else { ChunkPosition::Chunk(length) };
+        self.position = if is_last {
+            ChunkPosition::Trailers
+        } else {
+            ChunkPosition::Chunk(length)
+        };
         Ok(())
     }
 
     /// Returns the length of a chunk from the line before it.
     fn length(&self, line: &[u8]) -> Option<u64> {
         let line = line.strip_suffix(LINE_END)?;
-        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let digits = line
+            .iter()
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
         let (digits, signature) = line.split_at_checked(digits)?;
         let is_right = match signature.strip_prefix(SIGNATURE) {
             Some(signature) => {
-                self.is_signed && signature.len() == SIGNATURE_DIGITS && signature.iter().all(u8::is_ascii_hexdigit)
+                self.is_signed
+                    && signature.len() == SIGNATURE_DIGITS
+                    && signature.iter().all(u8::is_ascii_hexdigit)
             }
             None => !self.is_signed && signature.is_empty(),
         };
@@ -192,13 +239,20 @@ impl ChunkReader {
         if self.read.is_empty() {
             self.read = self.arrived().await?.ok_or_else(incomplete)?;
         }
-        let length = usize::try_from(left).unwrap_or(usize::MAX).min(self.read.len());
+        let length = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(self.read.len());
         let piece = self.read.split_to(length);
         if let Some(held) = &mut self.held {
-            held.grow(length).map_err(|crowded| refused(&error::crowded(crowded)))?;
+            held.grow(length)
+                .map_err(|crowded| refused(&error::crowded(crowded)))?;
         }
         let left = left.saturating_sub(length as u64);
-        self.position = if left == 0 { ChunkPosition::End } else { ChunkPosition::Chunk(left) };
+        self.position = if left == 0 {
+            ChunkPosition::End
+        } else {
+            ChunkPosition::Chunk(left)
+        };
         if self.is_signed {
             self.begun.extend_from_slice(&piece);
             if self.begun.len() >= PIECE || left == 0 {
@@ -206,13 +260,17 @@ impl ChunkReader {
             }
         } else if !piece.is_empty() {
             let line = format!("{length:x}\r\n").into();
-            self.ready.extend([line, piece, Bytes::from_static(LINE_END)]);
+            self.ready
+                .extend([line, piece, Bytes::from_static(LINE_END)]);
         }
         Ok(())
     }
 
     /// Takes bytes up to an end, which must come soon.
-    async fn take_until(&mut self, end: impl Fn(&[u8]) -> Option<usize>) -> Result<Bytes, BoxError> {
+    async fn take_until(
+        &mut self,
+        end: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Result<Bytes, BoxError> {
         loop {
             match end(&self.read) {
                 Some(end) if end <= MAX_LINE => return Ok(self.read.split_to(end)),
@@ -262,15 +320,31 @@ mod tests {
     const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 
     /// Sends a body in pieces of this length. Returns what `s3s` reads, or S3's code.
-    async fn passed(kind: &'static str, promised: u64, body: &[u8], pieces: usize) -> Result<Vec<Bytes>, String> {
+    async fn passed(
+        kind: &'static str,
+        promised: u64,
+        body: &[u8],
+        pieces: usize,
+    ) -> Result<Vec<Bytes>, String> {
         let headers = [
-            (http::HeaderName::from_static(BODY_HASH), HeaderValue::from_static(kind)),
-            (http::HeaderName::from_static(DECODED_LENGTH), promised.into()),
+            (
+                http::HeaderName::from_static(BODY_HASH),
+                HeaderValue::from_static(kind),
+            ),
+            (
+                http::HeaderName::from_static(DECODED_LENGTH),
+                promised.into(),
+            ),
         ];
-        let pieces: Vec<_> =
-            body.chunks(pieces).map(|piece| Ok::<_, BoxError>(Frame::data(piece.to_vec().into()))).collect();
+        let pieces: Vec<_> = body
+            .chunks(pieces)
+            .map(|piece| Ok::<_, BoxError>(Frame::data(piece.to_vec().into())))
+            .collect();
         let body = s3s::Body::http_body_unsync(StreamBody::new(stream::iter(pieces)));
-        let memory = ClientMemory { documents: Documents::new(MEMORY), client: None };
+        let memory = ClientMemory {
+            documents: Documents::new(MEMORY),
+            client: None,
+        };
         let mut body = limited(&headers.into_iter().collect(), &memory, body);
         let mut passed = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -286,7 +360,10 @@ mod tests {
     }
 
     fn signed(length: usize) -> String {
-        format!("{length:x};chunk-signature={}\r\n", "0".repeat(SIGNATURE_DIGITS))
+        format!(
+            "{length:x};chunk-signature={}\r\n",
+            "0".repeat(SIGNATURE_DIGITS)
+        )
     }
 
     #[tokio::test]
@@ -295,15 +372,24 @@ mod tests {
         let body = b"a\r\n0123456789\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n";
         for pieces in 1..=body.len() {
             let passed = passed(unsigned, 10, body, pieces).await.unwrap();
-            assert!(passed.iter().all(|piece| piece.len() <= pieces.max(MAX_LINE)), "{passed:?}");
+            assert!(
+                passed
+                    .iter()
+                    .all(|piece| piece.len() <= pieces.max(MAX_LINE)),
+                "{passed:?}"
+            );
             let text = String::from_utf8(passed.concat()).unwrap();
             let (mut rest, mut bytes) = (text.as_str(), String::new());
-            while let Some((line, more)) = rest.split_once("\r\n").filter(|(line, _)| *line != "0") {
+            while let Some((line, more)) = rest.split_once("\r\n").filter(|(line, _)| *line != "0")
+            {
                 let (chunk, more) = more.split_at(usize::from_str_radix(line, 16).unwrap());
                 bytes.push_str(chunk);
                 rest = more.strip_prefix("\r\n").expect("the end of a chunk");
             }
-            assert_eq!((&*bytes, rest), ("0123456789", "0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n"));
+            assert_eq!(
+                (&*bytes, rest),
+                ("0123456789", "0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n")
+            );
         }
     }
 
@@ -311,7 +397,13 @@ mod tests {
     async fn signed_chunks_pass_as_they_are_up_to_a_length() {
         let body = format!("{}0123456789\r\n{}\r\n", signed(10), signed(0));
         for pieces in 1..=body.len() {
-            assert_eq!(passed(SIGNED, 10, body.as_bytes(), pieces).await.unwrap().concat(), body.as_bytes());
+            assert_eq!(
+                passed(SIGNED, 10, body.as_bytes(), pieces)
+                    .await
+                    .unwrap()
+                    .concat(),
+                body.as_bytes()
+            );
         }
         let of_length = async |length: usize| {
             let bytes = "x".repeat(length);
@@ -329,30 +421,57 @@ mod tests {
     #[tokio::test]
     async fn short_frames_of_a_signed_chunk_are_joined() {
         let length = 100_000;
-        let body = format!("{}{}\r\n{}\r\n", signed(length), "x".repeat(length), signed(0));
-        let passed = passed(SIGNED, length as u64, body.as_bytes(), 1).await.unwrap();
+        let body = format!(
+            "{}{}\r\n{}\r\n",
+            signed(length),
+            "x".repeat(length),
+            signed(0)
+        );
+        let passed = passed(SIGNED, length as u64, body.as_bytes(), 1)
+            .await
+            .unwrap();
         assert_eq!(passed.concat(), body.as_bytes());
         assert!(passed.len() < 100, "{} pieces", passed.len());
     }
 
     #[tokio::test]
     async fn long_signed_chunks_share_the_memory_for_documents() {
-        let memory = ClientMemory { documents: Documents::new(MEMORY), client: None };
+        let memory = ClientMemory {
+            documents: Documents::new(MEMORY),
+            client: None,
+        };
         let begun = async |length: usize| {
-            let headers = [(http::HeaderName::from_static(BODY_HASH), HeaderValue::from_static(SIGNED))];
+            let headers = [(
+                http::HeaderName::from_static(BODY_HASH),
+                HeaderValue::from_static(SIGNED),
+            )];
             let (line, bytes) = (signed(length), "x".repeat(length));
-            let pieces = [Ok(Frame::data(line.into())), Ok::<_, BoxError>(Frame::data(bytes.into()))];
+            let pieces = [
+                Ok(Frame::data(line.into())),
+                Ok::<_, BoxError>(Frame::data(bytes.into())),
+            ];
             let body = s3s::Body::http_body_unsync(StreamBody::new(stream::iter(pieces)));
             let mut body = limited(&headers.into_iter().collect(), &memory, body);
             body.frame().await.unwrap().unwrap();
             let chunk = body.frame().await.unwrap();
-            chunk.map(|_| body).map_err(|error| error.downcast::<BodyRefusal>().unwrap().to_error().code().clone())
+            chunk.map(|_| body).map_err(|error| {
+                error
+                    .downcast::<BodyRefusal>()
+                    .unwrap()
+                    .to_error()
+                    .code()
+                    .clone()
+            })
         };
         let max = usize::try_from(MAX_SIGNED).unwrap();
         let held = begun(max).await.unwrap();
         assert_eq!(begun(max).await.err(), Some(S3ErrorCode::SlowDown));
         assert!(begun(usize::try_from(USUAL).unwrap()).await.is_ok());
-        assert_eq!(u64::from(memory.documents.taken()), MAX_SIGNED, "of short chunks, nothing is taken");
+        assert_eq!(
+            u64::from(memory.documents.taken()),
+            MAX_SIGNED,
+            "of short chunks, nothing is taken"
+        );
         drop(held);
         assert!(begun(max).await.is_ok());
     }
@@ -360,7 +479,10 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_is_no_list_of_chunks_is_refused() {
         let unsigned = std::str::from_utf8(UNSIGNED).unwrap();
-        let other = format!("3;chunk-signature={}\r\nabc\r\n", "x".repeat(SIGNATURE_DIGITS));
+        let other = format!(
+            "3;chunk-signature={}\r\nabc\r\n",
+            "x".repeat(SIGNATURE_DIGITS)
+        );
         for (kind, body) in [
             (unsigned, ""),
             (unsigned, "3\r\nabc\r\n"),

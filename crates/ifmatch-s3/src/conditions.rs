@@ -27,19 +27,44 @@ pub(crate) struct WriteConditions {
 
 impl WriteConditions {
     /// Reads the conditions of a request that writes. As in S3, `If-None-Match` can only be `*`.
-    pub(crate) fn of(context: &Context, method: &Method, target: &str, headers: &HeaderMap) -> S3Result<Self> {
-        let preconditions = Preconditions { if_modified_since: None, ..of_target(headers)? };
-        if preconditions.if_none_match.as_ref().is_some_and(|tags| *tags != TagList::Any) {
-            return Err(s3_error!(NotImplemented, "If-None-Match of a write must be *: name a version with If-Match"));
+    pub(crate) fn of(
+        context: &Context,
+        method: &Method,
+        target: &str,
+        headers: &HeaderMap,
+    ) -> S3Result<Self> {
+        let preconditions = Preconditions {
+            if_modified_since: None,
+            ..of_target(headers)?
+        };
+        if preconditions
+            .if_none_match
+            .as_ref()
+            .is_some_and(|tags| *tags != TagList::Any)
+        {
+            return Err(s3_error!(
+                NotImplemented,
+                "If-None-Match of a write must be *: name a version with If-Match"
+            ));
         }
-        let conditions =
-            [IF_MATCH, IF_NONE_MATCH].map(|name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
+        let conditions = [IF_MATCH, IF_NONE_MATCH]
+            .map(|name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
         let request = headers.get(INVOCATION).map(|id| {
             let [if_match, if_none_match] = conditions;
             let (method, target) = (method.as_str().as_bytes(), target.as_bytes());
-            RequestKey::of(&[b"s3", id.as_bytes(), method, target, if_match, if_none_match])
+            RequestKey::of(&[
+                b"s3",
+                id.as_bytes(),
+                method,
+                target,
+                if_match,
+                if_none_match,
+            ])
         });
-        let write = Self { preconditions, request };
+        let write = Self {
+            preconditions,
+            request,
+        };
         write.check_policy(context, method)?;
         Ok(write)
     }
@@ -68,7 +93,15 @@ impl WriteConditions {
 
 /// Reads the conditions on the object that a request writes.
 fn of_target(headers: &HeaderMap) -> S3Result<Preconditions> {
-    parse(headers, [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE])
+    parse(
+        headers,
+        [
+            IF_MATCH,
+            IF_UNMODIFIED_SINCE,
+            IF_NONE_MATCH,
+            IF_MODIFIED_SINCE,
+        ],
+    )
 }
 
 /// The lists of tags of a read, which `s3s` would refuse.
@@ -84,7 +117,10 @@ pub(crate) fn take_lists(head: &mut Parts) -> S3Result<bool> {
     let mut lists = TagLists::default();
     for (name, taken) in [IF_MATCH, IF_NONE_MATCH].into_iter().zip(&mut lists.0) {
         let mut lines = head.headers.get_all(&name).iter();
-        let is_list = lines.next().is_some_and(|line| line.as_bytes().contains(&b',')) || lines.next().is_some();
+        let is_list = lines
+            .next()
+            .is_some_and(|line| line.as_bytes().contains(&b','))
+            || lines.next().is_some();
         if !is_list {
             continue;
         }
@@ -94,7 +130,10 @@ pub(crate) fn take_lists(head: &mut Parts) -> S3Result<bool> {
             list => list,
         };
         if taken.is_none() {
-            return Err(s3_error!(InvalidArgument, "{name} must be tags in quotes, or *"));
+            return Err(s3_error!(
+                InvalidArgument,
+                "{name} must be tags in quotes, or *"
+            ));
         }
         head.headers.remove(name);
     }
@@ -130,12 +169,20 @@ pub(crate) fn of_source(headers: &HeaderMap) -> S3Result<Preconditions> {
 /// Returns the condition that an object has this tag, as in an entry of a list.
 pub(crate) fn has_tag(tag: &ETag) -> S3Result<Preconditions> {
     let if_match = Some(TagList::Tags(vec![entity_tag(tag)?]));
-    Ok(Preconditions { if_match, ..Preconditions::NONE })
+    Ok(Preconditions {
+        if_match,
+        ..Preconditions::NONE
+    })
 }
 
 /// Reads the header fields with these names, in the order of [`Preconditions::HEADERS`].
 fn parse(headers: &HeaderMap, names: [HeaderName; 4]) -> S3Result<Preconditions> {
-    let [if_match, if_unmodified_since, if_none_match, if_modified_since] = names;
+    let [
+        if_match,
+        if_unmodified_since,
+        if_none_match,
+        if_modified_since,
+    ] = names;
     Ok(Preconditions {
         if_match: tags(headers, &if_match)?,
         if_unmodified_since: HttpDate::from_headers(headers, if_unmodified_since),
@@ -147,7 +194,9 @@ fn parse(headers: &HeaderMap, names: [HeaderName; 4]) -> S3Result<Preconditions>
 /// Reads a header field with one tag or `*`.
 fn tags(headers: &HeaderMap, name: &HeaderName) -> S3Result<Option<TagList>> {
     let mut lines = headers.get_all(name).iter();
-    let Some(line) = lines.next() else { return Ok(None) };
+    let Some(line) = lines.next() else {
+        return Ok(None);
+    };
     let condition = ETagCondition::parse_http_header(line.as_bytes());
     match (condition, lines.next()) {
         (Ok(ETagCondition::Any), None) => Ok(Some(TagList::Any)),
@@ -172,8 +221,12 @@ mod tests {
     #[test]
     fn a_condition_is_one_tag_with_or_without_quotes() {
         let parse = |lines: &[&'static str]| {
-            let lines = lines.iter().map(|line| (IF_MATCH, HeaderValue::from_static(line)));
-            of_target(&lines.collect()).map(|conditions| conditions.if_match).ok()
+            let lines = lines
+                .iter()
+                .map(|line| (IF_MATCH, HeaderValue::from_static(line)));
+            of_target(&lines.collect())
+                .map(|conditions| conditions.if_match)
+                .ok()
         };
         let tag = Some(TagList::Tags(vec![EntityTag::strong("ab-1").unwrap()]));
         assert_eq!(parse(&[]), Some(None));
@@ -189,18 +242,31 @@ mod tests {
         let read = |method: Method, lines: &[&str]| {
             let request = lines
                 .iter()
-                .fold(http::Request::builder().method(method), |request, line| request.header(IF_NONE_MATCH, *line));
+                .fold(http::Request::builder().method(method), |request, line| {
+                    request.header(IF_NONE_MATCH, *line)
+                });
             let mut head = request.body(()).unwrap().into_parts().0;
             let is_taken = take_lists(&mut head).ok()?;
-            assert_eq!(is_taken, !lines.is_empty() && !head.headers.contains_key(IF_NONE_MATCH));
+            assert_eq!(
+                is_taken,
+                !lines.is_empty() && !head.headers.contains_key(IF_NONE_MATCH)
+            );
             of_read(&head.headers, &head.extensions).ok()?.if_none_match
         };
-        let tags =
-            |tags: &[&str]| Some(TagList::Tags(tags.iter().map(|tag| EntityTag::strong(tag).unwrap()).collect()));
+        let tags = |tags: &[&str]| {
+            Some(TagList::Tags(
+                tags.iter()
+                    .map(|tag| EntityTag::strong(tag).unwrap())
+                    .collect(),
+            ))
+        };
         assert_eq!(read(Method::GET, &[]), None);
         assert_eq!(read(Method::GET, &["bare"]), tags(&["bare"]));
         assert_eq!(read(Method::HEAD, &["\"a\",\"b\""]), tags(&["a", "b"]));
-        assert_eq!(read(Method::GET, &["\"a\"", "\"b\", \"c\""]), tags(&["a", "b", "c"]));
+        assert_eq!(
+            read(Method::GET, &["\"a\"", "\"b\", \"c\""]),
+            tags(&["a", "b", "c"])
+        );
         for malformed in [&["a, b"][..], &["*, \"a\""], &[",,"]] {
             assert_eq!(read(Method::GET, malformed), None, "{malformed:?}");
         }

@@ -50,12 +50,25 @@ pub(crate) use fields_of;
 impl ObjectFields {
     pub(crate) fn parse(self) -> S3Result<BlobHeaders> {
         let text = |text: Option<String>| text.map(|text| field(&text)).transpose();
-        let encoding = self.content_encoding.map(|codings| without_chunks(&codings)).filter(|text| !text.is_empty());
+        let encoding = self
+            .content_encoding
+            .map(|codings| without_chunks(&codings))
+            .filter(|text| !text.is_empty());
         let own = self.metadata.unwrap_or_default();
-        if own.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_METADATA {
-            return Err(s3_error!(MetadataTooLarge, "the metadata exceeds {MAX_METADATA} bytes"));
+        if own
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum::<usize>()
+            > MAX_METADATA
+        {
+            return Err(s3_error!(
+                MetadataTooLarge,
+                "the metadata exceeds {MAX_METADATA} bytes"
+            ));
         }
-        let metadata = own.into_iter().map(|(name, value)| Ok((name.to_ascii_lowercase().into(), field(&value)?)));
+        let metadata = own
+            .into_iter()
+            .map(|(name, value)| Ok((name.to_ascii_lowercase().into(), field(&value)?)));
         Ok(BlobHeaders {
             content_type: text(self.content_type)?,
             content_encoding: text(encoding)?,
@@ -70,12 +83,17 @@ impl ObjectFields {
 }
 
 fn field(text: &str) -> S3Result<FieldText> {
-    FieldText::new(text.trim_matches([' ', '\t'])).map_err(|error| s3_error!(InvalidArgument, "{error}"))
+    FieldText::new(text.trim_matches([' ', '\t']))
+        .map_err(|error| s3_error!(InvalidArgument, "{error}"))
 }
 
 /// Returns the content codings without the request's, which S3 doesn't keep.
 fn without_chunks(codings: &str) -> String {
-    let kept: Vec<_> = codings.split(',').map(str::trim).filter(|coding| *coding != "aws-chunked").collect();
+    let kept: Vec<_> = codings
+        .split(',')
+        .map(str::trim)
+        .filter(|coding| *coding != "aws-chunked")
+        .collect();
     kept.join(", ")
 }
 
@@ -83,7 +101,10 @@ fn without_chunks(codings: &str) -> String {
 pub(crate) fn md5(headers: &HeaderMap) -> S3Result<Option<ContentMd5>> {
     let parse = |value: &HeaderValue| value.to_str().ok().and_then(|text| text.parse().ok());
     let malformed = || s3_error!(InvalidDigest, "Content-MD5 must be 16 bytes in base64");
-    headers.get(CONTENT_MD5).map(|value| parse(value).ok_or_else(malformed)).transpose()
+    headers
+        .get(CONTENT_MD5)
+        .map(|value| parse(value).ok_or_else(malformed))
+        .transpose()
 }
 
 pub(crate) fn text(field: Option<&FieldText>) -> Option<String> {
@@ -91,16 +112,25 @@ pub(crate) fn text(field: Option<&FieldText>) -> Option<String> {
 }
 
 pub(crate) fn metadata(headers: &BlobHeaders) -> Option<HashMap<String, String>> {
-    let own = headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().to_owned()));
+    let own = headers
+        .metadata
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.as_str().to_owned()));
     Some(own.collect()).filter(|own: &HashMap<_, _>| !own.is_empty())
 }
 
 pub(crate) fn e_tag(tag: Option<&EntityTag>) -> Option<ETag> {
     let tag = tag?;
     let opaque = String::from_utf8_lossy(tag.opaque()).into_owned();
-    Some(if tag.is_weak() { ETag::Weak(opaque) } else { ETag::Strong(opaque) })
+    Some(if tag.is_weak() {
+        ETag::Weak(opaque)
+    } else {
+        ETag::Strong(opaque)
+    })
 }
 
 pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
-    OffsetDateTime::from_unix_timestamp(date.unix()).ok().map(Timestamp::from)
+    OffsetDateTime::from_unix_timestamp(date.unix())
+        .ok()
+        .map(Timestamp::from)
 }

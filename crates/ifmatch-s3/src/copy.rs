@@ -10,8 +10,8 @@ use ifmatch_blob::tags::Tags;
 use ifmatch_core::precondition::Verdict;
 use s3s::auth::Credentials;
 use s3s::dto::{
-    ChecksumAlgorithm, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, MetadataDirective,
-    TaggingDirective,
+    ChecksumAlgorithm, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
+    MetadataDirective, TaggingDirective,
 };
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
@@ -28,16 +28,25 @@ pub(crate) async fn copy(
     backend: &Backend,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        ..
+    } = request;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let source = SourceObject::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
-    let replaces = input.metadata_directive.as_ref().is_some_and(|kind| kind.as_str() == MetadataDirective::REPLACE);
+    let replaces = input
+        .metadata_directive
+        .as_ref()
+        .is_some_and(|kind| kind.as_str() == MetadataDirective::REPLACE);
     let tags = replaced_tags(&input)?;
     let target = format!("{blob} from {} {replaces} {tags:?}", source.named);
     let write = WriteConditions::of(&backend.context, &Method::PUT, &target, &headers)?;
     let (source, opened) = source.open(backend, &headers).await?;
     // As on S3, that an object is encrypted, or where it is stored, is a change, even if nothing changes here.
-    let changes = replaces || input.server_side_encryption.is_some() || input.storage_class.is_some();
+    let changes =
+        replaces || input.server_side_encryption.is_some() || input.storage_class.is_some();
     if blob == source && !changes {
         return Err(s3_error!(
             InvalidRequest,
@@ -49,12 +58,25 @@ pub(crate) async fn copy(
         let fields = fields_of!(input);
         let checksum = whole.headers.checksum.clone();
         let kept = whole.headers.tags.clone();
-        Put { headers: BlobHeaders { checksum, tags: kept, ..fields.parse()? }, ..whole }
+        Put {
+            headers: BlobHeaders {
+                checksum,
+                tags: kept,
+                ..fields.parse()?
+            },
+            ..whole
+        }
     } else {
         whole
     };
     let put = match tags {
-        Some(tags) => Put { headers: BlobHeaders { tags, ..put.headers }, ..put },
+        Some(tags) => Put {
+            headers: BlobHeaders {
+                tags,
+                ..put.headers
+            },
+            ..put
+        },
         None => put,
     };
     let (put, outcome) = match input.checksum_algorithm {
@@ -84,20 +106,40 @@ fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, BodyOutco
     let algorithm = DigestAlgorithm::named(&name.as_str().to_ascii_lowercase())
         .ok_or_else(|| s3_error!(InvalidRequest, "the checksum {} is unknown", name.as_str()))?;
     let (body, outcome) = body::verified(put.body, &HeaderMap::new(), None, Some(algorithm));
-    let headers = BlobHeaders { checksum: None, ..put.headers };
-    Ok((Put { headers, body, source: None, late_checksum: outcome.kept(), ..put }, outcome))
+    let headers = BlobHeaders {
+        checksum: None,
+        ..put.headers
+    };
+    Ok((
+        Put {
+            headers,
+            body,
+            source: None,
+            late_checksum: outcome.kept(),
+            ..put
+        },
+        outcome,
+    ))
 }
 
 /// Returns the tags of a copy that doesn't keep its source's.
 fn replaced_tags(input: &CopyObjectInput) -> S3Result<Option<Tags>> {
     let given = tags::parse(input.tagging.as_deref())?;
-    match input.tagging_directive.as_ref().map(TaggingDirective::as_str) {
+    match input
+        .tagging_directive
+        .as_ref()
+        .map(TaggingDirective::as_str)
+    {
         Some(TaggingDirective::REPLACE) => Ok(Some(given)),
         None | Some(TaggingDirective::COPY) if given.is_empty() => Ok(None),
-        None | Some(TaggingDirective::COPY) => {
-            Err(s3_error!(InvalidArgument, "x-amz-tagging of a copy needs x-amz-tagging-directive: REPLACE"))
-        }
-        Some(_) => Err(s3_error!(InvalidArgument, "x-amz-tagging-directive must be COPY or REPLACE")),
+        None | Some(TaggingDirective::COPY) => Err(s3_error!(
+            InvalidArgument,
+            "x-amz-tagging of a copy needs x-amz-tagging-directive: REPLACE"
+        )),
+        Some(_) => Err(s3_error!(
+            InvalidArgument,
+            "x-amz-tagging-directive must be COPY or REPLACE"
+        )),
     }
 }
 
@@ -118,32 +160,65 @@ impl SourceObject {
         headers: &HeaderMap,
     ) -> S3Result<Self> {
         let blob = |source: &CopySource| {
-            let CopySource::Bucket { bucket, key, version_id } = source else {
-                return Err(s3_error!(NotImplemented, "a copy's source must be /bucket/key"));
+            let CopySource::Bucket {
+                bucket,
+                key,
+                version_id,
+            } = source
+            else {
+                return Err(s3_error!(
+                    NotImplemented,
+                    "a copy's source must be /bucket/key"
+                ));
             };
             refuse_version(version_id.as_deref())?;
             backend.blob(credentials, bucket, key)
         };
-        let sent = headers.get(COPY_SOURCE).and_then(|value| value.to_str().ok()).filter(|sent| sent.contains('+'));
+        let sent = headers
+            .get(COPY_SOURCE)
+            .and_then(|value| value.to_str().ok())
+            .filter(|sent| sent.contains('+'));
         let spaced = sent.and_then(|sent| CopySource::parse(&sent.replace('+', "%20")).ok());
-        Ok(Self { named: blob(source)?, spaced: spaced.as_ref().map(blob).transpose()? })
+        Ok(Self {
+            named: blob(source)?,
+            spaced: spaced.as_ref().map(blob).transpose()?,
+        })
     }
 
     /// Opens the source on its conditions, and returns its name: the one that was sent, if there is such an object.
-    pub(crate) async fn open(self, backend: &Backend, headers: &HeaderMap) -> S3Result<(BlobPath, Opened)> {
+    pub(crate) async fn open(
+        self,
+        backend: &Backend,
+        headers: &HeaderMap,
+    ) -> S3Result<(BlobPath, Opened)> {
         let preconditions = conditions::of_source(headers)?;
         let reading = Reading::RANGES.without_lease();
-        for source in [Some(&self.named), self.spaced.as_ref()].into_iter().flatten() {
-            let Some(opened) = backend.context.store.open(source, reading).await.map_err(error::plain)? else {
+        for source in [Some(&self.named), self.spaced.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let Some(opened) = backend
+                .context
+                .store
+                .open(source, reading)
+                .await
+                .map_err(error::plain)?
+            else {
                 continue;
             };
             return match preconditions.evaluate(&Method::GET, Some(&opened.info.validators())) {
                 Verdict::Proceed if opened.info.length > backend.context.max_body => {
-                    Err(s3_error!(EntityTooLarge, "the source has more than {} bytes", backend.context.max_body))
+                    Err(s3_error!(
+                        EntityTooLarge,
+                        "the source has more than {} bytes",
+                        backend.context.max_body
+                    ))
                 }
                 Verdict::Proceed => Ok((source.clone(), opened)),
                 Verdict::NotModified => Err(false_condition("If-None-Match")),
-                Verdict::Failed(precondition) => Err(false_condition(error::condition(precondition))),
+                Verdict::Failed(precondition) => {
+                    Err(false_condition(error::condition(precondition)))
+                }
             };
         }
         Err(objects::not_found(backend, &self.named).await)
@@ -152,6 +227,9 @@ impl SourceObject {
 
 /// Returns the error for a false condition on the source.
 fn false_condition(name: &str) -> S3Error {
-    let error = s3_error!(PreconditionFailed, "a condition on the source of the copy is false");
+    let error = s3_error!(
+        PreconditionFailed,
+        "a condition on the source of the copy is false"
+    );
     error::with_condition(error, &format!("x-amz-copy-source-{name}"))
 }

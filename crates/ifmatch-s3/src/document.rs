@@ -40,26 +40,53 @@ impl ExpectedDigests {
     /// Reads the fields of a request with a document.
     pub(crate) fn of(headers: &HeaderMap, digests: DocumentDigests) -> S3Result<Self> {
         if chunks::are_in(headers) {
-            return Err(s3_error!(NotImplemented, "a document in chunks is not implemented: send it as it is"));
+            return Err(s3_error!(
+                NotImplemented,
+                "a document in chunks is not implemented: send it as it is"
+            ));
         }
-        let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let checksums = DigestAlgorithm::ALL.iter().filter(|_| digests == DocumentDigests::All);
-        let checksums = checksums
-            .flat_map(|algorithm| headers.get_all(algorithm.field()).iter().map(|value| (*algorithm, text(value))));
-        let hash = headers.get(BODY_HASH).filter(|hash| hash.len() == 64).map(text);
-        Ok(Self { md5: convert::md5(headers)?, hash, checksums: checksums.collect() })
+        let text =
+            |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let checksums = DigestAlgorithm::ALL
+            .iter()
+            .filter(|_| digests == DocumentDigests::All);
+        let checksums = checksums.flat_map(|algorithm| {
+            headers
+                .get_all(algorithm.field())
+                .iter()
+                .map(|value| (*algorithm, text(value)))
+        });
+        let hash = headers
+            .get(BODY_HASH)
+            .filter(|hash| hash.len() == 64)
+            .map(text);
+        Ok(Self {
+            md5: convert::md5(headers)?,
+            hash,
+            checksums: checksums.collect(),
+        })
     }
 
     /// Reads a document. It takes no more memory than the bytes.
-    pub(crate) async fn read(self, memory: ClientMemory, body: s3s::Body) -> Result<Bytes, BodyRefusal> {
-        let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
-            DocumentError::TooLong(max) => {
-                BodyRefusal::new(&s3_error!(MaxMessageLengthExceeded, "the document exceeds {max} bytes"))
-            }
-            DocumentError::Crowded(error) => BodyRefusal::new(&error::crowded(error)),
-            DocumentError::Broken(error) => body::of_body(&error),
-        })?;
-        self.compare(&bytes).map_err(|error| BodyRefusal::new(&error))?;
+    pub(crate) async fn read(
+        self,
+        memory: ClientMemory,
+        body: s3s::Body,
+    ) -> Result<Bytes, BodyRefusal> {
+        let bytes = memory
+            .documents
+            .read(memory.client, body, MAX as u64)
+            .await
+            .map_err(|error| match error {
+                DocumentError::TooLong(max) => BodyRefusal::new(&s3_error!(
+                    MaxMessageLengthExceeded,
+                    "the document exceeds {max} bytes"
+                )),
+                DocumentError::Crowded(error) => BodyRefusal::new(&error::crowded(error)),
+                DocumentError::Broken(error) => body::of_body(&error),
+            })?;
+        self.compare(&bytes)
+            .map_err(|error| BodyRefusal::new(&error))?;
         // `s3s` skips them, as if the text were not there.
         if bytes.windows(CDATA.len()).any(|window| window == CDATA) {
             return Err(BodyRefusal::new(&s3_error!(
@@ -77,17 +104,28 @@ impl ExpectedDigests {
 
     /// Compares a document with its checksums.
     fn compare(&self, bytes: &[u8]) -> S3Result<()> {
-        if self.hash.as_ref().is_some_and(|hash| !hash.eq_ignore_ascii_case(&ContentHash::of(bytes).hex())) {
+        if self
+            .hash
+            .as_ref()
+            .is_some_and(|hash| !hash.eq_ignore_ascii_case(&ContentHash::of(bytes).hex()))
+        {
             return Err(body::other_hash());
         }
         if self.md5.is_some_and(|md5| md5 != ContentMd5::of(bytes)) {
-            return Err(s3_error!(BadDigest, "Content-MD5 doesn't match the document: send it again"));
+            return Err(s3_error!(
+                BadDigest,
+                "Content-MD5 doesn't match the document: send it again"
+            ));
         }
-        let differs = |(algorithm, value): &&(DigestAlgorithm, String)| algorithm.digest(bytes).as_ref() != Some(value);
+        let differs = |(algorithm, value): &&(DigestAlgorithm, String)| {
+            algorithm.digest(bytes).as_ref() != Some(value)
+        };
         match self.checksums.iter().find(differs) {
-            Some((algorithm, _)) => {
-                Err(s3_error!(BadDigest, "{} doesn't match the document: send it again", algorithm.field()))
-            }
+            Some((algorithm, _)) => Err(s3_error!(
+                BadDigest,
+                "{} doesn't match the document: send it again",
+                algorithm.field()
+            )),
             None => Ok(()),
         }
     }
@@ -101,11 +139,21 @@ pub(crate) fn has_entries(document: &[u8]) -> bool {
 /// Returns the number of elements `Part`, `Object` and `Tag`, whatever their namespace's prefix, in a document that needn't be XML.
 fn entries(document: &[u8]) -> usize {
     let is_entry = |rest: &&[u8]| {
-        let end = rest.iter().position(|byte| b"> \t\r\n/".contains(byte)).unwrap_or(rest.len());
-        matches!(rest[..end].rsplit(|byte| *byte == b':').next(), Some(b"Part" | b"Object" | b"Tag"))
+        let end = rest
+            .iter()
+            .position(|byte| b"> \t\r\n/".contains(byte))
+            .unwrap_or(rest.len());
+        matches!(
+            rest[..end].rsplit(|byte| *byte == b':').next(),
+            Some(b"Part" | b"Object" | b"Tag")
+        )
     };
     // What precedes the first `<` begins no element.
-    document.split(|byte| *byte == b'<').skip(1).filter(is_entry).count()
+    document
+        .split(|byte| *byte == b'<')
+        .skip(1)
+        .filter(is_entry)
+        .count()
 }
 
 #[cfg(test)]
@@ -118,7 +166,10 @@ mod tests {
     use super::*;
 
     fn memory() -> ClientMemory {
-        ClientMemory { documents: Documents::default(), client: None }
+        ClientMemory {
+            documents: Documents::default(),
+            client: None,
+        }
     }
 
     const MISMATCH: &str = "XAmzContentSHA256Mismatch";
@@ -128,11 +179,19 @@ mod tests {
         header: (&'static str, &str),
         document: &'static str,
     ) -> Result<Bytes, String> {
-        let headers =
-            [(HeaderName::from_static(header.0), HeaderValue::from_str(header.1).unwrap())].into_iter().collect();
+        let headers = [(
+            HeaderName::from_static(header.0),
+            HeaderValue::from_str(header.1).unwrap(),
+        )]
+        .into_iter()
+        .collect();
         let code = |code: &S3ErrorCode| code.as_str().to_owned();
-        let expected = ExpectedDigests::of(&headers, digests).map_err(|error| code(error.code()))?;
-        expected.read(memory(), Bytes::from(document).into()).await.map_err(|refused| code(refused.to_error().code()))
+        let expected =
+            ExpectedDigests::of(&headers, digests).map_err(|error| code(error.code()))?;
+        expected
+            .read(memory(), Bytes::from(document).into())
+            .await
+            .map_err(|refused| code(refused.to_error().code()))
     }
 
     /// "123456789" is the input for which the catalogues of checksums state their values.
@@ -142,19 +201,56 @@ mod tests {
             ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==", "BadDigest"),
             ("x-amz-checksum-crc32", "y/Q5Jg==", "BadDigest"),
             ("x-amz-checksum-crc64nvme", "rosUhgp5mIg=", "BadDigest"),
-            ("x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=", "BadDigest"),
-            (BODY_HASH, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225", MISMATCH),
+            (
+                "x-amz-checksum-sha256",
+                "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=",
+                "BadDigest",
+            ),
+            (
+                BODY_HASH,
+                "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+                MISMATCH,
+            ),
         ] {
-            assert_eq!(read(DocumentDigests::All, (name, value), "123456789").await.unwrap(), "123456789", "{name}");
-            assert_eq!(read(DocumentDigests::All, (name, value), "12345678X").await, Err(code.to_owned()), "{name}");
+            assert_eq!(
+                read(DocumentDigests::All, (name, value), "123456789")
+                    .await
+                    .unwrap(),
+                "123456789",
+                "{name}"
+            );
+            assert_eq!(
+                read(DocumentDigests::All, (name, value), "12345678X").await,
+                Err(code.to_owned()),
+                "{name}"
+            );
             let is_of_object = name.starts_with("x-amz-checksum");
-            assert_eq!(read(DocumentDigests::Md5, (name, value), "12345678X").await.is_ok(), is_of_object, "{name}");
+            assert_eq!(
+                read(DocumentDigests::Md5, (name, value), "12345678X")
+                    .await
+                    .is_ok(),
+                is_of_object,
+                "{name}"
+            );
         }
-        assert_eq!(read(DocumentDigests::All, (BODY_HASH, "UNSIGNED-PAYLOAD"), "a").await.unwrap(), "a");
+        assert_eq!(
+            read(DocumentDigests::All, (BODY_HASH, "UNSIGNED-PAYLOAD"), "a")
+                .await
+                .unwrap(),
+            "a"
+        );
         for md5 in ["", "abc"] {
-            assert_eq!(read(DocumentDigests::All, ("content-md5", md5), "a").await, Err("InvalidDigest".to_owned()));
+            assert_eq!(
+                read(DocumentDigests::All, ("content-md5", md5), "a").await,
+                Err("InvalidDigest".to_owned())
+            );
         }
-        let chunked = read(DocumentDigests::All, (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"), "a").await;
+        let chunked = read(
+            DocumentDigests::All,
+            (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+            "a",
+        )
+        .await;
         assert_eq!(chunked, Err("NotImplemented".to_owned()));
     }
 
@@ -167,7 +263,15 @@ mod tests {
                 "{document}"
             );
         }
-        assert!(read(DocumentDigests::All, ("x-a", "b"), "<Key>a<!-- [CDATA[ -->b</Key>").await.is_ok());
+        assert!(
+            read(
+                DocumentDigests::All,
+                ("x-a", "b"),
+                "<Key>a<!-- [CDATA[ -->b</Key>"
+            )
+            .await
+            .is_ok()
+        );
     }
 
     #[tokio::test]
@@ -181,35 +285,61 @@ mod tests {
                 .map_err(|refused| refused.to_error().code().clone())
         };
         assert_eq!(read(MAX).await.map(|bytes| bytes.len()), Ok(MAX));
-        assert_eq!(read(MAX + 1).await, Err(S3ErrorCode::MaxMessageLengthExceeded));
+        assert_eq!(
+            read(MAX + 1).await,
+            Err(S3ErrorCode::MaxMessageLengthExceeded)
+        );
     }
 
     #[tokio::test]
     async fn a_list_has_a_number_of_entries() {
-        assert_eq!(entries(b"<a><Part><PartNumber>1</PartNumber></Part><s:Part/><Object >\n<Objects/></a>Part"), 3);
+        assert_eq!(
+            entries(
+                b"<a><Part><PartNumber>1</PartNumber></Part><s:Part/><Object >\n<Objects/></a>Part"
+            ),
+            3
+        );
         let read = async |count| {
             let expected = ExpectedDigests::of(&HeaderMap::new(), DocumentDigests::All).unwrap();
-            let read = expected.read(memory(), s3s::Body::from("<Part/>".repeat(count))).await;
-            read.map(drop).map_err(|refused| refused.to_error().code().clone())
+            let read = expected
+                .read(memory(), s3s::Body::from("<Part/>".repeat(count)))
+                .await;
+            read.map(drop)
+                .map_err(|refused| refused.to_error().code().clone())
         };
         assert_eq!(read(usize::from(MAX_PARTS)).await, Ok(()));
-        assert_eq!(read(usize::from(MAX_PARTS) + 1).await, Err(S3ErrorCode::MalformedXML));
+        assert_eq!(
+            read(usize::from(MAX_PARTS) + 1).await,
+            Err(S3ErrorCode::MalformedXML)
+        );
     }
 
     #[tokio::test]
     async fn documents_share_memory_and_what_is_held_is_refused_to_others() {
-        let memory = ClientMemory { documents: Documents::new(10), client: None };
+        let memory = ClientMemory {
+            documents: Documents::new(10),
+            client: None,
+        };
         let read = async |text: &'static str| {
             let expected = ExpectedDigests::of(&HeaderMap::new(), DocumentDigests::All).unwrap();
-            expected.read(memory.clone(), Bytes::from(text).into()).await
+            expected
+                .read(memory.clone(), Bytes::from(text).into())
+                .await
         };
         let held = read("12345678").await.unwrap();
         let refused = read("123").await.unwrap_err().to_error();
         assert_eq!(
             (refused.code(), refused.status_code()),
-            (&S3ErrorCode::SlowDown, Some(StatusCode::SERVICE_UNAVAILABLE))
+            (
+                &S3ErrorCode::SlowDown,
+                Some(StatusCode::SERVICE_UNAVAILABLE)
+            )
         );
-        assert!(refused.headers().is_some_and(|headers| headers.contains_key(RETRY_AFTER)));
+        assert!(
+            refused
+                .headers()
+                .is_some_and(|headers| headers.contains_key(RETRY_AFTER))
+        );
         drop(held);
         assert_eq!(read("123").await.unwrap(), "123");
     }

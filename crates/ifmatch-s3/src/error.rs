@@ -12,7 +12,10 @@ use crate::answer::CONDITION;
 
 /// Returns the error for a request that must be signed, and isn't.
 pub(crate) fn unsigned() -> S3Error {
-    s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
+    s3_error!(
+        AccessDenied,
+        "the request is not signed: sign it with the key of an account"
+    )
 }
 
 /// Returns the error for a body for which there is no memory.
@@ -24,11 +27,16 @@ pub(crate) fn crowded(error: Crowded) -> S3Error {
 pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
     let with = |code| S3Error::with_message(code, error.to_string());
     let answer = match error.kind() {
-        StoreErrorKind::PreconditionFailed { precondition, .. } => {
-            with_condition(with(S3ErrorCode::PreconditionFailed), condition(*precondition))
+        StoreErrorKind::PreconditionFailed { precondition, .. } => with_condition(
+            with(S3ErrorCode::PreconditionFailed),
+            condition(*precondition),
+        ),
+        StoreErrorKind::InFlight { .. } if is_conditional => {
+            with(S3ErrorCode::ConditionalRequestConflict)
         }
-        StoreErrorKind::InFlight { .. } if is_conditional => with(S3ErrorCode::ConditionalRequestConflict),
-        StoreErrorKind::InFlight { retry_after } => retry(with(S3ErrorCode::SlowDown), retry_after.as_secs().max(1)),
+        StoreErrorKind::InFlight { retry_after } => {
+            retry(with(S3ErrorCode::SlowDown), retry_after.as_secs().max(1))
+        }
         StoreErrorKind::NotFound => with(S3ErrorCode::NoSuchKey),
         StoreErrorKind::ContainerNotFound => with(S3ErrorCode::NoSuchBucket),
         StoreErrorKind::ContainerExists => with(S3ErrorCode::BucketAlreadyOwnedByYou),
@@ -39,7 +47,9 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
             S3Error::with_message(S3ErrorCode::AccessDenied, message)
         }
         StoreErrorKind::TooLarge { .. } => with(S3ErrorCode::EntityTooLarge),
-        StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => with(S3ErrorCode::IncompleteBody),
+        StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => {
+            with(S3ErrorCode::IncompleteBody)
+        }
         StoreErrorKind::DigestMismatch => with(S3ErrorCode::BadDigest),
         StoreErrorKind::Unsupported => with(S3ErrorCode::NotImplemented),
         StoreErrorKind::Full => {
@@ -56,7 +66,10 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
         }
         _ => s3_error!(InternalError, "see the server's log"),
     };
-    if answer.status_code().is_none_or(|status| status.is_server_error()) {
+    if answer
+        .status_code()
+        .is_none_or(|status| status.is_server_error())
+    {
         error.report();
     }
     answer
@@ -79,7 +92,11 @@ pub(crate) fn of_name(error: InvalidName) -> S3Error {
 pub(crate) fn not_modified(info: &BlobInfo) -> S3Error {
     let mut answer = S3Error::new(S3ErrorCode::NotModified);
     let tag = info.tag.iter().map(|tag| (ETAG, tag.to_header()));
-    let cache = info.headers.cache_control.iter().map(|text| (CACHE_CONTROL, text.to_header()));
+    let cache = info
+        .headers
+        .cache_control
+        .iter()
+        .map(|text| (CACHE_CONTROL, text.to_header()));
     let date = [(LAST_MODIFIED, info.last_modified.to_header())];
     answer.set_headers(tag.chain(cache).chain(date).collect());
     answer
@@ -93,7 +110,9 @@ pub(crate) fn retry(error: S3Error, seconds: u64) -> S3Error {
 /// Returns the name of a condition as S3 writes it.
 pub(crate) fn condition(precondition: Precondition) -> &'static str {
     match precondition {
-        Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch => "If-Match",
+        Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch => {
+            "If-Match"
+        }
         Precondition::IfNoneMatch | Precondition::UnreadableIfNoneMatch => "If-None-Match",
         Precondition::IfModifiedSince => "If-Modified-Since",
         Precondition::IfUnmodifiedSince => "If-Unmodified-Since",

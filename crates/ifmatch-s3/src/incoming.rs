@@ -40,7 +40,12 @@ struct IncomingState {
 impl IncomingBody {
     pub(crate) fn new(memory: ClientMemory) -> Self {
         let (document, held, refused) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self(Arc::new(IncomingState { memory, document, held, refused }))
+        Self(Arc::new(IncomingState {
+            memory,
+            document,
+            held,
+            refused,
+        }))
     }
 
     /// States that the body is a document, before anything of it is read.
@@ -61,7 +66,9 @@ impl IncomingBody {
 
     /// Counts the document of a response until it is sent.
     pub(crate) fn counted(&self, response: Response<s3s::Body>) -> S3Result<Response<s3s::Body>> {
-        let Some(answer) = response.body().bytes() else { return Ok(response) };
+        let Some(answer) = response.body().bytes() else {
+            return Ok(response);
+        };
         let ClientMemory { documents, client } = &self.0.memory;
         let mut memory = documents.begin(*client);
         memory.grow(answer.len()).map_err(error::crowded)?;
@@ -71,7 +78,9 @@ impl IncomingBody {
     /// Keeps the memory of the request's document until the response is sent, which is about as long: it can't be refused any more.
     pub(crate) fn in_place(&self, response: Response<s3s::Body>) -> Response<s3s::Body> {
         match (response.body().bytes(), self.document().cloned()) {
-            (Some(answer), Some(document)) => response.map(|_| s3s::Body::from(in_place_of(document, answer))),
+            (Some(answer), Some(document)) => {
+                response.map(|_| s3s::Body::from(in_place_of(document, answer)))
+            }
             _ => response,
         }
     }
@@ -79,7 +88,10 @@ impl IncomingBody {
     /// Returns the body to be read by `s3s`.
     pub(crate) fn body(&self, head: &Parts, body: s3s::Body) -> s3s::Body {
         let content = BodyContent::Unread(chunks::limited(&head.headers, &self.0.memory, body));
-        s3s::Body::http_body_unsync(BodyReader { incoming: self.clone(), content })
+        s3s::Body::http_body_unsync(BodyReader {
+            incoming: self.clone(),
+            content,
+        })
     }
 
     fn refuse(&self, refused: BodyRefusal) -> BoxError {
@@ -103,14 +115,19 @@ impl Body for BodyReader {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         loop {
             let outcome = match &mut this.content {
                 BodyContent::End => return Poll::Ready(None),
                 BodyContent::Unread(body) => match this.incoming.0.document.get() {
                     Some(expected) => {
-                        let reading = expected.clone().read(this.incoming.0.memory.clone(), std::mem::take(body));
+                        let reading = expected
+                            .clone()
+                            .read(this.incoming.0.memory.clone(), std::mem::take(body));
                         this.content = BodyContent::Document(Box::pin(reading));
                         continue;
                     }

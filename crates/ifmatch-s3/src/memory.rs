@@ -17,5 +17,9 @@ pub(crate) struct ClientMemory {
 
 /// Begins to account for the memory of a response.
 pub(crate) fn of_response(backend: &Backend, extensions: &Extensions) -> S3Result<DocumentMemory> {
-    backend.context.documents.begin_answer(extensions.get().copied()).map_err(error::crowded)
+    backend
+        .context
+        .documents
+        .begin_answer(extensions.get().copied())
+        .map_err(error::crowded)
 }

@@ -7,16 +7,18 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind,
+    Upload, Written,
 };
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 use s3s::dto::{
-    Checksum, ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput,
-    DeletedObject, Error, GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts,
-    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectAttributes, ObjectIdentifier,
-    PutObjectInput, PutObjectOutput, StorageClass, StreamingBlob,
+    Checksum, ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+    DeleteObjectsOutput, DeletedObject, Error, GetObjectAttributesInput, GetObjectAttributesOutput,
+    GetObjectAttributesParts, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput,
+    ObjectAttributes, ObjectIdentifier, PutObjectInput, PutObjectOutput, StorageClass,
+    StreamingBlob,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
@@ -44,7 +46,13 @@ pub(crate) async fn put(
     backend: &Backend,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let S3Request { input, credentials, headers, trailing_headers, .. } = request;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        trailing_headers,
+        ..
+    } = request;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let write = WriteConditions::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let content_md5 = convert::md5(&headers)?;
@@ -52,13 +60,26 @@ pub(crate) async fn put(
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
     let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers, None);
     let put = Put {
-        headers: BlobHeaders { content_md5, checksum: body::announced(&headers, None), ..fields.parse()? },
+        headers: BlobHeaders {
+            content_md5,
+            checksum: body::announced(&headers, None),
+            ..fields.parse()?
+        },
         late_checksum: outcome.kept(),
-        md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
-        length: input.content_length.and_then(|length| u64::try_from(length).ok()),
+        md5: if content_md5.is_some() {
+            Md5Use::Computed
+        } else {
+            Md5Use::AsGiven
+        },
+        length: input
+            .content_length
+            .and_then(|length| u64::try_from(length).ok()),
         ..Put::new(upload)
     };
-    let written = store(backend, &blob, &write, put, |error| outcome.explain(error, write.is_conditional())).await?;
+    let written = store(backend, &blob, &write, put, |error| {
+        outcome.explain(error, write.is_conditional())
+    })
+    .await?;
     Ok(S3Response::new(with_checksums!(
         outcome.checksum(),
         PutObjectOutput {
@@ -87,24 +108,47 @@ pub(crate) async fn store(
         ..put
     };
     match store.put(blob, put).await {
-        Ok(written) if written.is_replay && write.is_conditional() => confirm(backend, blob, write, written).await,
+        Ok(written) if written.is_replay && write.is_conditional() => {
+            confirm(backend, blob, write, written).await
+        }
         Ok(written) => Ok(written),
         // S3 distinguishes another version from none.
-        Err(error) if is_precondition(&error) && write.updates() && is_missing(backend, blob).await? => {
-            Err(s3_error!(NoSuchKey, "there is no such object, which If-Match requires"))
+        Err(error)
+            if is_precondition(&error) && write.updates() && is_missing(backend, blob).await? =>
+        {
+            Err(s3_error!(
+                NoSuchKey,
+                "there is no such object, which If-Match requires"
+            ))
         }
         Err(error) => Err(explain(&error)),
     }
 }
 
 /// Rejects the response to an earlier attempt if the object was changed since.
-async fn confirm(backend: &Backend, blob: &BlobPath, write: &WriteConditions, written: Written) -> S3Result<Written> {
-    if written.is_current(&*backend.context.store, blob).await.map_err(error::plain)? {
+async fn confirm(
+    backend: &Backend,
+    blob: &BlobPath,
+    write: &WriteConditions,
+    written: Written,
+) -> S3Result<Written> {
+    if written
+        .is_current(&*backend.context.store, blob)
+        .await
+        .map_err(error::plain)?
+    {
         return Ok(written);
     }
     let message = "an earlier attempt with this amz-sdk-invocation-id succeeded, and the object was changed since";
-    let name = if write.updates() { "If-Match" } else { "If-None-Match" };
-    Err(error::with_condition(s3_error!(PreconditionFailed, "{message}"), name))
+    let name = if write.updates() {
+        "If-Match"
+    } else {
+        "If-None-Match"
+    };
+    Err(error::with_condition(
+        s3_error!(PreconditionFailed, "{message}"),
+        name,
+    ))
 }
 
 fn is_precondition(error: &StoreError) -> bool {
@@ -113,13 +157,23 @@ fn is_precondition(error: &StoreError) -> bool {
 
 async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
     let reading = Reading::HEAD.without_lease();
-    Ok(backend.context.store.open(blob, reading).await.map_err(error::plain)?.is_none())
+    Ok(backend
+        .context
+        .store
+        .open(blob, reading)
+        .await
+        .map_err(error::plain)?
+        .is_none())
 }
 
 /// Fills the fields that the responses to GET and HEAD share.
 macro_rules! described {
     ($backend:expr, $found:expr, $output:ident) => {{
-        let FoundObject { opened, range, checksum } = $found;
+        let FoundObject {
+            opened,
+            range,
+            checksum,
+        } = $found;
         let (info, kept) = (&opened.info, &opened.info.headers);
         let length = range.map_or(info.length, |range| range.len());
         let range = range.map(|range| range.content_range(info.length));
@@ -135,7 +189,8 @@ macro_rules! described {
                 content_language: convert::text(kept.content_language.as_ref()),
                 content_length: i64::try_from(length).ok(),
                 content_range: range.and_then(|range| range.to_str().ok().map(str::to_owned)),
-                content_type: convert::text(kept.content_type.as_ref()).or_else(|| Some(DEFAULT_TYPE.to_owned())),
+                content_type: convert::text(kept.content_type.as_ref())
+                    .or_else(|| Some(DEFAULT_TYPE.to_owned())),
                 e_tag: convert::e_tag(info.tag.as_ref()),
                 last_modified: convert::timestamp(info.last_modified),
                 metadata: convert::metadata(kept),
@@ -150,7 +205,13 @@ pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        extensions,
+        ..
+    } = authorization::verified(request);
     let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
@@ -163,17 +224,32 @@ pub(crate) async fn get(
     };
     let mut found = read.open(backend).await?;
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
-    let body = found.opened.source.read(bytes).await.map_err(error::plain)?;
+    let body = found
+        .opened
+        .source
+        .read(bytes)
+        .await
+        .map_err(error::plain)?;
     let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
     let tag_count = tags::count(&found.opened.info.headers.tags);
-    Ok(S3Response::new(GetObjectOutput { body, tag_count, ..described!(backend, found, GetObjectOutput) }))
+    Ok(S3Response::new(GetObjectOutput {
+        body,
+        tag_count,
+        ..described!(backend, found, GetObjectOutput)
+    }))
 }
 
 pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        extensions,
+        ..
+    } = authorization::verified(request);
     let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
@@ -186,7 +262,8 @@ pub(crate) async fn head(
     };
     let found = read.open(backend).await?;
     // The library knows it in answers to GET only.
-    let tag_count = tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
+    let tag_count =
+        tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
     let mut response = S3Response::new(described!(backend, found, HeadObjectOutput));
     response.headers.extend(tag_count);
     Ok(response)
@@ -226,11 +303,20 @@ impl ObjectRead<'_> {
             None => Reading::WHOLE,
         };
         let reading = reading.without_lease().sent_to(self.client);
-        let Some(opened) = backend.context.store.open(&self.blob, reading).await.map_err(error::plain)? else {
+        let Some(opened) = backend
+            .context
+            .store
+            .open(&self.blob, reading)
+            .await
+            .map_err(error::plain)?
+        else {
             return Err(not_found(backend, &self.blob).await);
         };
         let info = &opened.info;
-        match self.preconditions.evaluate(&self.method, Some(&info.validators())) {
+        match self
+            .preconditions
+            .evaluate(&self.method, Some(&info.validators()))
+        {
             Verdict::Proceed => {}
             Verdict::NotModified => return Err(error::not_modified(info)),
             Verdict::Failed(precondition) => {
@@ -244,19 +330,39 @@ impl ObjectRead<'_> {
         check_part(self.part, self.headers)?;
         let range = self.range(backend, info)?;
         let tells = self.with_checksum && range.is_none();
-        let checksum = if tells { checksum::of_object(info) } else { Checksum::default() };
-        Ok(FoundObject { opened, range, checksum })
+        let checksum = if tells {
+            checksum::of_object(info)
+        } else {
+            Checksum::default()
+        };
+        Ok(FoundObject {
+            opened,
+            range,
+            checksum,
+        })
     }
 
     /// Returns the selected range, or `None` for the whole object.
     fn range(&self, backend: &Backend, info: &BlobInfo) -> S3Result<Option<ByteRange>> {
-        let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+        let sent = Representation {
+            tag: info.tag.as_ref(),
+            last_modified: Some(info.last_modified),
+            len: info.length,
+        };
         match range::select(self.headers, &sent, backend.context.wall(), LIMITS) {
             Selection::Whole => Ok(None),
             Selection::Parts(parts) => Ok(parts.first().copied()),
             Selection::Unsatisfiable => {
-                let error = s3_error!(InvalidRange, "the object has {} bytes: choose a range in it", info.length);
-                Err(error::with_header(error, CONTENT_RANGE, range::unsatisfied_content_range(info.length)))
+                let error = s3_error!(
+                    InvalidRange,
+                    "the object has {} bytes: choose a range in it",
+                    info.length
+                );
+                Err(error::with_header(
+                    error,
+                    CONTENT_RANGE,
+                    range::unsatisfied_content_range(info.length),
+                ))
             }
         }
     }
@@ -265,16 +371,19 @@ impl ObjectRead<'_> {
 /// Refuses a part other than the first, which is the whole object: a completed upload keeps none of its parts.
 fn check_part(part: Option<i32>, headers: &HeaderMap) -> S3Result<()> {
     match part {
-        Some(_) if range::field(headers).is_some() => {
-            Err(s3_error!(InvalidRequest, "a request has either a Range or a partNumber"))
-        }
+        Some(_) if range::field(headers).is_some() => Err(s3_error!(
+            InvalidRequest,
+            "a request has either a Range or a partNumber"
+        )),
         None | Some(1) => Ok(()),
-        Some(part) if !(1..=i32::from(MAX_PARTS)).contains(&part) => {
-            Err(s3_error!(InvalidArgument, "partNumber must be from 1 to {MAX_PARTS}"))
-        }
+        Some(part) if !(1..=i32::from(MAX_PARTS)).contains(&part) => Err(s3_error!(
+            InvalidArgument,
+            "partNumber must be from 1 to {MAX_PARTS}"
+        )),
         Some(_) => {
             let message = "an object has one part: omit partNumber";
-            let mut error = S3Error::with_message(S3ErrorCode::Custom("InvalidPartNumber".into()), message);
+            let mut error =
+                S3Error::with_message(S3ErrorCode::Custom("InvalidPartNumber".into()), message);
             error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
             Err(error)
         }
@@ -283,7 +392,11 @@ fn check_part(part: Option<i32>, headers: &HeaderMap) -> S3Result<()> {
 
 /// Opens an object that must exist, for its properties.
 pub(crate) async fn find(backend: &Backend, blob: &BlobPath) -> S3Result<Opened> {
-    let opened = backend.context.store.open(blob, Reading::HEAD.without_lease()).await;
+    let opened = backend
+        .context
+        .store
+        .open(blob, Reading::HEAD.without_lease())
+        .await;
     match opened.map_err(error::plain)? {
         Some(opened) => Ok(opened),
         None => Err(not_found(backend, blob).await),
@@ -313,13 +426,21 @@ pub(crate) async fn attributes(
     backend: &Backend,
     request: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let info = find(backend, &blob).await?.info;
     let checksum = checksum::of_object(&info);
     // `s3s` doesn't split the list in a line of the field.
-    let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
+    let wanted = || {
+        input
+            .object_attributes
+            .iter()
+            .flat_map(|line| line.as_str().split(','))
+            .map(str::trim)
+    };
     if let Some(unknown) = wanted().find(|wanted| !ATTRIBUTES.contains(wanted)) {
         return Err(s3_error!(
             InvalidArgument,
@@ -328,13 +449,19 @@ pub(crate) async fn attributes(
         ));
     }
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
-    let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
-    let total = |count| GetObjectAttributesParts { total_parts_count: Some(count), ..Default::default() };
+    let parts =
+        checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
+    let total = |count| GetObjectAttributesParts {
+        total_parts_count: Some(count),
+        ..Default::default()
+    };
     let output = GetObjectAttributesOutput {
         e_tag: convert::e_tag(info.tag.as_ref()).filter(|_| wants(ObjectAttributes::ETAG)),
         checksum: Some(checksum).filter(|_| wants(ObjectAttributes::CHECKSUM)),
         object_parts: parts.map(total),
-        object_size: i64::try_from(info.length).ok().filter(|_| wants(ObjectAttributes::OBJECT_SIZE)),
+        object_size: i64::try_from(info.length)
+            .ok()
+            .filter(|_| wants(ObjectAttributes::OBJECT_SIZE)),
         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD))
             .filter(|_| wants(ObjectAttributes::STORAGE_CLASS)),
         last_modified: convert::timestamp(info.last_modified),
@@ -349,11 +476,24 @@ pub(crate) async fn delete(
     backend: &Backend,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        ..
+    } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let write = WriteConditions::of(&backend.context, &Method::DELETE, &blob.to_string(), &headers)?;
-    refuse(input.version_id.is_some() && write.updates(), CONDITION_OF_A_VERSION)?;
+    let write = WriteConditions::of(
+        &backend.context,
+        &Method::DELETE,
+        &blob.to_string(),
+        &headers,
+    )?;
+    refuse(
+        input.version_id.is_some() && write.updates(),
+        CONDITION_OF_A_VERSION,
+    )?;
     remove(backend, &blob, write).await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
@@ -361,13 +501,19 @@ pub(crate) async fn delete(
 /// Deletes an object. Without `If-Match`, there needn't be one.
 async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S3Result<()> {
     let (is_conditional, updates) = (write.is_conditional(), write.updates());
-    let delete = Delete { preconditions: write.preconditions, request: write.request, ..Delete::default() };
+    let delete = Delete {
+        preconditions: write.preconditions,
+        request: write.request,
+        ..Delete::default()
+    };
     match backend.context.store.delete(blob, delete).await {
         Ok(()) => Ok(()),
-        Err(failed) if *failed.kind() == StoreErrorKind::NotFound => match not_found(backend, blob).await {
-            error if !updates && *error.code() == s3s::S3ErrorCode::NoSuchKey => Ok(()),
-            error => Err(error),
-        },
+        Err(failed) if *failed.kind() == StoreErrorKind::NotFound => {
+            match not_found(backend, blob).await {
+                error if !updates && *error.code() == s3s::S3ErrorCode::NoSuchKey => Ok(()),
+                error => Err(error),
+            }
+        }
         Err(failed) => Err(error::of_store(&failed, is_conditional)),
     }
 }
@@ -376,22 +522,39 @@ pub(crate) async fn delete_several(
     backend: &Backend,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     let objects = input.delete.objects;
     if objects.is_empty() || objects.len() > MAX_DELETED {
-        return Err(s3_error!(MalformedXML, "the request names no object, or more than {MAX_DELETED}"));
+        return Err(s3_error!(
+            MalformedXML,
+            "the request names no object, or more than {MAX_DELETED}"
+        ));
     }
     buckets::find(backend, credentials.as_ref(), &input.bucket).await?;
     let remove = async |object: ObjectIdentifier| {
         let (key, version) = (object.key.clone(), object.version_id.clone());
         let blob = backend.blob(credentials.as_ref(), &input.bucket, &object.key);
-        (key, version, async { remove_one(backend, &blob?, object).await }.await)
+        (
+            key,
+            version,
+            async { remove_one(backend, &blob?, object).await }.await,
+        )
     };
-    let outcomes: Vec<_> = stream::iter(objects).map(remove).buffered(PARALLEL).collect().await;
+    let outcomes: Vec<_> = stream::iter(objects)
+        .map(remove)
+        .buffered(PARALLEL)
+        .collect()
+        .await;
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
     for (key, version_id, outcome) in outcomes {
         match outcome {
-            Ok(()) => deleted.push(DeletedObject { key: Some(key), version_id, ..DeletedObject::default() }),
+            Ok(()) => deleted.push(DeletedObject {
+                key: Some(key),
+                version_id,
+                ..DeletedObject::default()
+            }),
             Err(error) => errors.push(Error {
                 key: Some(key),
                 version_id,
@@ -402,16 +565,29 @@ pub(crate) async fn delete_several(
     }
     let is_quiet = input.delete.quiet.unwrap_or_default();
     let deleted = Some(deleted).filter(|_| !is_quiet);
-    Ok(S3Response::new(DeleteObjectsOutput { deleted, errors: Some(errors), ..DeleteObjectsOutput::default() }))
+    Ok(S3Response::new(DeleteObjectsOutput {
+        deleted,
+        errors: Some(errors),
+        ..DeleteObjectsOutput::default()
+    }))
 }
 
 /// Deletes an object of a list.
 async fn remove_one(backend: &Backend, blob: &BlobPath, object: ObjectIdentifier) -> S3Result<()> {
     refuse_version(object.version_id.as_deref())?;
-    refuse(object.version_id.is_some() && object.e_tag.is_some(), CONDITION_OF_A_VERSION)?;
-    refuse(object.size.is_some() || object.last_modified_time.is_some(), "a condition on size or date")?;
+    refuse(
+        object.version_id.is_some() && object.e_tag.is_some(),
+        CONDITION_OF_A_VERSION,
+    )?;
+    refuse(
+        object.size.is_some() || object.last_modified_time.is_some(),
+        "a condition on size or date",
+    )?;
     let preconditions = object.e_tag.as_ref().map(conditions::has_tag).transpose()?;
-    let write = WriteConditions { preconditions: preconditions.unwrap_or_default(), request: None };
+    let write = WriteConditions {
+        preconditions: preconditions.unwrap_or_default(),
+        request: None,
+    };
     write.check_policy(&backend.context, &Method::DELETE)?;
     remove(backend, blob, write).await
 }

@@ -81,16 +81,43 @@ const SERVED: &[(&str, &[&str])] = &[
     ("GetPublicAccessBlock", &["publicAccessBlock"]),
     ("HeadBucket", &[]),
     ("HeadObject", READ),
-    ("ListBuckets", &["bucket-region", "continuation-token", "max-buckets", "prefix"]),
+    (
+        "ListBuckets",
+        &[
+            "bucket-region",
+            "continuation-token",
+            "max-buckets",
+            "prefix",
+        ],
+    ),
     (
         "ListMultipartUploads",
-        &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
+        &[
+            "delimiter",
+            "encoding-type",
+            "key-marker",
+            "max-uploads",
+            "prefix",
+            "upload-id-marker",
+            "uploads",
+        ],
     ),
     (
         "ListObjectVersions",
-        &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"],
+        &[
+            "delimiter",
+            "encoding-type",
+            "key-marker",
+            "max-keys",
+            "prefix",
+            "version-id-marker",
+            "versions",
+        ],
     ),
-    ("ListObjects", &["delimiter", "encoding-type", "marker", "max-keys", "prefix"]),
+    (
+        "ListObjects",
+        &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
+    ),
     (
         "ListObjectsV2",
         &[
@@ -104,7 +131,10 @@ const SERVED: &[(&str, &[&str])] = &[
             "start-after",
         ],
     ),
-    ("ListParts", &["max-parts", "part-number-marker", "uploadId"]),
+    (
+        "ListParts",
+        &["max-parts", "part-number-marker", "uploadId"],
+    ),
     ("PutObject", &[]),
     ("PutObjectTagging", &["tagging", "versionId"]),
     ("UploadPart", &["partNumber", "uploadId"]),
@@ -193,7 +223,10 @@ const UNENCRYPTED: &str = "this gateway does not encrypt. If its disk or its sto
 /// Prefixes of the header fields for what an object wouldn't have, or for conditions that aren't evaluated.
 const REFUSED: [(&str, &str); 7] = [
     ("x-amz-server-side-encryption", "server-side encryption"),
-    ("x-amz-copy-source-server-side-encryption", "server-side encryption"),
+    (
+        "x-amz-copy-source-server-side-encryption",
+        "server-side encryption",
+    ),
     ("x-amz-object-lock-", "object lock"),
     ("x-amz-website-redirect-location", "a redirect"),
     ("x-amz-write-offset-bytes", "an append"),
@@ -207,7 +240,10 @@ const SDK_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 const ABOUT_CHECKSUMS: [&str; 3] = ["algorithm", "mode", "type"];
 
 /// The header fields with the owner that a client expects.
-const OWNERS: [&str; 2] = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
+const OWNERS: [&str; 2] = [
+    "x-amz-expected-bucket-owner",
+    "x-amz-source-expected-bucket-owner",
+];
 
 /// The checksums of the document in a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,15 +276,23 @@ impl RequestOptions<'_> {
         let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
             return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
         };
-        for (name, value) in self.query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
-            let is_other_operation = || !self.method.is_safe() && !value.is_empty() && value != operation;
+        for (name, value) in self
+            .query
+            .iter()
+            .filter(|(name, _)| !own.contains(&name.as_str()))
+        {
+            let is_other_operation =
+                || !self.method.is_safe() && !value.is_empty() && value != operation;
             if name == SDK_NAME {
                 refuse(is_other_operation(), &format!("the operation {value}"))?;
             } else if is_of_amazon(name) {
                 let what = format!("{name} in the URL");
                 refuse(!is_harmless(&name.to_ascii_lowercase()), &what)?;
             } else {
-                refuse(is_selector(name, value), &format!("?{name} of this request"))?;
+                refuse(
+                    is_selector(name, value),
+                    &format!("?{name} of this request"),
+                )?;
             }
         }
         self.check_headers(WRITING.contains(&operation), is_encrypted)
@@ -269,14 +313,23 @@ impl RequestOptions<'_> {
             }
             let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
             refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
-            if name == SDK_ALGORITHM && !self.headers.keys().any(|name| is_checksum(name.as_str()) || name == TRAILER) {
+            if name == SDK_ALGORITHM
+                && !self
+                    .headers
+                    .keys()
+                    .any(|name| is_checksum(name.as_str()) || name == TRAILER)
+            {
                 let message = "x-amz-sdk-checksum-algorithm needs a checksum: send it in a header or in a trailer";
                 return Err(s3_error!(InvalidRequest, "{message}"));
             }
             refuse(name == TAGGING && !writes && !value.is_empty(), "tagging")?;
             refuse(is_unknown_checksum(name), name)?;
             if name == TRAILER {
-                let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
+                let names = value
+                    .to_str()
+                    .unwrap_or_default()
+                    .split(',')
+                    .map(|name| name.trim().to_ascii_lowercase());
                 for name in names {
                     refuse(is_unknown_checksum(&name), &name)?;
                 }
@@ -287,18 +340,31 @@ impl RequestOptions<'_> {
 }
 
 /// Refuses a request whose client expects another owner of a bucket than this account.
-pub(crate) fn check_owner(account: &str, query: &[(String, String)], headers: &HeaderMap) -> S3Result<()> {
-    let in_headers = OWNERS.iter().flat_map(|name| headers.get_all(*name)).map(HeaderValue::as_bytes);
-    let in_query = query.iter().filter(|(name, _)| OWNERS.iter().any(|owner| name.eq_ignore_ascii_case(owner)));
+pub(crate) fn check_owner(
+    account: &str,
+    query: &[(String, String)],
+    headers: &HeaderMap,
+) -> S3Result<()> {
+    let in_headers = OWNERS
+        .iter()
+        .flat_map(|name| headers.get_all(*name))
+        .map(HeaderValue::as_bytes);
+    let in_query = query
+        .iter()
+        .filter(|(name, _)| OWNERS.iter().any(|owner| name.eq_ignore_ascii_case(owner)));
     let mut expected = in_headers.chain(in_query.map(|(_, owner)| owner.as_bytes()));
     if expected.any(|owner| owner != account.as_bytes()) {
-        return Err(s3_error!(AccessDenied, "the bucket has another owner: its owner is the account {account}"));
+        return Err(s3_error!(
+            AccessDenied,
+            "the bucket has another owner: its owner is the account {account}"
+        ));
     }
     Ok(())
 }
 
 fn is_of_amazon(name: &str) -> bool {
-    name.get(..AMAZON.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(AMAZON))
+    name.get(..AMAZON.len())
+        .is_some_and(|prefix| prefix.eq_ignore_ascii_case(AMAZON))
 }
 
 /// Returns `true` for a parameter, in lower case, that is one of a signature, or changes nothing here.
@@ -309,12 +375,17 @@ fn is_harmless(name: &str) -> bool {
 /// Returns `true` for a checksum of an algorithm that isn't computed.
 fn is_unknown_checksum(name: &str) -> bool {
     let algorithm = name.strip_prefix(CHECKSUM);
-    algorithm.is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name) && DigestAlgorithm::named(name).is_none())
+    algorithm.is_some_and(|name| {
+        !ABOUT_CHECKSUMS.contains(&name) && DigestAlgorithm::named(name).is_none()
+    })
 }
 
 /// Returns `true` for a header field with a checksum, or with another digest of the body.
 fn is_checksum(name: &str) -> bool {
-    name == "content-md5" || name.strip_prefix(CHECKSUM).is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name))
+    name == "content-md5"
+        || name
+            .strip_prefix(CHECKSUM)
+            .is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name))
 }
 
 /// Refuses a list of objects to delete that has neither a checksum nor a hash: its bytes may have changed on their way.
@@ -334,8 +405,14 @@ fn is_selector(name: &str, value: &str) -> bool {
     if SELECTORS.binary_search(&name).is_ok() {
         return true;
     }
-    let is_parameter = SERVED.iter().any(|(_, parameters)| parameters.contains(&name));
-    let is_word = name.len() >= MIN_SELECTOR && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    let is_parameter = SERVED
+        .iter()
+        .any(|(_, parameters)| parameters.contains(&name));
+    let is_word = name.len() >= MIN_SELECTOR
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphabetic());
     value.is_empty() && is_word && !is_parameter
 }
 
@@ -347,13 +424,28 @@ mod tests {
     use super::*;
     use crate::authorization;
 
-    fn code(operation: &str, method: &Method, query: &str, headers: &[(&'static str, &str)]) -> Option<S3ErrorCode> {
+    fn code(
+        operation: &str,
+        method: &Method,
+        query: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Option<S3ErrorCode> {
         let field = |(name, value): &(&'static str, &str)| {
-            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).unwrap(),
+            )
         };
         let headers = headers.iter().map(field).collect();
-        let asked = RequestOptions { method, query: &authorization::parameters(query), headers: &headers };
-        asked.check(operation, false).err().map(|error| error.code().clone())
+        let asked = RequestOptions {
+            method,
+            query: &authorization::parameters(query),
+            headers: &headers,
+        };
+        asked
+            .check(operation, false)
+            .err()
+            .map(|error| error.code().clone())
     }
 
     #[test]
@@ -391,11 +483,29 @@ mod tests {
             "X-Amz-Meta-A=b",
             "foo&tomorrow",
         ] {
-            assert_eq!(put(refused), Some(S3ErrorCode::NotImplemented), "?{refused}");
+            assert_eq!(
+                put(refused),
+                Some(S3ErrorCode::NotImplemented),
+                "?{refused}"
+            );
         }
-        assert_eq!(code("UploadPart", &Method::PUT, "partNumber=1&uploadId=1", &[]), None);
-        assert_eq!(code("HeadObject", &Method::HEAD, "x-id=GetObject&versionId=null", &[]), None);
-        assert_eq!(code("PutObjectAcl", &Method::PUT, "acl", &[]), Some(S3ErrorCode::NotImplemented));
+        assert_eq!(
+            code("UploadPart", &Method::PUT, "partNumber=1&uploadId=1", &[]),
+            None
+        );
+        assert_eq!(
+            code(
+                "HeadObject",
+                &Method::HEAD,
+                "x-id=GetObject&versionId=null",
+                &[]
+            ),
+            None
+        );
+        assert_eq!(
+            code("PutObjectAcl", &Method::PUT, "acl", &[]),
+            Some(S3ErrorCode::NotImplemented)
+        );
     }
 
     #[test]
@@ -405,15 +515,25 @@ mod tests {
             ("x-amz-server-side-encryption-customer-key", "a"),
             ("x-amz-server-side-encryption-aws-kms-key-id", "a"),
             ("x-amz-copy-source-server-side-encryption-customer-key", "a"),
-            ("x-amz-object-lock-retain-until-date", "2030-01-01T00:00:00Z"),
+            (
+                "x-amz-object-lock-retain-until-date",
+                "2030-01-01T00:00:00Z",
+            ),
             ("x-amz-website-redirect-location", "/b"),
             ("x-amz-rename-source", "/a/b"),
             ("x-amz-write-offset-bytes", "0"),
             ("x-amz-if-match-size", "0"),
             ("x-amz-checksum-sha512", "a"),
-            ("x-amz-trailer", "x-amz-checksum-crc32, X-Amz-Checksum-Xxhash64"),
+            (
+                "x-amz-trailer",
+                "x-amz-checksum-crc32, X-Amz-Checksum-Xxhash64",
+            ),
         ] {
-            assert_eq!(put(name, value), Some(S3ErrorCode::NotImplemented), "{name}");
+            assert_eq!(
+                put(name, value),
+                Some(S3ErrorCode::NotImplemented),
+                "{name}"
+            );
         }
         for (name, value) in [
             ("x-amz-tagging", "a=b"),
@@ -432,19 +552,54 @@ mod tests {
     fn only_a_write_of_an_object_has_tags_and_encryption() {
         let tags = [("x-amz-tagging", "a=b")];
         for operation in ["PutObject", "CopyObject", "CreateMultipartUpload"] {
-            let query = if operation == "CreateMultipartUpload" { "uploads" } else { "" };
-            assert_eq!(code(operation, &Method::PUT, query, &tags), None, "{operation}");
-            for (encryption, is_taken) in [("AES256", true), ("aws:kms", false), ("AES256, aws:kms", false)] {
+            let query = if operation == "CreateMultipartUpload" {
+                "uploads"
+            } else {
+                ""
+            };
+            assert_eq!(
+                code(operation, &Method::PUT, query, &tags),
+                None,
+                "{operation}"
+            );
+            for (encryption, is_taken) in [
+                ("AES256", true),
+                ("aws:kms", false),
+                ("AES256, aws:kms", false),
+            ] {
                 let value = HeaderValue::from_static(encryption);
-                let headers = [(HeaderName::from_static(ENCRYPTION), value)].into_iter().collect();
-                let asked = RequestOptions { method: &Method::PUT, query: &[], headers: &headers };
-                assert_eq!(asked.check(operation, true).is_ok(), is_taken, "{operation} {encryption}");
-                assert!(asked.check(operation, false).is_err(), "{operation} {encryption}");
+                let headers = [(HeaderName::from_static(ENCRYPTION), value)]
+                    .into_iter()
+                    .collect();
+                let asked = RequestOptions {
+                    method: &Method::PUT,
+                    query: &[],
+                    headers: &headers,
+                };
+                assert_eq!(
+                    asked.check(operation, true).is_ok(),
+                    is_taken,
+                    "{operation} {encryption}"
+                );
+                assert!(
+                    asked.check(operation, false).is_err(),
+                    "{operation} {encryption}"
+                );
                 assert!(asked.check("UploadPart", true).is_err(), "{encryption}");
             }
         }
-        for operation in ["UploadPart", "CompleteMultipartUpload", "PutObjectTagging", "DeleteObject", "GetObject"] {
-            assert_eq!(code(operation, &Method::PUT, "", &tags), Some(S3ErrorCode::NotImplemented), "{operation}");
+        for operation in [
+            "UploadPart",
+            "CompleteMultipartUpload",
+            "PutObjectTagging",
+            "DeleteObject",
+            "GetObject",
+        ] {
+            assert_eq!(
+                code(operation, &Method::PUT, "", &tags),
+                Some(S3ErrorCode::NotImplemented),
+                "{operation}"
+            );
         }
     }
 
@@ -452,14 +607,25 @@ mod tests {
     fn an_owner_that_is_not_the_account_is_refused() {
         let check = |query: &str, headers: &[(&'static str, &str)]| {
             let field = |(name, value): &(&'static str, &str)| {
-                (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(value).unwrap(),
+                )
             };
             let headers = headers.iter().map(field).collect();
             check_owner("photos", &authorization::parameters(query), &headers).is_ok()
         };
         assert!(check("", &[]) && check("", &[(OWNERS[0], "photos"), (OWNERS[1], "photos")]));
-        assert!(!check("", &[(OWNERS[0], "999999999999")]) && !check("", &[(OWNERS[1], "reports")]));
-        assert!(!check("", &[(OWNERS[0], "photos"), (OWNERS[0], "reports")]) && !check("", &[(OWNERS[0], "")]));
-        assert!(check("X-Amz-Expected-Bucket-Owner=photos", &[]) && !check("x-amz-expected-bucket-owner=reports", &[]));
+        assert!(
+            !check("", &[(OWNERS[0], "999999999999")]) && !check("", &[(OWNERS[1], "reports")])
+        );
+        assert!(
+            !check("", &[(OWNERS[0], "photos"), (OWNERS[0], "reports")])
+                && !check("", &[(OWNERS[0], "")])
+        );
+        assert!(
+            check("X-Amz-Expected-Bucket-Owner=photos", &[])
+                && !check("x-amz-expected-bucket-owner=reports", &[])
+        );
     }
 }

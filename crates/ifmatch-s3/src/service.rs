@@ -63,7 +63,15 @@ pub struct S3Service {
 impl S3Service {
     /// Creates a service that shares the store and the settings of a [`BlobService`](ifmatch_blob::BlobService).
     pub fn new(context: Context, accounts: Accounts) -> Self {
-        Self::with(Backend { context, accounts, is_encrypted: false }, Vec::new(), Arc::new(|| false))
+        Self::with(
+            Backend {
+                context,
+                accounts,
+                is_encrypted: false,
+            },
+            Vec::new(),
+            Arc::new(|| false),
+        )
     }
 
     /// Serves `http://BUCKET.NAME/key` for these host names, too (virtual-host style).
@@ -76,19 +84,38 @@ impl S3Service {
     /// here encrypts.
     #[must_use]
     pub fn encrypted_at_rest(self, is_encrypted: bool) -> Self {
-        Self::with(Backend { is_encrypted, ..self.backend }, self.hosts, self.public_read)
+        Self::with(
+            Backend {
+                is_encrypted,
+                ..self.backend
+            },
+            self.hosts,
+            self.public_read,
+        )
     }
 
-    fn with(backend: Backend, hosts: Vec<String>, public_read: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+    fn with(
+        backend: Backend,
+        hosts: Vec<String>,
+        public_read: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
         let keyed = build(&backend, &hosts);
-        Self { backend, hosts, keyed, public_read }
+        Self {
+            backend,
+            hosts,
+            keyed,
+            public_read,
+        }
     }
 
     /// Admits reads and listings without a signature while `allowed` returns `true`: of the default account, whose buckets the
     /// plain dialect shows.
     #[must_use]
     pub fn public_read(self, allowed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { public_read: Arc::new(allowed), ..self }
+        Self {
+            public_read: Arc::new(allowed),
+            ..self
+        }
     }
 
     /// Removes uploads that were left for a week. Returns the number of entries removed.
@@ -112,9 +139,13 @@ impl S3Service {
             0
         } else {
             let access_key = authorization::check(&mut head, &query)?;
-            let has_second =
-                self.backend.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
-            let index = usize::from(has_second && !self.verify(0, &head).await?.status().is_success());
+            let has_second = self
+                .backend
+                .accounts
+                .get(&access_key)
+                .is_some_and(|account| account.secrets().nth(1).is_some());
+            let index =
+                usize::from(has_second && !self.verify(0, &head).await?.status().is_success());
             let signed = head.clone();
             if conditions::take_lists(&mut head)? {
                 let verified = self.verify(index, &signed).await?;
@@ -125,13 +156,17 @@ impl S3Service {
             }
             index
         };
-        let memory =
-            ClientMemory { documents: self.backend.context.documents.clone(), client: head.extensions.get().copied() };
+        let memory = ClientMemory {
+            documents: self.backend.context.documents.clone(),
+            client: head.extensions.get().copied(),
+        };
         let incoming = IncomingBody::new(memory);
         let body = incoming.body(&head, body);
         let is_read = head.method.is_safe();
         head.extensions.insert(incoming.clone());
-        let response = self.call_library(index, Request::from_parts(head, body)).await?;
+        let response = self
+            .call_library(index, Request::from_parts(head, body))
+            .await?;
         match incoming.refused() {
             Some(refused) if !response.status().is_success() => Err(refused),
             _ if is_read => incoming.counted(response),
@@ -140,24 +175,42 @@ impl S3Service {
     }
 
     /// Verifies the signature of a request with this key of the account. Returns a response that is successful, or the refusal.
-    async fn verify(&self, index: usize, head: &http::request::Parts) -> S3Result<Response<s3s::Body>> {
+    async fn verify(
+        &self,
+        index: usize,
+        head: &http::request::Parts,
+    ) -> S3Result<Response<s3s::Body>> {
         let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
         request.extensions_mut().insert(OnlyVerify);
         self.call_library(index, request).await
     }
 
     /// Passes a request on to `s3s`, with this key of the accounts.
-    async fn call_library(&self, index: usize, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
-        let service = self.keyed.get(index).ok_or_else(|| s3_error!(InternalError))?;
+    async fn call_library(
+        &self,
+        index: usize,
+        request: Request<s3s::Body>,
+    ) -> S3Result<Response<s3s::Body>> {
+        let service = self
+            .keyed
+            .get(index)
+            .ok_or_else(|| s3_error!(InternalError))?;
         let response = service.call(request).await;
-        response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
+        response.map_err(|error| {
+            s3_error!(
+                InternalError,
+                "the response could not be written: {error:?}"
+            )
+        })
     }
 }
 
 /// Shows the accounts only.
 impl fmt::Debug for S3Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Service").field("accounts", &self.backend.accounts).finish_non_exhaustive()
+        f.debug_struct("S3Service")
+            .field("accounts", &self.backend.accounts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,8 +229,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
-        let id = request.extensions().get().map(|RequestId(id)| id.clone()).or_else(new_id);
-        let request = request.map(|body| s3s::Body::http_body_unsync(body.map_err(Into::<BoxError>::into)));
+        let id = request
+            .extensions()
+            .get()
+            .map(|RequestId(id)| id.clone())
+            .or_else(new_id);
+        let request =
+            request.map(|body| s3s::Body::http_body_unsync(body.map_err(Into::<BoxError>::into)));
         Box::pin(async move {
             let response = match service.respond(request).await {
                 Ok(response) => Ok(response),
@@ -189,7 +247,9 @@ where
                 response
             });
             Ok(answer::complete(response, id.as_ref()).map(|body| {
-                BlobBody::stream(body.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error)))
+                BlobBody::stream(
+                    body.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error)),
+                )
             }))
         })
     }
@@ -197,7 +257,9 @@ where
 
 /// Returns a new request ID, if the system provides random numbers.
 fn new_id() -> Option<HeaderValue> {
-    nonce().ok().and_then(|number| HeaderValue::try_from(format!("{number:016X}")).ok())
+    nonce()
+        .ok()
+        .and_then(|number| HeaderValue::try_from(format!("{number:016X}")).ok())
 }
 
 /// Builds a service for each of the keys of an account.
@@ -206,8 +268,14 @@ fn build(backend: &Backend, hosts: &[String]) -> Arc<[s3s::service::S3Service]> 
         let mut config = S3Config::default();
         config.xml_max_body_size = document::MAX;
         let mut builder = S3ServiceBuilder::new(backend.clone());
-        builder.set_auth(AccountKeys { accounts: backend.accounts.clone(), key });
-        builder.set_access(AccessCheck { accounts: backend.accounts.clone(), is_encrypted: backend.is_encrypted });
+        builder.set_auth(AccountKeys {
+            accounts: backend.accounts.clone(),
+            key,
+        });
+        builder.set_access(AccessCheck {
+            accounts: backend.accounts.clone(),
+            is_encrypted: backend.is_encrypted,
+        });
         builder.set_route(OnlyVerify);
         builder.set_host(BucketHosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
@@ -225,9 +293,15 @@ struct AccountKeys {
 #[async_trait::async_trait]
 impl S3Auth for AccountKeys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let secret = self.accounts.get(access_key).and_then(|account| account.secrets().nth(self.key));
+        let secret = self
+            .accounts
+            .get(access_key)
+            .and_then(|account| account.secrets().nth(self.key));
         secret.map(SecretKey::from).ok_or_else(|| {
-            s3_error!(InvalidAccessKeyId, "there is no such access key id: use the name of an account of this gateway")
+            s3_error!(
+                InvalidAccessKeyId,
+                "there is no such access key id: use the name of an account of this gateway"
+            )
         })
     }
 }
@@ -238,7 +312,13 @@ struct OnlyVerify;
 
 #[async_trait::async_trait]
 impl S3Route for OnlyVerify {
-    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut http::Extensions) -> bool {
+    fn is_match(
+        &self,
+        _: &Method,
+        _: &Uri,
+        _: &HeaderMap,
+        extensions: &mut http::Extensions,
+    ) -> bool {
         extensions.get::<Self>().is_some()
     }
 
@@ -252,14 +332,25 @@ pub(crate) struct BucketHosts(Vec<String>);
 
 impl BucketHosts {
     pub(crate) fn new(names: &[String]) -> Self {
-        Self(names.iter().map(|name| format!(".{}", name.trim_matches('.').to_ascii_lowercase())).collect())
+        Self(
+            names
+                .iter()
+                .map(|name| format!(".{}", name.trim_matches('.').to_ascii_lowercase()))
+                .collect(),
+        )
     }
 }
 
 impl S3Host for BucketHosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
-        let bucket = self.0.iter().find_map(|suffix| name.strip_suffix(suffix.as_str()));
+        let name = host
+            .rsplit_once(':')
+            .map_or(host, |(name, _)| name)
+            .to_ascii_lowercase();
+        let bucket = self
+            .0
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix.as_str()));
         let found = VirtualHost::new(host);
         Ok(match bucket {
             Some(bucket) => found.with_bucket(bucket.to_owned()),
@@ -275,7 +366,13 @@ mod tests {
     #[test]
     fn a_bucket_is_what_precedes_the_name_of_the_service() {
         let hosts = BucketHosts::new(&["s3.example.com".into(), "S3.internal".into()]);
-        let bucket = |host: &str| hosts.parse_host_header(host).unwrap().bucket().map(ToOwned::to_owned);
+        let bucket = |host: &str| {
+            hosts
+                .parse_host_header(host)
+                .unwrap()
+                .bucket()
+                .map(ToOwned::to_owned)
+        };
         for (host, expected) in [
             ("docs.s3.example.com", Some("docs")),
             ("Docs.S3.Example.com:8000", Some("docs")),

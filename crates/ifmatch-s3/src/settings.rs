@@ -9,23 +9,28 @@
 use http::StatusCode;
 use s3s::auth::Credentials;
 use s3s::dto::{
-    DeleteBucketCorsInput, DeleteBucketCorsOutput, DeleteBucketEncryptionInput, DeleteBucketEncryptionOutput,
-    DeleteBucketLifecycleInput, DeleteBucketLifecycleOutput, DeleteBucketOwnershipControlsInput,
-    DeleteBucketOwnershipControlsOutput, DeleteBucketPolicyInput, DeleteBucketPolicyOutput,
-    DeleteBucketReplicationInput, DeleteBucketReplicationOutput, DeleteBucketTaggingInput, DeleteBucketTaggingOutput,
-    DeleteBucketWebsiteInput, DeleteBucketWebsiteOutput, DeletePublicAccessBlockInput, DeletePublicAccessBlockOutput,
-    GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput,
-    GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
-    GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput, GetBucketLoggingInput,
-    GetBucketLoggingOutput, GetBucketNotificationConfigurationInput, GetBucketNotificationConfigurationOutput,
-    GetBucketOwnershipControlsInput, GetBucketOwnershipControlsOutput, GetBucketPolicyInput, GetBucketPolicyOutput,
-    GetBucketPolicyStatusInput, GetBucketPolicyStatusOutput, GetBucketReplicationInput, GetBucketReplicationOutput,
-    GetBucketRequestPaymentInput, GetBucketRequestPaymentOutput, GetBucketTaggingInput, GetBucketTaggingOutput,
-    GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput, GetBucketWebsiteOutput,
-    GetObjectAclInput, GetObjectAclOutput, GetObjectLegalHoldInput, GetObjectLegalHoldOutput,
+    DeleteBucketCorsInput, DeleteBucketCorsOutput, DeleteBucketEncryptionInput,
+    DeleteBucketEncryptionOutput, DeleteBucketLifecycleInput, DeleteBucketLifecycleOutput,
+    DeleteBucketOwnershipControlsInput, DeleteBucketOwnershipControlsOutput,
+    DeleteBucketPolicyInput, DeleteBucketPolicyOutput, DeleteBucketReplicationInput,
+    DeleteBucketReplicationOutput, DeleteBucketTaggingInput, DeleteBucketTaggingOutput,
+    DeleteBucketWebsiteInput, DeleteBucketWebsiteOutput, DeletePublicAccessBlockInput,
+    DeletePublicAccessBlockOutput, GetBucketAccelerateConfigurationInput,
+    GetBucketAccelerateConfigurationOutput, GetBucketAclInput, GetBucketAclOutput,
+    GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
+    GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput,
+    GetBucketLoggingInput, GetBucketLoggingOutput, GetBucketNotificationConfigurationInput,
+    GetBucketNotificationConfigurationOutput, GetBucketOwnershipControlsInput,
+    GetBucketOwnershipControlsOutput, GetBucketPolicyInput, GetBucketPolicyOutput,
+    GetBucketPolicyStatusInput, GetBucketPolicyStatusOutput, GetBucketReplicationInput,
+    GetBucketReplicationOutput, GetBucketRequestPaymentInput, GetBucketRequestPaymentOutput,
+    GetBucketTaggingInput, GetBucketTaggingOutput, GetBucketVersioningInput,
+    GetBucketVersioningOutput, GetBucketWebsiteInput, GetBucketWebsiteOutput, GetObjectAclInput,
+    GetObjectAclOutput, GetObjectLegalHoldInput, GetObjectLegalHoldOutput,
     GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetObjectRetentionInput,
-    GetObjectRetentionOutput, GetPublicAccessBlockInput, GetPublicAccessBlockOutput, Grant, Grantee, Owner, Payer,
-    Permission, ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule, Type,
+    GetObjectRetentionOutput, GetPublicAccessBlockInput, GetPublicAccessBlockOutput, Grant,
+    Grantee, Owner, Payer, Permission, ServerSideEncryptionByDefault,
+    ServerSideEncryptionConfiguration, ServerSideEncryptionRule, Type,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -122,7 +127,8 @@ empty! {
 }
 
 fn not_configured(status: u16, code: &str, what: &str) -> S3Error {
-    let code = S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or_else(|| S3ErrorCode::Custom(code.into()));
+    let code = S3ErrorCode::from_bytes(code.as_bytes())
+        .unwrap_or_else(|| S3ErrorCode::Custom(code.into()));
     let mut error = S3Error::with_message(code, format!("the bucket has no {what}"));
     // The library has another status for some, and none for those that it doesn't know.
     error.set_status_code(StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND));
@@ -136,15 +142,24 @@ pub(crate) async fn encryption(
 ) -> S3Result<S3Response<GetBucketEncryptionOutput>> {
     buckets::find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
     let Some(sse_algorithm) = backend.encryption() else {
-        return Err(not_configured(404, "ServerSideEncryptionConfigurationNotFoundError", "encryption"));
+        return Err(not_configured(
+            404,
+            "ServerSideEncryptionConfigurationNotFoundError",
+            "encryption",
+        ));
     };
-    let default = ServerSideEncryptionByDefault { kms_master_key_id: None, sse_algorithm };
+    let default = ServerSideEncryptionByDefault {
+        kms_master_key_id: None,
+        sse_algorithm,
+    };
     let rule = ServerSideEncryptionRule {
         apply_server_side_encryption_by_default: Some(default),
         ..ServerSideEncryptionRule::default()
     };
     let configuration = ServerSideEncryptionConfiguration { rules: vec![rule] };
-    Ok(S3Response::new(GetBucketEncryptionOutput { server_side_encryption_configuration: Some(configuration) }))
+    Ok(S3Response::new(GetBucketEncryptionOutput {
+        server_side_encryption_configuration: Some(configuration),
+    }))
 }
 
 /// `GetBucketAcl`: the account may do everything, and no one else anything.
@@ -154,7 +169,10 @@ pub(crate) async fn bucket_acl(
 ) -> S3Result<S3Response<GetBucketAclOutput>> {
     buckets::find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
     let (owner, grants) = access(backend, request.credentials.as_ref())?;
-    Ok(S3Response::new(GetBucketAclOutput { owner: Some(owner), grants: Some(grants) }))
+    Ok(S3Response::new(GetBucketAclOutput {
+        owner: Some(owner),
+        grants: Some(grants),
+    }))
 }
 
 /// `GetObjectAcl`, which is the bucket's.
@@ -162,12 +180,18 @@ pub(crate) async fn object_acl(
     backend: &Backend,
     request: S3Request<GetObjectAclInput>,
 ) -> S3Result<S3Response<GetObjectAclOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     objects::find(backend, &blob).await?;
     let (owner, grants) = access(backend, credentials.as_ref())?;
-    Ok(S3Response::new(GetObjectAclOutput { owner: Some(owner), grants: Some(grants), request_charged: None }))
+    Ok(S3Response::new(GetObjectAclOutput {
+        owner: Some(owner),
+        grants: Some(grants),
+        request_charged: None,
+    }))
 }
 
 fn access(backend: &Backend, credentials: Option<&Credentials>) -> S3Result<(Owner, Vec<Grant>)> {
@@ -180,5 +204,11 @@ fn access(backend: &Backend, credentials: Option<&Credentials>) -> S3Result<(Own
         uri: None,
     };
     let permission = Some(Permission::from_static(Permission::FULL_CONTROL));
-    Ok((owner, vec![Grant { grantee: Some(grantee), permission }]))
+    Ok((
+        owner,
+        vec![Grant {
+            grantee: Some(grantee),
+            permission,
+        }],
+    ))
 }

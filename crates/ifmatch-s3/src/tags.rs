@@ -11,7 +11,14 @@ pub(crate) fn parse(text: Option<&str>) -> S3Result<Tags> {
     let tags: Tags = text.unwrap_or_default().parse().map_err(|error| {
         // As S3 tells a malformed field from tags that are too long.
         let is_malformed = matches!(error, InvalidTags::Encoding | InvalidTags::Repeated);
-        invalid(error, if is_malformed { S3ErrorCode::InvalidArgument } else { S3ErrorCode::InvalidTag })
+        invalid(
+            error,
+            if is_malformed {
+                S3ErrorCode::InvalidArgument
+            } else {
+                S3ErrorCode::InvalidTag
+            },
+        )
     })?;
     checked(tags)
 }
@@ -19,11 +26,19 @@ pub(crate) fn parse(text: Option<&str>) -> S3Result<Tags> {
 /// Refuses tags with characters or names that S3 doesn't allow.
 pub(crate) fn checked(tags: Tags) -> S3Result<Tags> {
     if !tags.consist_of(|char| char.is_alphanumeric() || " +-=._:/@".contains(char)) {
-        return Err(s3_error!(InvalidTag, "tags consist of letters, digits, spaces, and + - = . _ : / @"));
+        return Err(s3_error!(
+            InvalidTag,
+            "tags consist of letters, digits, spaces, and + - = . _ : / @"
+        ));
     }
-    if tags.iter().any(|(name, _)| name.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED)))
-    {
-        return Err(s3_error!(InvalidTag, "no tag's name may begin with {RESERVED}"));
+    if tags.iter().any(|(name, _)| {
+        name.get(..RESERVED.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(RESERVED))
+    }) {
+        return Err(s3_error!(
+            InvalidTag,
+            "no tag's name may begin with {RESERVED}"
+        ));
     }
     Ok(tags)
 }
@@ -43,8 +58,11 @@ mod tests {
 
     #[test]
     fn a_tag_has_the_characters_of_s3() {
-        let code =
-            |text: &str| parse(Some(text)).map(|tags| tags.len()).map_err(|error| error.code().as_str().to_owned());
+        let code = |text: &str| {
+            parse(Some(text))
+                .map(|tags| tags.len())
+                .map_err(|error| error.code().as_str().to_owned())
+        };
         for (text, expected) in [
             ("", Ok(0)),
             ("a=1&b%20c=%2B-%3D._%3A%2F%40", Ok(2)),

@@ -145,7 +145,9 @@ impl AppendModel {
     /// Decides the appends that wait at a blob.
     fn decide(&self, world: &World, blob: usize) -> Option<Step> {
         let before = &world.records[blob];
-        let waits = |client: &usize| self.clients[*client] == blob && world.clients[*client] == Client::Waiting;
+        let waits = |client: &usize| {
+            self.clients[*client] == blob && world.clients[*client] == Client::Waiting
+        };
         let clients: Vec<usize> = (0..self.clients.len()).filter(waits).collect();
         if clients.is_empty() {
             return None;
@@ -160,10 +162,30 @@ impl AppendModel {
         };
         let copies = !end.takes_append_at(before.content.len() as u64);
         let mut content = before.content.clone();
-        content.extend(clients.iter().map(|client| u8::try_from(*client + 1).unwrap_or(JUNK)));
-        let file = if copies { world.files.len() } else { before.file };
-        let next = Version { revision: before.revision + 1, file, content };
-        Some(Step::Write { swap: Swap { blob, expected: before.revision, next, clients }, copies })
+        content.extend(
+            clients
+                .iter()
+                .map(|client| u8::try_from(*client + 1).unwrap_or(JUNK)),
+        );
+        let file = if copies {
+            world.files.len()
+        } else {
+            before.file
+        };
+        let next = Version {
+            revision: before.revision + 1,
+            file,
+            content,
+        };
+        Some(Step::Write {
+            swap: Swap {
+                blob,
+                expected: before.revision,
+                next,
+                clients,
+            },
+            copies,
+        })
     }
 
     fn step(&self, world: &mut World, at: usize) -> Option<()> {
@@ -192,7 +214,11 @@ impl AppendModel {
             }
             // Load the record again. If it isn't there, it may still arrive.
             Step::Unsure(swap) => {
-                let state = if world.records[at] == swap.next { Client::Told } else { Client::Unsure };
+                let state = if world.records[at] == swap.next {
+                    Client::Told
+                } else {
+                    Client::Unsure
+                };
                 Self::tell(world, &swap, state);
                 Step::Idle
             }
@@ -205,14 +231,21 @@ impl AppendModel {
         let before = world.records[swap.blob].content.len();
         if copies {
             swap.next.file = world.files.len();
-            world.files.push(File { names: 1, ..File::default() });
+            world.files.push(File {
+                names: 1,
+                ..File::default()
+            });
         }
         let start = if copies { 0 } else { before };
         let file = &mut world.files[swap.next.file];
         let end = swap.next.content.len();
         file.blocks.truncate(start.max(file.blocks.len()));
         for at in start..end {
-            let block = if fails && at + 1 == end { JUNK } else { swap.next.content[at] };
+            let block = if fails && at + 1 == end {
+                JUNK
+            } else {
+                swap.next.content[at]
+            };
             match file.blocks.get_mut(at) {
                 Some(found) => *found = block,
                 None => file.blocks.push(block),
@@ -269,10 +302,18 @@ impl Model for AppendModel {
     type Action = AppendEvent;
 
     fn init_states(&self) -> Vec<World> {
-        let first = Version { revision: 1, file: 0, content: vec![0] };
+        let first = Version {
+            revision: 1,
+            file: 0,
+            content: vec![0],
+        };
         vec![World {
             records: [first.clone(), first],
-            files: vec![File { names: 2, blocks: vec![0], durable: vec![0] }],
+            files: vec![File {
+                names: 2,
+                blocks: vec![0],
+                durable: vec![0],
+            }],
             processes: [Step::Idle, Step::Idle],
             clients: vec![Client::New; self.clients.len()],
             late: Vec::new(),
@@ -290,7 +331,8 @@ impl Model for AppendModel {
         for at in 0..2 {
             let step = &world.processes[at];
             actions.push(AppendEvent::Step(at));
-            if matches!(step, Step::Write { .. } | Step::Sync(_)) && world.failures < self.failures {
+            if matches!(step, Step::Write { .. } | Step::Sync(_)) && world.failures < self.failures
+            {
                 actions.push(AppendEvent::Fail(at));
             }
             if matches!(step, Step::Swap(_)) && world.losses < self.losses {
@@ -316,7 +358,9 @@ impl Model for AppendModel {
             AppendEvent::Step(at) => self.step(&mut world, at)?,
             AppendEvent::Fail(at) => self.fail(&mut world, at)?,
             AppendEvent::Lose(at, done) => {
-                let Step::Swap(swap) = last.processes[at].clone() else { return None };
+                let Step::Swap(swap) = last.processes[at].clone() else {
+                    return None;
+                };
                 world.losses += 1;
                 if done {
                     self.arrive(&mut world, &swap);
@@ -337,7 +381,10 @@ impl Model for AppendModel {
             AppendEvent::Crash(at) => {
                 world.crashes += 1;
                 for step in std::mem::take(&mut world.processes) {
-                    let (Step::Write { swap, .. } | Step::Sync(swap) | Step::Swap(swap) | Step::Unsure(swap)) = &step
+                    let (Step::Write { swap, .. }
+                    | Step::Sync(swap)
+                    | Step::Swap(swap)
+                    | Step::Unsure(swap)) = &step
                     else {
                         continue;
                     };
@@ -362,7 +409,11 @@ impl Model for AppendModel {
             AppendEvent::Read => {
                 let (file, content) = world.reader.take()?;
                 let blocks = &world.files[file].blocks;
-                let end = if self.sabotage == AppendSabotage::ReadToEnd { blocks.len() } else { content.len() };
+                let end = if self.sabotage == AppendSabotage::ReadToEnd {
+                    blocks.len()
+                } else {
+                    content.len()
+                };
                 world.is_misread = blocks.get(..end) != Some(&content);
             }
         }
@@ -371,27 +422,45 @@ impl Model for AppendModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("a version has its own bytes, also after a loss of power", |_, world: &World| {
-                world.records.iter().all(|version| {
-                    let File { names, blocks, durable } = &world.files[version.file];
-                    let length = version.content.len();
-                    let is_whole = |blocks: &[Block]| blocks.get(..length) == Some(&version.content);
-                    *names > 0 && is_whole(blocks) && is_whole(durable)
-                })
-            }),
-            Property::always("a reader gets the bytes of the version that it opened", |_, world: &World| {
-                !world.is_misread
-            }),
-            Property::always("an acknowledged block is there", |model: &Self, world: &World| {
-                world.clients.iter().enumerate().all(|(client, state)| {
-                    let content = &world.records[model.clients[client]].content;
-                    *state != Client::Told || content.iter().any(|block| usize::from(*block) == client + 1)
-                })
-            }),
+            Property::always(
+                "a version has its own bytes, also after a loss of power",
+                |_, world: &World| {
+                    world.records.iter().all(|version| {
+                        let File {
+                            names,
+                            blocks,
+                            durable,
+                        } = &world.files[version.file];
+                        let length = version.content.len();
+                        let is_whole =
+                            |blocks: &[Block]| blocks.get(..length) == Some(&version.content);
+                        *names > 0 && is_whole(blocks) && is_whole(durable)
+                    })
+                },
+            ),
+            Property::always(
+                "a reader gets the bytes of the version that it opened",
+                |_, world: &World| !world.is_misread,
+            ),
+            Property::always(
+                "an acknowledged block is there",
+                |model: &Self, world: &World| {
+                    world.clients.iter().enumerate().all(|(client, state)| {
+                        let content = &world.records[model.clients[client]].content;
+                        *state != Client::Told
+                            || content
+                                .iter()
+                                .any(|block| usize::from(*block) == client + 1)
+                    })
+                },
+            ),
             Property::always("a refused block isn't", |model: &Self, world: &World| {
                 world.clients.iter().enumerate().all(|(client, state)| {
                     let content = &world.records[model.clients[client]].content;
-                    *state != Client::Refused || content.iter().all(|block| usize::from(*block) != client + 1)
+                    *state != Client::Refused
+                        || content
+                            .iter()
+                            .all(|block| usize::from(*block) != client + 1)
                 })
             }),
             Property::always("no block is there twice", |_, world: &World| {
@@ -402,7 +471,10 @@ impl Model for AppendModel {
                 })
             }),
             Property::sometimes("a block is appended in place", |_, world: &World| {
-                world.records.iter().any(|version| version.content.len() > 2 && version.revision > 2)
+                world
+                    .records
+                    .iter()
+                    .any(|version| version.content.len() > 2 && version.revision > 2)
                     || world.clients.len() < 2
             }),
             Property::sometimes("all are told", |_, world: &World| {

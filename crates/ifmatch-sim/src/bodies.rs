@@ -201,7 +201,11 @@ impl BodyModel {
     }
 
     fn key(&self, writer: usize) -> usize {
-        if self.tasks[writer] == BodyTask::Copy { COPY } else { BLOB }
+        if self.tasks[writer] == BodyTask::Copy {
+            COPY
+        } else {
+            BLOB
+        }
     }
 
     /// The name of a writer's body.
@@ -221,19 +225,32 @@ impl BodyModel {
         };
         let Some(bytes) = bytes else { return false };
         let name = self.name(writer, source);
-        world.bodies[name] = Some(Object { bytes, born: world.now });
+        world.bodies[name] = Some(Object {
+            bytes,
+            born: world.now,
+        });
         true
     }
 
     fn proposal(&self, world: &World, writer: usize, source: Option<Named>) -> Option<Swap> {
         let key = self.key(writer);
         let found = world.records[key];
-        if self.tasks[writer] == BodyTask::Edit && found.is_none_or(|found| found.version != FIRST) {
+        if self.tasks[writer] == BodyTask::Edit && found.is_none_or(|found| found.version != FIRST)
+        {
             return None;
         }
         let version = source.map_or(writer + 1, |source| source.version);
-        let next = Named { version, body: self.name(writer, source), revision: world.revision + 1 };
-        Some(Swap { key, replaced: found, next, sent: world.now })
+        let next = Named {
+            version,
+            body: self.name(writer, source),
+            revision: world.revision + 1,
+        };
+        Some(Swap {
+            key,
+            replaced: found,
+            next,
+            sent: world.now,
+        })
     }
 
     /// A swap arrives. Returns `None` if it doesn't take place.
@@ -242,7 +259,10 @@ impl BodyModel {
             return None;
         }
         world.revision += 1;
-        world.records[swap.key] = Some(Named { revision: world.revision, ..swap.next });
+        world.records[swap.key] = Some(Named {
+            revision: world.revision,
+            ..swap.next
+        });
         Some(())
     }
 
@@ -254,7 +274,9 @@ impl BodyModel {
         if self.is(BodySabotage::RemoveAtOnce) {
             world.bodies[replaced.body] = None;
         } else {
-            world.removals.push((replaced.body, world.now + GRACE, writer));
+            world
+                .removals
+                .push((replaced.body, world.now + GRACE, writer));
         }
     }
 
@@ -267,7 +289,9 @@ impl BodyModel {
     /// Finds out what became of a swap without an answer. Returns `false` if it may be repeated.
     fn settle(&self, world: &mut World, writer: usize, source: Option<Named>, sent: Swap) -> bool {
         let found = world.records[sent.key];
-        if found.is_some_and(|found| found.version == sent.next.version && found.body == sent.next.body) {
+        if found
+            .is_some_and(|found| found.version == sent.next.version && found.body == sent.next.body)
+        {
             self.win(world, writer, sent.replaced);
         } else if self.is(BodySabotage::AssumeNotDone) {
             self.discard(world, writer, source);
@@ -292,10 +316,21 @@ impl BodyModel {
                 };
                 let began = world.now;
                 let stored = self.upload(world, writer, source);
-                world.writers[writer].step =
-                    if stored { Step::Swap { began, source, sent: None } } else { Step::Upload(None) };
+                world.writers[writer].step = if stored {
+                    Step::Swap {
+                        began,
+                        source,
+                        sent: None,
+                    }
+                } else {
+                    Step::Upload(None)
+                };
             }
-            Step::Swap { began, source, sent } => {
+            Step::Swap {
+                began,
+                source,
+                sent,
+            } => {
                 if let Some(sent) = sent
                     && self.settle(world, writer, source, sent)
                 {
@@ -332,10 +367,21 @@ impl BodyModel {
                 // The client gets an error, and the name is never used again.
                 let began = world.now;
                 let is_assumed = self.is(BodySabotage::AssumeStored);
-                world.writers[writer].step =
-                    if is_assumed { Step::Swap { began, source, sent: None } } else { Step::Done };
+                world.writers[writer].step = if is_assumed {
+                    Step::Swap {
+                        began,
+                        source,
+                        sent: None,
+                    }
+                } else {
+                    Step::Done
+                };
             }
-            Step::Swap { began, source, sent: None } => {
+            Step::Swap {
+                began,
+                source,
+                sent: None,
+            } => {
                 if world.now > began + BOUND {
                     return None;
                 }
@@ -345,7 +391,11 @@ impl BodyModel {
                 } else {
                     world.late_swaps.push(sent);
                 }
-                world.writers[writer].step = Step::Swap { began, source, sent: Some(sent) };
+                world.writers[writer].step = Step::Swap {
+                    began,
+                    source,
+                    sent: Some(sent),
+                };
             }
             _ => return None,
         }
@@ -354,10 +404,16 @@ impl BodyModel {
 
     fn end(&self, world: &mut World, writer: usize) -> Option<()> {
         let step = world.writers[writer].step;
-        if let Step::Swap { began, source, sent: None } = step
+        if let Step::Swap {
+            began,
+            source,
+            sent: None,
+        } = step
             && world.now <= began + BOUND
         {
-            world.late_swaps.extend(self.proposal(world, writer, source));
+            world
+                .late_swaps
+                .extend(self.proposal(world, writer, source));
         }
         world.crashes += 1;
         world.writers[writer].step = Step::Done;
@@ -368,7 +424,9 @@ impl BodyModel {
 
     fn old(&self, world: &World) -> Vec<usize> {
         let is_old = |body: &Object| body.born + AGE <= world.now || self.is(BodySabotage::OmitAge);
-        (0..world.bodies.len()).filter(|name| world.bodies[*name].as_ref().is_some_and(is_old)).collect()
+        (0..world.bodies.len())
+            .filter(|name| world.bodies[*name].as_ref().is_some_and(is_old))
+            .collect()
     }
 
     fn sweep(&self, world: &mut World, at: usize) -> Option<()> {
@@ -376,17 +434,44 @@ impl BodyModel {
         world.sweepers[at] = match world.sweepers[at].clone() {
             Sweeper::Idle => {
                 let all = (0..world.bodies.len()).collect();
-                Sweeper::Scans { old: if scan_first { all } else { self.old(world) }, key: 0 }
+                Sweeper::Scans {
+                    old: if scan_first { all } else { self.old(world) },
+                    key: 0,
+                }
             }
             Sweeper::Scans { old, key } if key < KEYS => {
                 let named = world.records[key].map(|record| record.body);
-                Sweeper::Scans { old: old.into_iter().filter(|name| Some(*name) != named).collect(), key: key + 1 }
+                Sweeper::Scans {
+                    old: old
+                        .into_iter()
+                        .filter(|name| Some(*name) != named)
+                        .collect(),
+                    key: key + 1,
+                }
             }
             Sweeper::Scans { old, .. } => {
-                let listed = if scan_first { self.old(world) } else { old.clone() };
-                let unnamed: Vec<usize> = old.into_iter().filter(|name| listed.contains(name)).collect();
-                let grace = if self.is(BodySabotage::SweepAtOnce) { 0 } else { GRACE };
-                if unnamed.is_empty() { Sweeper::Idle } else { Sweeper::Removes { unnamed, after: world.now + grace } }
+                let listed = if scan_first {
+                    self.old(world)
+                } else {
+                    old.clone()
+                };
+                let unnamed: Vec<usize> = old
+                    .into_iter()
+                    .filter(|name| listed.contains(name))
+                    .collect();
+                let grace = if self.is(BodySabotage::SweepAtOnce) {
+                    0
+                } else {
+                    GRACE
+                };
+                if unnamed.is_empty() {
+                    Sweeper::Idle
+                } else {
+                    Sweeper::Removes {
+                        unnamed,
+                        after: world.now + grace,
+                    }
+                }
             }
             Sweeper::Removes { unnamed, after } => {
                 if world.now < after {
@@ -430,9 +515,16 @@ impl Model for BodyModel {
     type Action = BodyEvent;
 
     fn init_states(&self) -> Vec<World> {
-        let first = Named { version: FIRST, body: FIRST, revision: 1 };
+        let first = Named {
+            version: FIRST,
+            body: FIRST,
+            revision: 1,
+        };
         let mut bodies = vec![None; self.tasks.len() + 1];
-        bodies[FIRST] = Some(Object { bytes: FIRST, born: 0 });
+        bodies[FIRST] = Some(Object {
+            bytes: FIRST,
+            born: 0,
+        });
         vec![World {
             now: 0,
             losses: 0,
@@ -440,7 +532,12 @@ impl Model for BodyModel {
             records: [Some(first), None],
             revision: 1,
             bodies,
-            writers: vec![Writer { step: Step::Upload(None) }; self.tasks.len()],
+            writers: vec![
+                Writer {
+                    step: Step::Upload(None)
+                };
+                self.tasks.len()
+            ],
             late_swaps: Vec::new(),
             late_uploads: Vec::new(),
             removals: Vec::new(),
@@ -509,18 +606,33 @@ impl Model for BodyModel {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("each record's body is there", |_, world: &World| {
-                world.records.iter().flatten().all(|record| world.bodies[record.body].is_some())
+                world
+                    .records
+                    .iter()
+                    .flatten()
+                    .all(|record| world.bodies[record.body].is_some())
             }),
-            Property::always("a reader gets the bytes of its version", |_, world: &World| !world.faults.foreign_bytes),
-            Property::always("a missing body means that its record has changed", |_, world: &World| {
-                !world.faults.lost_body
+            Property::always(
+                "a reader gets the bytes of its version",
+                |_, world: &World| !world.faults.foreign_bytes,
+            ),
+            Property::always(
+                "a missing body means that its record has changed",
+                |_, world: &World| !world.faults.lost_body,
+            ),
+            Property::always(
+                "no reader is interrupted within the grace",
+                |_, world: &World| !world.faults.interrupted,
+            ),
+            Property::always("one writer replaces a version", |_, world: &World| {
+                world.winners <= 1
             }),
-            Property::always("no reader is interrupted within the grace", |_, world: &World| !world.faults.interrupted),
-            Property::always("one writer replaces a version", |_, world: &World| world.winners <= 1),
             Property::sometimes("all have written", |_, world: &World| {
                 world.writers.iter().all(|writer| writer.step == Step::Done)
             }),
-            Property::sometimes("a body is swept", |model: &Self, world: &World| world.swept || model.sweepers == 0),
+            Property::sometimes("a body is swept", |model: &Self, world: &World| {
+                world.swept || model.sweepers == 0
+            }),
         ]
     }
 }

@@ -164,14 +164,17 @@ impl ContainerModel {
     fn step(&self, world: &mut World, at: usize) {
         let now = world.tick - world.lag;
         let container = world.container;
-        let is_fresh = |asked: u8| now < asked + MEMORY || self.sabotage == ContainerSabotage::KeepMemory;
+        let is_fresh =
+            |asked: u8| now < asked + MEMORY || self.sabotage == ContainerSabotage::KeepMemory;
         let writer = &mut world.writers[at];
         let next = match writer.step {
             Step::Idle => {
                 writer.writes += 1;
                 writer.gone = match container {
                     Container::Gone(incarnation) => Some(incarnation),
-                    Container::Present(incarnation) | Container::Deleting(incarnation, _) => incarnation.checked_sub(1),
+                    Container::Present(incarnation) | Container::Deleting(incarnation, _) => {
+                        incarnation.checked_sub(1)
+                    }
                 };
                 match writer.memory {
                     Some((incarnation, asked)) if is_fresh(asked) => Step::Put(incarnation),
@@ -183,7 +186,11 @@ impl ContainerModel {
                 _ => Step::Answered(None, asked),
             },
             Step::Answered(Some(incarnation), asked) => {
-                let from = if self.sabotage == ContainerSabotage::CountFromAnswer { now } else { asked };
+                let from = if self.sabotage == ContainerSabotage::CountFromAnswer {
+                    now
+                } else {
+                    asked
+                };
                 writer.memory = Some((incarnation, from));
                 Step::Put(incarnation)
             }
@@ -199,13 +206,17 @@ impl ContainerModel {
 
     fn read(&self, world: &mut World) {
         let now = world.tick - world.lag;
-        let is_fresh = |asked: u8| now < asked + READS || self.sabotage == ContainerSabotage::KeepMemory;
+        let is_fresh =
+            |asked: u8| now < asked + READS || self.sabotage == ContainerSabotage::KeepMemory;
         let reader = &mut world.reader;
         reader.step = match reader.step {
             ReaderStep::Idle => {
                 reader.left -= 1;
                 let is_long_gone = |at: u8| world.tick >= at + READS + MARGIN;
-                reader.gone = world.deleted.filter(|(_, at)| is_long_gone(*at)).map(|(incarnation, _)| incarnation);
+                reader.gone = world
+                    .deleted
+                    .filter(|(_, at)| is_long_gone(*at))
+                    .map(|(incarnation, _)| incarnation);
                 match reader.memory {
                     Some((oldest, asked)) if is_fresh(asked) => ReaderStep::Get(oldest),
                     _ => ReaderStep::Asked(now),
@@ -223,7 +234,9 @@ impl ContainerModel {
             }
             ReaderStep::Get(oldest) => {
                 for incarnation in world.objects.iter().flatten() {
-                    if *incarnation < oldest && self.sabotage != ContainerSabotage::IgnoreIncarnation {
+                    if *incarnation < oldest
+                        && self.sabotage != ContainerSabotage::IgnoreIncarnation
+                    {
                         world.returned.hidden = true;
                         continue;
                     }
@@ -249,7 +262,11 @@ impl ContainerModel {
 fn acknowledge(world: &mut World, at: usize, incarnation: u8) -> Step {
     let writer = &world.writers[at];
     world.faults.lost |= writer.gone.is_some_and(|gone| incarnation <= gone);
-    if writer.writes < 2 { Step::Idle } else { Step::Done }
+    if writer.writes < 2 {
+        Step::Idle
+    } else {
+        Step::Done
+    }
 }
 
 impl Model for ContainerModel {
@@ -257,9 +274,19 @@ impl Model for ContainerModel {
     type Action = ContainerEvent;
 
     fn init_states(&self) -> Vec<World> {
-        let writer = Writer { step: Step::Idle, memory: None, gone: None, writes: 0 };
+        let writer = Writer {
+            step: Step::Idle,
+            memory: None,
+            gone: None,
+            writes: 0,
+        };
         let writers = vec![writer; self.writers];
-        let reader = Reader { step: ReaderStep::Idle, memory: None, gone: None, left: self.reads };
+        let reader = Reader {
+            step: ReaderStep::Idle,
+            memory: None,
+            gone: None,
+            left: self.reads,
+        };
         let objects = vec![None; self.writers];
         vec![World {
             container: Container::Present(0),
@@ -282,7 +309,9 @@ impl Model for ContainerModel {
         }
         match world.container {
             Container::Present(_) => actions.push(ContainerEvent::Mark),
-            Container::Deleting(_, marked) if self.may_end(marked, world.tick) => actions.push(ContainerEvent::End),
+            Container::Deleting(_, marked) if self.may_end(marked, world.tick) => {
+                actions.push(ContainerEvent::End)
+            }
             Container::Deleting(..) => {}
             Container::Gone(_) => actions.push(ContainerEvent::Create),
         }
@@ -320,19 +349,30 @@ impl Model for ContainerModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("no write into a deleted container is acknowledged", |_, world: &World| {
-                !world.faults.lost
+            Property::always(
+                "no write into a deleted container is acknowledged",
+                |_, world: &World| !world.faults.lost,
+            ),
+            Property::sometimes("a write ends during a deletion", |_, world: &World| {
+                world.faults.during
             }),
-            Property::sometimes("a write ends during a deletion", |_, world: &World| world.faults.during),
-            Property::sometimes("a container is created again", |_, world: &World| world.faults.recreated),
-            Property::always("no read returns the bytes of a deleted container", |_, world: &World| {
-                !world.returned.revived
+            Property::sometimes("a container is created again", |_, world: &World| {
+                world.faults.recreated
             }),
+            Property::always(
+                "no read returns the bytes of a deleted container",
+                |_, world: &World| !world.returned.revived,
+            ),
         ];
         if self.reads > 0 {
             properties.extend([
-                Property::sometimes("a read returns a blob", |_, world: &World| world.returned.found),
-                Property::sometimes("a read finds an object that is no blob", |_, world: &World| world.returned.hidden),
+                Property::sometimes("a read returns a blob", |_, world: &World| {
+                    world.returned.found
+                }),
+                Property::sometimes(
+                    "a read finds an object that is no blob",
+                    |_, world: &World| world.returned.hidden,
+                ),
             ]);
         }
         properties

@@ -102,21 +102,32 @@ impl EmptyingModel {
         world.writers[at] = match world.writers[at] {
             Step::Find => match world.container {
                 Some(container) if self.is(EmptyingSabotage::LookEarly) => {
-                    world.container = Some(Container { mark: None, ..container });
+                    world.container = Some(Container {
+                        mark: None,
+                        ..container
+                    });
                     Step::Swap(container.incarnation)
                 }
                 Some(container) => Step::Swap(container.incarnation),
                 None if self.recreates => {
                     world.incarnations += 1;
-                    world.container = Some(Container { incarnation: world.incarnations, mark: None });
+                    world.container = Some(Container {
+                        incarnation: world.incarnations,
+                        mark: None,
+                    });
                     Step::Swap(world.incarnations)
                 }
                 None => Step::Failed,
             },
             Step::Swap(incarnation) => {
                 world.blobs[at] = Some(incarnation);
-                let omits = self.is(EmptyingSabotage::OmitLook) || self.is(EmptyingSabotage::LookEarly);
-                if omits { Step::Told(incarnation) } else { Step::Look(incarnation) }
+                let omits =
+                    self.is(EmptyingSabotage::OmitLook) || self.is(EmptyingSabotage::LookEarly);
+                if omits {
+                    Step::Told(incarnation)
+                } else {
+                    Step::Look(incarnation)
+                }
             }
             Step::Look(incarnation) => match &mut world.container {
                 Some(container) if container.incarnation == incarnation => {
@@ -133,7 +144,11 @@ impl EmptyingModel {
     }
 
     fn mark(&self, world: &mut World, at: usize) {
-        if let Some(container) = world.container.as_mut().filter(|_| !self.is(EmptyingSabotage::OmitMark)) {
+        if let Some(container) = world
+            .container
+            .as_mut()
+            .filter(|_| !self.is(EmptyingSabotage::OmitMark))
+        {
             container.mark = Some(at);
         }
     }
@@ -160,9 +175,14 @@ impl EmptyingModel {
             Deletion::Look(incarnation) if has_blobs(world, incarnation) => Deletion::Done,
             Deletion::Look(incarnation) => Deletion::Delete(incarnation),
             Deletion::Delete(incarnation) => {
-                if let Some(container) = world.container.filter(|container| container.incarnation == incarnation) {
-                    let unmarked = self.is(EmptyingSabotage::OmitMark) || self.is(EmptyingSabotage::IgnoreMark);
-                    let takes_any = self.is(EmptyingSabotage::TakeAnyMark) && container.mark.is_some();
+                if let Some(container) = world
+                    .container
+                    .filter(|container| container.incarnation == incarnation)
+                {
+                    let unmarked = self.is(EmptyingSabotage::OmitMark)
+                        || self.is(EmptyingSabotage::IgnoreMark);
+                    let takes_any =
+                        self.is(EmptyingSabotage::TakeAnyMark) && container.mark.is_some();
                     if container.mark == Some(at) || unmarked || takes_any {
                         world.container = None;
                     }
@@ -185,7 +205,10 @@ impl Model for EmptyingModel {
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            container: Some(Container { incarnation: 1, mark: None }),
+            container: Some(Container {
+                incarnation: 1,
+                mark: None,
+            }),
             incarnations: 1,
             blobs: vec![None; self.writers],
             writers: vec![Step::Find; self.writers],
@@ -217,17 +240,25 @@ impl Model for EmptyingModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no acknowledged blob is in a deleted container", |_, world: &World| {
-                world.writers.iter().all(|writer| match writer {
-                    Step::Told(incarnation) => {
-                        world.container.is_some_and(|container| container.incarnation == *incarnation)
-                    }
-                    _ => true,
-                })
+            Property::always(
+                "no acknowledged blob is in a deleted container",
+                |_, world: &World| {
+                    world.writers.iter().all(|writer| match writer {
+                        Step::Told(incarnation) => world
+                            .container
+                            .is_some_and(|container| container.incarnation == *incarnation),
+                        _ => true,
+                    })
+                },
+            ),
+            Property::sometimes("a container is deleted", |_, world: &World| {
+                world.container.is_none()
             }),
-            Property::sometimes("a container is deleted", |_, world: &World| world.container.is_none()),
             Property::sometimes("all are told", |_, world: &World| {
-                world.writers.iter().all(|writer| matches!(writer, Step::Told(_)))
+                world
+                    .writers
+                    .iter()
+                    .all(|writer| matches!(writer, Step::Told(_)))
             }),
         ]
     }

@@ -175,32 +175,59 @@ impl Change for Edit {
     type Context = ();
 
     fn command(&self, _: &Record, _: Timestamp, (): &mut ()) -> Result<Command<'_>, Self::Error> {
-        let content = Content::Hashed { hash: ContentHash::of(&self.client.to_le_bytes()), payload: Vec::new().into() };
-        let write = Write::new(&Method::PUT, &self.preconditions, content, self.client as u64);
+        let content = Content::Hashed {
+            hash: ContentHash::of(&self.client.to_le_bytes()),
+            payload: Vec::new().into(),
+        };
+        let write = Write::new(
+            &Method::PUT,
+            &self.preconditions,
+            content,
+            self.client as u64,
+        );
         Ok(Command::Write(write.with_request(self.request)))
     }
 }
 
 impl GroupModel {
     fn first(&self) -> Record {
-        let write = Edit { preconditions: Preconditions::NONE, client: NOBODY, request: None };
+        let write = Edit {
+            preconditions: Preconditions::NONE,
+            client: NOBODY,
+            request: None,
+        };
         let earlier = Timestamp::from_micros(1_000_000);
         let first = Record::absent().apply_group([&write], earlier, ()).next;
-        if self.exists { first.unwrap_or_else(Record::absent) } else { Record::absent() }
+        if self.exists {
+            first.unwrap_or_else(Record::absent)
+        } else {
+            Record::absent()
+        }
     }
 
     fn edit(&self, client: usize) -> Edit {
-        let tag = self.first().state(NOW).version().and_then(|version| version.tags().first().cloned());
+        let tag = self
+            .first()
+            .state(NOW)
+            .version()
+            .and_then(|version| version.tags().first().cloned());
         let preconditions = match self.clients[client].0 {
             GroupTask::Overwrite => Preconditions::NONE,
             GroupTask::Create => Preconditions::absent(),
             GroupTask::Edit => {
                 let tags: Vec<EntityTag> = tag.into_iter().collect();
-                Preconditions { if_match: Some(TagList::Tags(tags)), ..Preconditions::NONE }
+                Preconditions {
+                    if_match: Some(TagList::Tags(tags)),
+                    ..Preconditions::NONE
+                }
             }
         };
         let request = self.named.then(|| RequestId::of(&[&client.to_le_bytes()]));
-        Edit { preconditions, client, request }
+        Edit {
+            preconditions,
+            client,
+            request,
+        }
     }
 
     /// Applies the group of a process to a record.
@@ -219,20 +246,37 @@ impl GroupModel {
                 effects.push(effect(edit.client, &transition.outcome));
                 record = transition.next.unwrap_or(record);
             }
-            return (effects, Some(record).filter(|record| record.revision() != loaded.revision()));
+            return (
+                effects,
+                Some(record).filter(|record| record.revision() != loaded.revision()),
+            );
         }
         let group = loaded.apply_group(&edits, NOW, ());
-        let outcomes = group.applied.iter().flatten().map(|applied| &applied.outcome);
-        (clients.iter().zip(outcomes).map(|(client, outcome)| effect(*client, outcome)).collect(), group.next)
+        let outcomes = group
+            .applied
+            .iter()
+            .flatten()
+            .map(|applied| &applied.outcome);
+        (
+            clients
+                .iter()
+                .zip(outcomes)
+                .map(|(client, outcome)| effect(*client, outcome))
+                .collect(),
+            group.next,
+        )
     }
 
     /// A swap arrives at the register. Returns `true` if it takes place.
     fn arrive(&self, world: &mut World, swap: &Swap) -> bool {
-        let done = world.register.revision() == swap.expected || self.sabotage == GroupSabotage::SwapBlindly;
+        let done = world.register.revision() == swap.expected
+            || self.sabotage == GroupSabotage::SwapBlindly;
         if done {
             world.register = swap.next.clone();
             for effect in &swap.effects {
-                let Effect::Written { client, generation } = effect else { continue };
+                let Effect::Written { client, generation } = effect else {
+                    continue;
+                };
                 let conditional = self.clients[*client].0 != GroupTask::Overwrite;
                 world.faults.lost_update |= conditional && !world.log.is_empty();
                 world.log.push((*client, *generation));
@@ -245,7 +289,8 @@ impl GroupModel {
     fn answer(world: &mut World, effects: &[Effect]) {
         for effect in effects {
             let client = match effect {
-                Effect::Written { client, generation } | Effect::Replayed { client, generation } => {
+                Effect::Written { client, generation }
+                | Effect::Replayed { client, generation } => {
                     world.faults.false_answer |= !world.log.contains(&(*client, *generation));
                     client
                 }
@@ -261,7 +306,12 @@ impl GroupModel {
 
     fn finish(world: &mut World, at: usize, effects: &[Effect]) {
         Self::answer(world, effects);
-        let Process { group, step, ambiguous, .. } = &mut world.processes[at];
+        let Process {
+            group,
+            step,
+            ambiguous,
+            ..
+        } = &mut world.processes[at];
         (*step, *group, *ambiguous) = (Step::Idle, Vec::new(), Vec::new());
     }
 
@@ -288,12 +338,19 @@ impl GroupModel {
                 process.step = Step::Load;
             }
             Step::Load => {
-                let found = process.ambiguous.iter().find(|swap| swap.next == world.register).cloned();
+                let found = process
+                    .ambiguous
+                    .iter()
+                    .find(|swap| swap.next == world.register)
+                    .cloned();
                 if let Some(swap) = found {
                     Self::finish(world, at, &swap.effects);
                     return Some(());
                 }
-                let is_overtaken = process.ambiguous.iter().any(|swap| swap.expected != world.register.revision());
+                let is_overtaken = process
+                    .ambiguous
+                    .iter()
+                    .any(|swap| swap.expected != world.register.revision());
                 if is_overtaken && !matches!(self.sabotage, GroupSabotage::RepeatOvertaken) {
                     Self::give_up(world, process.group);
                     Self::finish(world, at, &[]);
@@ -333,14 +390,24 @@ impl GroupModel {
 
     fn swap(&self, process: &Process, loaded: &Record) -> Option<Swap> {
         let (effects, next) = self.propose(process, loaded);
-        Some(Swap { expected: loaded.revision(), next: next?, effects })
+        Some(Swap {
+            expected: loaded.revision(),
+            next: next?,
+            effects,
+        })
     }
 }
 
 fn effect(client: usize, outcome: &Outcome) -> Effect {
     match outcome {
-        Outcome::Written(receipt) => Effect::Written { client, generation: receipt.generation },
-        Outcome::Replayed(receipt) => Effect::Replayed { client, generation: receipt.generation },
+        Outcome::Written(receipt) => Effect::Written {
+            client,
+            generation: receipt.generation,
+        },
+        Outcome::Replayed(receipt) => Effect::Replayed {
+            client,
+            generation: receipt.generation,
+        },
         _ => Effect::Refused { client },
     }
 }
@@ -350,14 +417,27 @@ impl Model for GroupModel {
     type Action = GroupEvent;
 
     fn init_states(&self) -> Vec<World> {
-        let processes = self.clients.iter().map(|(_, process)| process + 1).max().unwrap_or_default();
+        let processes = self
+            .clients
+            .iter()
+            .map(|(_, process)| process + 1)
+            .max()
+            .unwrap_or_default();
         let mut processes = vec![Process::default(); processes];
-        let client = Client { state: ClientState::New, tries: 0, arrival: 0 };
+        let client = Client {
+            state: ClientState::New,
+            tries: 0,
+            arrival: 0,
+        };
         let mut clients = vec![client; self.clients.len()];
         if self.sent {
             for (at, (_, process)) in self.clients.iter().enumerate() {
                 processes[*process].queue.push(at);
-                clients[at] = Client { state: ClientState::Sent, tries: 1, arrival: at + 1 };
+                clients[at] = Client {
+                    state: ClientState::Sent,
+                    tries: 1,
+                    arrival: at + 1,
+                };
             }
         }
         vec![World {
@@ -396,14 +476,26 @@ impl Model for GroupModel {
         let mut world = last.clone();
         match event {
             GroupEvent::Send(at) => {
-                let arrival = world.clients.iter().map(|client| client.arrival).max().unwrap_or_default() + 1;
+                let arrival = world
+                    .clients
+                    .iter()
+                    .map(|client| client.arrival)
+                    .max()
+                    .unwrap_or_default()
+                    + 1;
                 let tries = world.clients[at].tries + 1;
-                world.clients[at] = Client { state: ClientState::Sent, tries, arrival };
+                world.clients[at] = Client {
+                    state: ClientState::Sent,
+                    tries,
+                    arrival,
+                };
                 world.processes[self.clients[at].1].queue.push(at);
             }
             GroupEvent::Step(at) => self.step(&mut world, at)?,
             GroupEvent::Lose(at, done) => {
-                let Step::Swap(loaded) = &last.processes[at].step else { return None };
+                let Step::Swap(loaded) = &last.processes[at].step else {
+                    return None;
+                };
                 let swap = self.swap(&last.processes[at], loaded)?;
                 world.losses += 1;
                 if done {
@@ -436,32 +528,49 @@ impl Model for GroupModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no lost update", |_, world: &World| !world.faults.lost_update),
-            Property::always("no answer without its effect", |_, world: &World| !world.faults.false_answer),
-            Property::always("no refusal without its reason", |_, world: &World| !world.faults.false_refusal),
+            Property::always("no lost update", |_, world: &World| {
+                !world.faults.lost_update
+            }),
+            Property::always("no answer without its effect", |_, world: &World| {
+                !world.faults.false_answer
+            }),
+            Property::always("no refusal without its reason", |_, world: &World| {
+                !world.faults.false_refusal
+            }),
             Property::always("no change takes effect twice", |_, world: &World| {
-                world
-                    .log
-                    .iter()
-                    .enumerate()
-                    .all(|(at, (client, _))| world.log[at + 1..].iter().all(|(other, _)| other != client))
+                world.log.iter().enumerate().all(|(at, (client, _))| {
+                    world.log[at + 1..].iter().all(|(other, _)| other != client)
+                })
             }),
-            Property::always("changes of a process take effect in order of arrival", |model: &Self, world: &World| {
-                let once = |client: usize| world.clients[client].tries == 1;
-                let of = |process: usize| {
-                    let own = world.log.iter().filter(move |(client, _)| model.clients[*client].1 == process);
-                    own.filter(|(client, _)| once(*client)).map(|(client, _)| world.clients[*client].arrival)
-                };
-                (0..world.processes.len()).all(|process| of(process).is_sorted())
-            }),
+            Property::always(
+                "changes of a process take effect in order of arrival",
+                |model: &Self, world: &World| {
+                    let once = |client: usize| world.clients[client].tries == 1;
+                    let of = |process: usize| {
+                        let own = world
+                            .log
+                            .iter()
+                            .filter(move |(client, _)| model.clients[*client].1 == process);
+                        own.filter(|(client, _)| once(*client))
+                            .map(|(client, _)| world.clients[*client].arrival)
+                    };
+                    (0..world.processes.len()).all(|process| of(process).is_sorted())
+                },
+            ),
             Property::always("revisions grow", |_, world: &World| {
                 world.log.is_sorted_by_key(|(_, revision)| *revision)
             }),
-            Property::sometimes("a group of several changes takes effect", |model: &Self, world: &World| {
-                world.largest_group > 1 && (!world.log.is_empty() || model.clients.len() == 1)
-            }),
+            Property::sometimes(
+                "a group of several changes takes effect",
+                |model: &Self, world: &World| {
+                    world.largest_group > 1 && (!world.log.is_empty() || model.clients.len() == 1)
+                },
+            ),
             Property::sometimes("all are told", |_, world: &World| {
-                world.clients.iter().all(|client| client.state == ClientState::Told)
+                world
+                    .clients
+                    .iter()
+                    .all(|client| client.state == ClientState::Told)
             }),
         ]
     }

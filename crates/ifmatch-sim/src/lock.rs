@@ -83,7 +83,10 @@ pub struct World {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fault that a property excludes")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault that a property excludes"
+)]
 struct Faults {
     fence_fell: bool,
     late_write: bool,
@@ -171,7 +174,10 @@ impl LockModel {
     }
 
     fn believes(&self, world: &World, at: usize) -> bool {
-        world.clients[at].held.as_ref().is_some_and(|held| world.now(at) < self.deadline(held))
+        world.clients[at]
+            .held
+            .as_ref()
+            .is_some_and(|held| world.now(at) < self.deadline(held))
     }
 
     /// Returns what the server's tag tells apart.
@@ -182,7 +188,13 @@ impl LockModel {
         }
     }
 
-    fn look(&self, world: &mut World, at: usize, content: Option<Content>, asked: Timestamp) -> Step {
+    fn look(
+        &self,
+        world: &mut World,
+        at: usize,
+        content: Option<Content>,
+        asked: Timestamp,
+    ) -> Step {
         let now = world.now(at);
         let take = match &content {
             None => true,
@@ -217,7 +229,11 @@ impl LockModel {
         let client = &mut world.clients[at];
         client.writes += 1;
         let content = (record, (at, client.writes));
-        Step::Put(Write { base, content, sent: world.now(at) })
+        Step::Put(Write {
+            base,
+            content,
+            sent: world.now(at),
+        })
     }
 
     /// A write arrives at the server.
@@ -231,8 +247,12 @@ impl LockModel {
         let holds = blind || of(&world.content) == of(&write.base);
         if holds {
             let is_others = |content: &Content| content.0.held && content.1.0 != write.content.1.0;
-            world.faults.freed_other |= !write.content.0.held && world.content.as_ref().is_some_and(is_others);
-            let is_new = write.base.as_ref().is_none_or(|base| base.0.fence != write.content.0.fence || !base.0.held);
+            world.faults.freed_other |=
+                !write.content.0.held && world.content.as_ref().is_some_and(is_others);
+            let is_new = write
+                .base
+                .as_ref()
+                .is_none_or(|base| base.0.fence != write.content.0.fence || !base.0.held);
             if is_new && write.content.0.held {
                 let fence = write.content.0.fence;
                 world.faults.fence_fell |= fence <= world.fence;
@@ -250,13 +270,23 @@ impl LockModel {
             return Step::Done;
         }
         if done {
-            let sent = if self.sabotage == LockSabotage::CountFromAnswer { world.now(at) } else { write.sent };
-            world.clients[at].held = Some(Held { sent, content: write.content });
+            let sent = if self.sabotage == LockSabotage::CountFromAnswer {
+                world.now(at)
+            } else {
+                write.sent
+            };
+            world.clients[at].held = Some(Held {
+                sent,
+                content: write.content,
+            });
             return Step::Holding;
         }
         if world.clients[at].held.take().is_some() {
             // Another client must have written the record.
-            let is_own = world.content.as_ref().is_some_and(|content| content.1.0 == at && content.0.held);
+            let is_own = world
+                .content
+                .as_ref()
+                .is_some_and(|content| content.1.0 == at && content.0.held);
             world.faults.false_loss |= is_own;
             return Step::Done;
         }
@@ -295,7 +325,9 @@ impl LockModel {
 
     /// A holder sends a request: a renewal, a release, or a write to the resource.
     fn send(&self, world: &mut World, event: LockEvent) -> Option<()> {
-        let (LockEvent::Renew(at) | LockEvent::Release(at) | LockEvent::Work(at)) = event else { return None };
+        let (LockEvent::Renew(at) | LockEvent::Release(at) | LockEvent::Work(at)) = event else {
+            return None;
+        };
         let believes = self.believes(world, at);
         let client = &mut world.clients[at];
         let content = client.held.as_ref()?.content.clone();
@@ -332,11 +364,26 @@ impl Model for LockModel {
     type Action = LockEvent;
 
     fn init_states(&self) -> Vec<World> {
-        let client =
-            Client { step: Step::Look, seen: Observation::default(), held: None, writes: 0, renewals: 0, flying: None };
+        let client = Client {
+            step: Step::Look,
+            seen: Observation::default(),
+            held: None,
+            writes: 0,
+            renewals: 0,
+            flying: None,
+        };
         let clients = vec![client; self.clients];
         let faults = Faults::default();
-        vec![World { content: None, clients, tick: 0, lag: 0, fence: 0, accepted: 0, faults, takeovers: 0 }]
+        vec![World {
+            content: None,
+            clients,
+            tick: 0,
+            lag: 0,
+            fence: 0,
+            accepted: 0,
+            faults,
+            takeovers: 0,
+        }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<LockEvent>) {
@@ -348,7 +395,11 @@ impl Model for LockModel {
                 Step::Done => {}
                 Step::Holding => {
                     actions.push(LockEvent::Step(at));
-                    actions.extend([LockEvent::Renew(at), LockEvent::Release(at), LockEvent::Work(at)]);
+                    actions.extend([
+                        LockEvent::Renew(at),
+                        LockEvent::Release(at),
+                        LockEvent::Work(at),
+                    ]);
                 }
                 Step::Answer(..) => actions.extend([LockEvent::Step(at), LockEvent::Lose(at)]),
                 _ => actions.push(LockEvent::Step(at)),
@@ -367,10 +418,14 @@ impl Model for LockModel {
         match event {
             LockEvent::Step(at) => self.step(&mut world, at)?,
             LockEvent::Lose(at) => {
-                let Step::Answer(write, _) = last.clients[at].step.clone() else { return None };
+                let Step::Answer(write, _) = last.clients[at].step.clone() else {
+                    return None;
+                };
                 world.clients[at].step = Step::Settle(write);
             }
-            LockEvent::Renew(_) | LockEvent::Release(_) | LockEvent::Work(_) => self.send(&mut world, event)?,
+            LockEvent::Renew(_) | LockEvent::Release(_) | LockEvent::Work(_) => {
+                self.send(&mut world, event)?
+            }
             LockEvent::Deliver(at) => self.deliver(&mut world, at)?,
             LockEvent::Tick => world.tick += 1,
             LockEvent::Lag => (world.tick, world.lag) = (world.tick + 1, world.lag + 1),
@@ -381,13 +436,22 @@ impl Model for LockModel {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("one holder", |model: &Self, world: &World| {
-                (0..world.clients.len()).filter(|at| model.believes(world, *at)).count() <= 1
+                (0..world.clients.len())
+                    .filter(|at| model.believes(world, *at))
+                    .count()
+                    <= 1
             }),
-            Property::always("fencing tokens grow", |_, world: &World| !world.faults.fence_fell),
+            Property::always("fencing tokens grow", |_, world: &World| {
+                !world.faults.fence_fell
+            }),
             Property::always("no late write", |_, world: &World| !world.faults.late_write),
-            Property::always("a release frees its own lock", |_, world: &World| !world.faults.freed_other),
+            Property::always("a release frees its own lock", |_, world: &World| {
+                !world.faults.freed_other
+            }),
             Property::always("no false loss", |_, world: &World| !world.faults.false_loss),
-            Property::sometimes("a lock is taken over", |_, world: &World| world.takeovers > 0),
+            Property::sometimes("a lock is taken over", |_, world: &World| {
+                world.takeovers > 0
+            }),
         ]
     }
 }

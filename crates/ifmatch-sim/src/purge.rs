@@ -114,7 +114,11 @@ struct Fetch {
 impl Node {
     fn purge(&mut self, sabotage: Sabotage) {
         self.stored = None;
-        if let Some(fetch) = self.fetch.as_mut().filter(|_| sabotage != Sabotage::StoreInFlight) {
+        if let Some(fetch) = self
+            .fetch
+            .as_mut()
+            .filter(|_| sabotage != Sabotage::StoreInFlight)
+        {
             fetch.purged = true;
         }
     }
@@ -217,12 +221,15 @@ impl Purges {
         let kept = world.head.oldest;
         let node = &mut world.nodes[at];
         let (began, head, epoch) = node.reading.take()?;
-        let mut follower = node.follower.unwrap_or_else(|| Follower::start(head, epoch.into()));
+        let mut follower = node
+            .follower
+            .unwrap_or_else(|| Follower::start(head, epoch.into()));
         match follower.missing(head, epoch.into()) {
             Missing::Nothing => {}
             Missing::Segments { after } => {
                 let is_gone = after + 1 < kept || segments.len() as u64 > head.newest + 1;
-                let new = segments.get(usize::try_from(after).ok()?..usize::try_from(head.newest).ok()?);
+                let new =
+                    segments.get(usize::try_from(after).ok()?..usize::try_from(head.newest).ok()?);
                 // A node carries out its own purges when it receives them.
                 if is_gone || new.is_none_or(|new| new.iter().any(|by| *by != at)) {
                     node.purge(self.sabotage);
@@ -240,8 +247,14 @@ impl Purges {
                 }
             }
         }
-        let began = if self.sabotage == Sabotage::TrustFromEnd { now } else { began };
-        node.trusted = node.trusted.max(follower.caught_up(head, epoch.into(), began, BOUND));
+        let began = if self.sabotage == Sabotage::TrustFromEnd {
+            now
+        } else {
+            began
+        };
+        node.trusted = node
+            .trusted
+            .max(follower.caught_up(head, epoch.into(), began, BOUND));
         node.follower = Some(follower);
         Some(())
     }
@@ -250,16 +263,25 @@ impl Purges {
         let (now, promised) = (self.local(world, at), world.promised);
         let node = &mut world.nodes[at];
         let trusts = node.follower.is_some() && now < node.trusted;
-        let serves = trusts || matches!(self.sabotage, Sabotage::ServeCutOff | Sabotage::ServeBeforeStart);
+        let serves = trusts
+            || matches!(
+                self.sabotage,
+                Sabotage::ServeCutOff | Sabotage::ServeBeforeStart
+            );
         if let Some(stored) = node.stored.filter(|_| serves) {
             world.stale |= stored < promised;
             return (stored < promised).then_some(());
         }
-        if node.stored.is_some_and(|stored| stored < promised) && self.sabotage == Sabotage::TrustAfterLookup {
+        if node.stored.is_some_and(|stored| stored < promised)
+            && self.sabotage == Sabotage::TrustAfterLookup
+        {
             return (!std::mem::replace(&mut node.found, true)).then_some(());
         }
         let joins = serves || self.sabotage == Sabotage::JoinCutOff;
-        let fetch = node.fetch.as_mut().filter(|fetch| joins && !fetch.purged && fetch.waiting < promised)?;
+        let fetch = node
+            .fetch
+            .as_mut()
+            .filter(|fetch| joins && !fetch.purged && fetch.waiting < promised)?;
         fetch.waiting = promised;
         Some(())
     }
@@ -308,7 +330,10 @@ impl Purges {
             }
             Event::Answer(at) => {
                 let origin = world.origin;
-                let fetch = world.nodes[at].fetch.as_mut().filter(|fetch| fetch.answer.is_none())?;
+                let fetch = world.nodes[at]
+                    .fetch
+                    .as_mut()
+                    .filter(|fetch| fetch.answer.is_none())?;
                 fetch.answer = Some(origin);
             }
             Event::Store(at) => Self::store(world, at)?,
@@ -332,7 +357,9 @@ impl Purges {
                 }
                 world.epoch += 1;
                 world.head.newest -= 1;
-                world.segments.truncate(usize::try_from(world.head.newest).ok()?);
+                world
+                    .segments
+                    .truncate(usize::try_from(world.head.newest).ok()?);
             }
             Event::Tick => {
                 if world.tick >= self.ticks {
@@ -391,13 +418,17 @@ impl Model for Purges {
         vec![
             Property::always(NOTHING_OLDER, |_, world: &World| !world.stale),
             // The model reaches the states that it is about.
-            Property::sometimes("a node serves after an acknowledged purge", |model: &Self, world: &World| {
-                world.promised > 0
-                    && (0..world.nodes.len()).any(|at| {
-                        let node = &world.nodes[at];
-                        node.stored == Some(world.promised) && model.local(world, at) < node.trusted
-                    })
-            }),
+            Property::sometimes(
+                "a node serves after an acknowledged purge",
+                |model: &Self, world: &World| {
+                    world.promised > 0
+                        && (0..world.nodes.len()).any(|at| {
+                            let node = &world.nodes[at];
+                            node.stored == Some(world.promised)
+                                && model.local(world, at) < node.trusted
+                        })
+                },
+            ),
         ]
     }
 }

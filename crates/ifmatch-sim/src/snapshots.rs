@@ -106,9 +106,16 @@ impl SnapshotModel {
 
     /// Changes the field. Returns `false` if the blob has ended its life.
     fn change(&self, world: &mut World, at: usize, life: u8) -> bool {
-        let last = if self.is(SnapshotSabotage::RepeatField) { 0 } else { at };
+        let last = if self.is(SnapshotSabotage::RepeatField) {
+            0
+        } else {
+            at
+        };
         let is_any = self.is(SnapshotSabotage::ChangeAnyLife);
-        let blob = world.blob.as_mut().filter(|blob| blob.life == life || is_any);
+        let blob = world
+            .blob
+            .as_mut()
+            .filter(|blob| blob.life == life || is_any);
         blob.map(|blob| blob.last = Some(last)).is_some()
     }
 
@@ -126,7 +133,11 @@ impl SnapshotModel {
             },
             Taker::Write(life) => {
                 world.stored[at] = Some(life);
-                if is_early || self.is(SnapshotSabotage::OmitChange) { Taker::Told(life) } else { Taker::Change(life) }
+                if is_early || self.is(SnapshotSabotage::OmitChange) {
+                    Taker::Told(life)
+                } else {
+                    Taker::Change(life)
+                }
             }
             Taker::Change(life) if self.change(world, at, life) => Taker::Told(life),
             Taker::Change(_) => {
@@ -171,7 +182,10 @@ impl SnapshotModel {
             Some(_) => {}
             None => {
                 world.lives += 1;
-                world.blob = Some(Blob { life: world.lives, last: None });
+                world.blob = Some(Blob {
+                    life: world.lives,
+                    last: None,
+                });
             }
         }
         Some(())
@@ -193,7 +207,10 @@ impl Model for SnapshotModel {
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            blob: Some(Blob { life: 1, last: None }),
+            blob: Some(Blob {
+                life: 1,
+                last: None,
+            }),
             lives: 1,
             stored: vec![None; self.snapshots],
             takers: vec![Taker::Read; self.snapshots],
@@ -224,12 +241,22 @@ impl Model for SnapshotModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no blob is deleted under an acknowledged snapshot", |_, world: &World| {
-                world.takers.iter().all(|taker| !matches!(taker, Taker::Told(life) if world.ended.contains(life)))
+            Property::always(
+                "no blob is deleted under an acknowledged snapshot",
+                |_, world: &World| {
+                    world.takers.iter().all(
+                        |taker| !matches!(taker, Taker::Told(life) if world.ended.contains(life)),
+                    )
+                },
+            ),
+            Property::sometimes("a blob is deleted", |_, world: &World| {
+                !world.ended.is_empty()
             }),
-            Property::sometimes("a blob is deleted", |_, world: &World| !world.ended.is_empty()),
             Property::sometimes("all snapshots are told", |_, world: &World| {
-                world.takers.iter().all(|taker| matches!(taker, Taker::Told(_)))
+                world
+                    .takers
+                    .iter()
+                    .all(|taker| matches!(taker, Taker::Told(_)))
             }),
         ]
     }

@@ -16,9 +16,16 @@ impl Certificate {
     /// Creates a certificate of a host.
     pub fn of(host: &str) -> Self {
         let signed = generate_simple_self_signed([host.to_owned()]).expect("a host");
-        let (folder, pem) = (tempfile::tempdir().expect("a temporary folder"), signed.cert.pem());
+        let (folder, pem) = (
+            tempfile::tempdir().expect("a temporary folder"),
+            signed.cert.pem(),
+        );
         fs::write(folder.path().join("certificate.pem"), &pem).expect("the folder is ours");
-        fs::write(folder.path().join("key.pem"), signed.signing_key.serialize_pem()).expect("the folder is ours");
+        fs::write(
+            folder.path().join("key.pem"),
+            signed.signing_key.serialize_pem(),
+        )
+        .expect("the folder is ours");
         Self { folder, pem }
     }
 

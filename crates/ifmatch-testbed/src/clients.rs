@@ -42,7 +42,11 @@ impl Clients {
     pub fn new(prefix: &str, keys: usize, count: usize) -> Self {
         let workload = Workload::new(prefix, keys, count);
         let members = (0..count).map(|number| workload.client(number)).collect();
-        Self { workload, members, ticks: Arc::default() }
+        Self {
+            workload,
+            members,
+            ticks: Arc::default(),
+        }
     }
 
     /// Returns their workload.
@@ -57,13 +61,20 @@ impl Clients {
 
     /// Runs the clients until each has swapped `wins` more times.
     pub async fn run<R: Register>(self, register: &Arc<R>, wins: usize) -> Self {
-        let Self { workload, members, ticks } = self;
+        let Self {
+            workload,
+            members,
+            ticks,
+        } = self;
         let start = |mut client: Client| {
             let (register, ticks) = (Arc::clone(register), Arc::clone(&ticks));
             tokio::spawn(async move {
                 let goal = client.wins() + wins;
                 while client.wins() < goal {
-                    if !client.step(&*register, || ticks.fetch_add(1, Ordering::SeqCst)).await {
+                    if !client
+                        .step(&*register, || ticks.fetch_add(1, Ordering::SeqCst))
+                        .await
+                    {
                         tokio::time::sleep(PAUSE).await;
                     }
                     tokio::task::yield_now().await;
@@ -74,9 +85,17 @@ impl Clients {
         let running: Vec<_> = members.into_iter().map(start).collect();
         let mut members = Vec::new();
         for client in running {
-            members.push(within("each client's swaps", client).await.expect("a client"));
+            members.push(
+                within("each client's swaps", client)
+                    .await
+                    .expect("a client"),
+            );
         }
-        Self { workload, members, ticks }
+        Self {
+            workload,
+            members,
+            ticks,
+        }
     }
 
     /// Runs the clients while a fault happens, from before it until each has swapped `wins` times.
@@ -95,7 +114,12 @@ impl Clients {
 
     /// Runs the clients through a fault, from `begin` until calls have failed, then `end`. Afterwards, each client must swap
     /// again.
-    pub async fn run_through<R: Register>(self, register: &Arc<R>, begin: impl FnOnce(), end: impl FnOnce()) -> Self {
+    pub async fn run_through<R: Register>(
+        self,
+        register: &Arc<R>,
+        begin: impl FnOnce(),
+        end: impl FnOnce(),
+    ) -> Self {
         let key = self.workload.keys()[0].clone();
         let fault = async {
             begin();
@@ -107,7 +131,10 @@ impl Clients {
             within("a failure of the register", failure).await;
             end();
         };
-        self.run_during(register, WINS, fault).await.run(register, 1).await
+        self.run_during(register, WINS, fault)
+            .await
+            .run(register, 1)
+            .await
     }
 
     /// Loads all keys, and checks the history of all clients.
@@ -116,9 +143,15 @@ impl Clients {
     /// The first violation found.
     pub async fn check<R: Register>(mut self, register: &R) -> Result<(), Violation> {
         if let Some(client) = self.members.first_mut() {
-            client.load_all(register, || self.ticks.fetch_add(1, Ordering::SeqCst)).await;
+            client
+                .load_all(register, || self.ticks.fetch_add(1, Ordering::SeqCst))
+                .await;
         }
-        let operations: Vec<Operation> = self.members.into_iter().flat_map(Client::into_history).collect();
+        let operations: Vec<Operation> = self
+            .members
+            .into_iter()
+            .flat_map(Client::into_history)
+            .collect();
         history::check(&operations)
     }
 }

@@ -11,7 +11,9 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, RaceSize};
-use ifmatch_register::{ConnectError, ConnectErrorKind, Driver, Key, Register, RegisterError, RegisterErrorKind, Swap};
+use ifmatch_register::{
+    ConnectError, ConnectErrorKind, Driver, Key, Register, RegisterError, RegisterErrorKind, Swap,
+};
 
 use crate::{Clients, Network, Proxy, Server, within};
 
@@ -73,7 +75,9 @@ pub async fn connect<E: Engine>(url: &str) -> Arc<dyn Register> {
 
 /// Returns why a register doesn't connect.
 pub async fn refusal<E: Engine>(url: &str) -> (ConnectErrorKind, String) {
-    let Err(error) = E::connect(url).await else { panic!("{url}: must be refused") };
+    let Err(error) = E::connect(url).await else {
+        panic!("{url}: must be refused")
+    };
     (error.kind(), error.to_string())
 }
 
@@ -84,14 +88,20 @@ pub fn write(bytes: impl Into<Vec<u8>>) -> Command<'static> {
 
 fn write_if(conditions: &Preconditions, bytes: impl Into<Vec<u8>>) -> Command<'_> {
     let bytes = bytes.into();
-    let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
+    let content = Content::Hashed {
+        hash: ContentHash::of(&bytes),
+        payload: bytes.into(),
+    };
     let nonce = ifmatch_runtime::nonce().expect("randomness");
     Command::Write(Write::new(&Method::PUT, conditions, content, nonce))
 }
 
 /// Returns the first record of a resource, with these bytes as its payload.
 pub fn created(bytes: impl Into<Vec<u8>>, revision: u64) -> Record {
-    Record::absent().apply(&write(bytes), Revision::new(revision).timestamp()).next.expect("a write")
+    Record::absent()
+        .apply(&write(bytes), Revision::new(revision).timestamp())
+        .next
+        .expect("a write")
 }
 
 fn key(number: usize) -> Key {
@@ -107,7 +117,13 @@ async fn create(register: &dyn Register, number: usize) -> Result<Swap, Register
         random ^= random << 17;
         random.to_le_bytes()[0]
     });
-    register.compare_and_swap(&key(number), Revision::NONE, Some(&created(bytes.collect::<Vec<u8>>(), 1))).await
+    register
+        .compare_and_swap(
+            &key(number),
+            Revision::NONE,
+            Some(&created(bytes.collect::<Vec<u8>>(), 1)),
+        )
+        .await
 }
 
 /// Creates records until the server refuses one. Returns their number and the error.
@@ -137,9 +153,15 @@ pub async fn check_filled(register: &dyn Register, written: usize) {
     };
     // An unacknowledged swap may have taken place.
     let next = within("space for a record", next).await;
-    assert!(matches!(next, Swap::Done | Swap::Conflict(Some(_))), "{next:?}");
+    assert!(
+        matches!(next, Swap::Done | Swap::Conflict(Some(_))),
+        "{next:?}"
+    );
     for number in 0..written {
-        let found = register.load(&key(number)).await.expect("a server that runs");
+        let found = register
+            .load(&key(number))
+            .await
+            .expect("a server that runs");
         assert!(found.is_some(), "record {number} of {written}");
     }
 }
@@ -164,7 +186,8 @@ pub async fn two_processes_share_the_register<E: Engine>() {
         (server.url(), server)
     };
     let open = async |url: &str| connect::<E>(url).await;
-    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size()).await;
+    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size())
+        .await;
 }
 
 pub async fn urls_of_other_servers_are_refused<E: Engine>() {
@@ -189,14 +212,22 @@ pub async fn acknowledged_swaps_survive_kills<E: Engine>() {
     for _ in 0..3 {
         clients = clients.run_during(&register, 20, server.restart()).await;
     }
-    clients.check(&connect::<E>(&server.url()).await).await.expect("a linearizable register");
+    clients
+        .check(&connect::<E>(&server.url()).await)
+        .await
+        .expect("a linearizable register");
 }
 
 pub async fn a_suspended_server_is_used_again<E: Engine>() {
     let server = E::start(&[]).await;
     let register = Arc::new(connect::<E>(&server.url()).await);
-    let clients = Clients::new("stop", 3, 8).run_through(&register, || server.pause(), || server.resume()).await;
-    clients.check(&connect::<E>(&server.url()).await).await.expect("a linearizable register");
+    let clients = Clients::new("stop", 3, 8)
+        .run_through(&register, || server.pause(), || server.resume())
+        .await;
+    clients
+        .check(&connect::<E>(&server.url()).await)
+        .await
+        .expect("a linearizable register");
 }
 
 pub async fn a_network_that_delivers_nothing_is_used_again<E: Engine>() {
@@ -204,9 +235,18 @@ pub async fn a_network_that_delivers_nothing_is_used_again<E: Engine>() {
     let register = Arc::new(register);
     let mut clients = Clients::new("network", 3, 8);
     for network in [Network::BlackHole, Network::Silent, Network::Reset] {
-        clients = clients.run_through(&register, || proxy.set(network), || proxy.set(Network::Whole)).await;
+        clients = clients
+            .run_through(
+                &register,
+                || proxy.set(network),
+                || proxy.set(Network::Whole),
+            )
+            .await;
     }
-    clients.check(&connect::<E>(&server.url()).await).await.expect("a linearizable register");
+    clients
+        .check(&connect::<E>(&server.url()).await)
+        .await
+        .expect("a linearizable register");
 }
 
 pub async fn a_full_server_rejects_swaps_and_shows_records<E: Engine>() {
@@ -215,8 +255,15 @@ pub async fn a_full_server_rejects_swaps_and_shows_records<E: Engine>() {
     let (written, error) = fill(&*register).await;
     assert_eq!(error.kind(), RegisterErrorKind::Full, "{error}");
     for number in 0..=written {
-        let found = register.load(&key(number)).await.expect("loads need no space");
-        assert_eq!(found.is_some(), number < written, "record {number} of {written}");
+        let found = register
+            .load(&key(number))
+            .await
+            .expect("loads need no space");
+        assert_eq!(
+            found.is_some(),
+            number < written,
+            "record {number} of {written}"
+        );
     }
     if E::enlarge(&server).await {
         check_filled(&*register, written).await;
@@ -234,9 +281,18 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
     }
     // More than the number of failures after which calls fail at once.
     for _ in 0..5 {
-        let error = create(&*register, 0).await.expect_err("there is no connection");
-        assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "nothing was changed: {error}");
-        register.load(&key(0)).await.expect_err("there is no connection");
+        let error = create(&*register, 0)
+            .await
+            .expect_err("there is no connection");
+        assert_eq!(
+            error.kind(),
+            RegisterErrorKind::Unavailable,
+            "nothing was changed: {error}"
+        );
+        register
+            .load(&key(0))
+            .await
+            .expect_err("there is no connection");
     }
     drop(others);
     while create(&*register, 0).await.is_err() || register.load(&key(0)).await.is_err() {
@@ -254,11 +310,19 @@ pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engin
     for number in 0..20 {
         let key = key(number);
         // Opens the connection of the key's lane again.
-        let swap = register.compare_and_swap(&key, Revision::new(99), None).await.expect("a whole network");
+        let swap = register
+            .compare_and_swap(&key, Revision::new(99), None)
+            .await
+            .expect("a whole network");
         assert_eq!(swap, Swap::Conflict(None));
         proxy.set(Network::CutAfterCommit);
-        let first = register.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await;
-        let second = direct.compare_and_swap(&key, Revision::NONE, Some(&record(2))).await.expect("a whole network");
+        let first = register
+            .compare_and_swap(&key, Revision::NONE, Some(&record(1)))
+            .await;
+        let second = direct
+            .compare_and_swap(&key, Revision::NONE, Some(&record(2)))
+            .await
+            .expect("a whole network");
         let found = match (first, second) {
             (Ok(first), Swap::Conflict(found)) => {
                 assert_eq!(first, Swap::Done);
@@ -267,7 +331,11 @@ pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engin
             (Err(error), second) => {
                 assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
                 ambiguous += 1;
-                if let Swap::Conflict(found) = second { found } else { Some(record(2)) }
+                if let Swap::Conflict(found) = second {
+                    found
+                } else {
+                    Some(record(2))
+                }
             }
             (first, second) => panic!("both took place: {first:?} and {second:?}"),
         };
@@ -291,12 +359,26 @@ pub async fn a_driver_resolves_lost_answers<E: Engine>() {
         let conditions = Preconditions::from_headers(&HeaderMap::from_iter([condition]));
         let before = direct.load(&key).await.expect("a whole network");
         // Opens the connection of the key's lane again.
-        driver.register().compare_and_swap(&key, Revision::new(1), None).await.expect("a whole network");
+        driver
+            .register()
+            .compare_and_swap(&key, Revision::new(1), None)
+            .await
+            .expect("a whole network");
         proxy.set(Network::CutAfterCommit);
-        let applied = driver.apply_to(&key, Some(before), &write_if(&conditions, number.to_be_bytes())).await;
+        let applied = driver
+            .apply_to(
+                &key,
+                Some(before),
+                &write_if(&conditions, number.to_be_bytes()),
+            )
+            .await;
         proxy.set(Network::Whole);
         let applied = applied.expect("the driver asks again");
-        assert!(matches!(applied.outcome, Outcome::Written(_)), "a false refusal: {:?}", applied.outcome);
+        assert!(
+            matches!(applied.outcome, Outcome::Written(_)),
+            "a false refusal: {:?}",
+            applied.outcome
+        );
         let after = direct.load(&key).await.expect("a whole network");
         assert_eq!(applied.after, after, "the write took place once");
         let version = after.settled(direct.now()).expect("no write is in flight");

@@ -60,15 +60,26 @@ impl Isolable {
             proxies.push(Proxy::start(port.address()).await);
         }
         let advertised = [0, 1, 2].map(|at: usize| proxies[at].address().port());
-        Self { members: three(ports, advertised).await, proxies }
+        Self {
+            members: three(ports, advertised).await,
+            proxies,
+        }
     }
 
     /// Returns the index of the leader, once all members agree on it.
     pub async fn leader(&self) -> usize {
         let agreed = async {
             loop {
-                let leaders: Vec<u64> = self.members.iter().map(|member| number(member, "leader")).collect();
-                let is_leader = |member: &Server| leaders.iter().all(|leader| *leader == number(member, "member_id"));
+                let leaders: Vec<u64> = self
+                    .members
+                    .iter()
+                    .map(|member| number(member, "leader"))
+                    .collect();
+                let is_leader = |member: &Server| {
+                    leaders
+                        .iter()
+                        .all(|leader| *leader == number(member, "member_id"))
+                };
                 if let Some(leader) = self.members.iter().position(is_leader) {
                     return leader;
                 }
@@ -81,11 +92,18 @@ impl Isolable {
     /// Cuts a member off from the others, but not from its clients.
     pub fn isolate(&self, index: usize, isolation: Isolation) {
         // Members name themselves in the first request of a connection.
-        let from = format!("X-Server-From: {:x}", number(&self.members[index], "member_id"));
+        let from = format!(
+            "X-Server-From: {:x}",
+            number(&self.members[index], "member_id")
+        );
         for (at, proxy) in self.proxies.iter().enumerate() {
             match isolation {
-                Isolation::Full | Isolation::Inbound if at == index => proxy.set(Network::BlackHole),
-                Isolation::Full | Isolation::Outbound if at != index => proxy.set_for(&from, Network::BlackHole),
+                Isolation::Full | Isolation::Inbound if at == index => {
+                    proxy.set(Network::BlackHole)
+                }
+                Isolation::Full | Isolation::Outbound if at != index => {
+                    proxy.set_for(&from, Network::BlackHole)
+                }
                 _ => {}
             }
         }
@@ -102,7 +120,9 @@ impl Isolable {
 /// Returns a number in the status of a member, or zero.
 fn number(member: &Server, name: &str) -> u64 {
     let status = etcdctl(member, &["endpoint", "status", "--write-out=json"]);
-    let text = status.split_once(&format!("\"{name}\":")).map_or("", |(_, text)| text);
+    let text = status
+        .split_once(&format!("\"{name}\":"))
+        .map_or("", |(_, text)| text);
     text.split(|letter: char| !letter.is_ascii_digit())
         .next()
         .and_then(|digits| digits.parse().ok())
@@ -111,37 +131,69 @@ fn number(member: &Server, name: &str) -> u64 {
 
 async fn three([one, two, three]: [Port; 3], advertised: [u16; 3]) -> Vec<Server> {
     let names = ["one", "two", "three"];
-    let cluster: Vec<String> =
-        names.iter().zip(advertised).map(|(name, peer)| format!("{name}=http://127.0.0.1:{peer}")).collect();
+    let cluster: Vec<String> = names
+        .iter()
+        .zip(advertised)
+        .map(|(name, peer)| format!("{name}=http://127.0.0.1:{peer}"))
+        .collect();
     let cluster = cluster.join(",");
     let start = |at: usize, peer| member(names[at], peer, advertised[at], &cluster, &[]);
     let (one, two, three) = tokio::join!(start(0, one), start(1, two), start(2, three));
     vec![one, two, three]
 }
 
-async fn member(name: &str, peer: Port, advertised: u16, cluster: &str, settings: &[&str]) -> Server {
+async fn member(
+    name: &str,
+    peer: Port,
+    advertised: u16,
+    cluster: &str,
+    settings: &[&str],
+) -> Server {
     let name = name.to_owned();
     let advertised = format!("http://127.0.0.1:{advertised}");
-    let cluster = if cluster.is_empty() { format!("{name}={advertised}") } else { cluster.to_owned() };
-    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
-    let scheme = if settings.iter().any(|setting| setting == "--cert-file") { "https" } else { "http" };
-    let program = Program::new("etcd", "etcd-server", ("etcd://", ""), move |port, folder| {
-        let (client, data) = (format!("{scheme}://127.0.0.1:{port}"), folder.to_str().expect("a path of text"));
-        let own = [
-            ["--name", &name],
-            ["--data-dir", data],
-            ["--listen-client-urls", &client],
-            ["--advertise-client-urls", &client],
-            ["--listen-peer-urls", &format!("http://{}", peer.address())],
-            ["--initial-advertise-peer-urls", &advertised],
-            ["--initial-cluster", &cluster],
-            ["--logger", "zap"],
-            // The reason for an end is seen, and nothing else.
-            ["--log-outputs", "stderr"],
-            ["--log-level", "fatal"],
-        ];
-        own.concat().into_iter().map(str::to_owned).chain(settings.iter().cloned()).collect()
-    });
+    let cluster = if cluster.is_empty() {
+        format!("{name}={advertised}")
+    } else {
+        cluster.to_owned()
+    };
+    let settings: Vec<String> = settings
+        .iter()
+        .map(|setting| (*setting).to_owned())
+        .collect();
+    let scheme = if settings.iter().any(|setting| setting == "--cert-file") {
+        "https"
+    } else {
+        "http"
+    };
+    let program = Program::new(
+        "etcd",
+        "etcd-server",
+        ("etcd://", ""),
+        move |port, folder| {
+            let (client, data) = (
+                format!("{scheme}://127.0.0.1:{port}"),
+                folder.to_str().expect("a path of text"),
+            );
+            let own = [
+                ["--name", &name],
+                ["--data-dir", data],
+                ["--listen-client-urls", &client],
+                ["--advertise-client-urls", &client],
+                ["--listen-peer-urls", &format!("http://{}", peer.address())],
+                ["--initial-advertise-peer-urls", &advertised],
+                ["--initial-cluster", &cluster],
+                ["--logger", "zap"],
+                // The reason for an end is seen, and nothing else.
+                ["--log-outputs", "stderr"],
+                ["--log-level", "fatal"],
+            ];
+            own.concat()
+                .into_iter()
+                .map(str::to_owned)
+                .chain(settings.iter().cloned())
+                .collect()
+        },
+    );
     Server::start(program).await
 }
 
@@ -151,8 +203,16 @@ async fn member(name: &str, peer: Port, advertised: u16, cluster: &str, settings
 /// Panics if etcdctl is missing or fails.
 pub fn etcdctl(server: &Server, arguments: &[&str]) -> String {
     let endpoint = format!("--endpoints={}", server.address());
-    let output = Command::new("etcdctl").arg(endpoint).args(arguments).env("ETCDCTL_API", "3").output();
+    let output = Command::new("etcdctl")
+        .arg(endpoint)
+        .args(arguments)
+        .env("ETCDCTL_API", "3")
+        .output();
     let output = output.expect("etcdctl is missing: install it with `apt-get install etcd-client`");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

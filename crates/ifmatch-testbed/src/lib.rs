@@ -1,6 +1,10 @@
 //! Servers that tests start, a network that fails, and clients that write at the same time.
 
-#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "test code reports failures by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "test code reports failures by panicking"
+)]
 
 pub mod azurite;
 mod certificate;
@@ -35,7 +39,9 @@ pub const LIMIT: Duration = Duration::from_mins(5);
 /// # Panics
 /// After five minutes, with the name of what is missing.
 pub async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
-    let Ok(done) = tokio::time::timeout(LIMIT, wait).await else { panic!("{name}: not within {LIMIT:?}") };
+    let Ok(done) = tokio::time::timeout(LIMIT, wait).await else {
+        panic!("{name}: not within {LIMIT:?}")
+    };
     done
 }
 
@@ -48,10 +54,17 @@ pub fn faketime() -> PathBuf {
     if let Some(path) = std::env::var_os("IFMATCH_FAKETIME") {
         return path.into();
     }
-    let folders = ["lib/x86_64-linux-gnu/faketime", "lib/aarch64-linux-gnu/faketime", "lib64/faketime", "lib/faketime"];
+    let folders = [
+        "lib/x86_64-linux-gnu/faketime",
+        "lib/aarch64-linux-gnu/faketime",
+        "lib64/faketime",
+        "lib/faketime",
+    ];
     let found = folders.map(|folder| Path::new("/usr").join(folder).join("libfaketimeMT.so.1"));
     let found = found.into_iter().find(|path| path.exists());
-    found.expect("libfaketime is missing: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path")
+    found.expect(
+        "libfaketime is missing: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path",
+    )
 }
 
 /// The lines that this thread logs, and its tasks on a runtime of one thread.
@@ -63,7 +76,9 @@ impl Log {
     pub fn collect() -> (Self, DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .finish();
         (log, tracing::subscriber::set_default(subscriber))
     }
 

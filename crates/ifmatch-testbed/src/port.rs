@@ -27,17 +27,24 @@ impl Port {
     /// # Panics
     /// Panics if all ports tried are in use.
     pub fn claim() -> Self {
-        let random =
-            || PORTS.start + u16::try_from(RandomState::new().hash_one(()) % PORTS.len() as u64).expect("a u16");
+        let random = || {
+            PORTS.start
+                + u16::try_from(RandomState::new().hash_one(()) % PORTS.len() as u64)
+                    .expect("a u16")
+        };
         let claimed = (0..ATTEMPTS).find_map(|_| Self::try_claim(random()));
         claimed.unwrap_or_else(|| panic!("none of {ATTEMPTS} ports is free"))
     }
 
     fn try_claim(number: u16) -> Option<Self> {
-        let name = SocketName::from_abstract_name(format!("ifmatch-testbed-{number}")).expect("a short name");
+        let name = SocketName::from_abstract_name(format!("ifmatch-testbed-{number}"))
+            .expect("a short name");
         let claim = UnixListener::bind_addr(&name).ok()?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self { number, _claim: claim })
+        Some(Self {
+            number,
+            _claim: claim,
+        })
     }
 
     /// Returns the number.
@@ -58,13 +65,20 @@ mod tests {
     #[test]
     fn a_port_is_claimed_once() {
         let port = Port::claim();
-        assert!(Port::try_claim(port.number()).is_none(), "two servers have port {}", port.number());
+        assert!(
+            Port::try_claim(port.number()).is_none(),
+            "two servers have port {}",
+            port.number()
+        );
     }
 
     #[test]
     fn a_port_in_use_is_not_claimed() {
         let used = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = used.local_addr().expect("a bound socket");
-        assert!(Port::try_claim(address.port()).is_none(), "{address} is in use");
+        assert!(
+            Port::try_claim(address.port()).is_none(),
+            "{address} is in use"
+        );
     }
 }

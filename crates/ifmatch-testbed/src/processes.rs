@@ -23,14 +23,22 @@ struct ProcessEntry {
 
 /// Returns a process and its descendants, parents first.
 fn tree(root: u32) -> Vec<ProcessEntry> {
-    let processes = fs::read_dir("/proc").expect("a system with /proc").flatten();
-    let mut others: Vec<ProcessEntry> =
-        processes.filter_map(|process| entry(process.file_name().to_str()?.parse().ok()?)).collect();
+    let processes = fs::read_dir("/proc")
+        .expect("a system with /proc")
+        .flatten();
+    let mut others: Vec<ProcessEntry> = processes
+        .filter_map(|process| entry(process.file_name().to_str()?.parse().ok()?))
+        .collect();
     let mut found = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         found.extend(others.extract_if(.., |process| process.id == parent));
-        parents.extend(others.iter().filter(|process| process.parent == parent).map(|process| process.id));
+        parents.extend(
+            others
+                .iter()
+                .filter(|process| process.parent == parent)
+                .map(|process| process.id),
+        );
     }
     found
 }
@@ -42,7 +50,12 @@ fn entry(id: u32) -> Option<ProcessEntry> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let ticks = number(14)? + number(15)? + number(16)? + number(17)?;
     let is_running = !matches!(*fields.first()?, "T" | "Z" | "X");
-    Some(ProcessEntry { id, parent: number(4)?.try_into().ok()?, is_running, ticks })
+    Some(ProcessEntry {
+        id,
+        parent: number(4)?.try_into().ok()?,
+        is_running,
+        ticks,
+    })
 }
 
 /// Returns the ids of a process and its descendants.
@@ -52,7 +65,10 @@ pub(crate) fn ids(root: u32) -> Vec<u32> {
 
 /// Sends a signal to a process.
 pub(crate) fn signal(id: u32, signal: Signal) {
-    let id = i32::try_from(id).ok().and_then(Pid::from_raw).expect("the id of a process");
+    let id = i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the id of a process");
     // It may have ended.
     let _ = kill_process(id, signal);
 }
@@ -68,7 +84,11 @@ pub(crate) fn suspend(root: u32) {
         let mut running = tree(root);
         running.retain(|process| process.is_running);
         // A process may also have started another one while the first such list was made.
-        without_running = if running.is_empty() { without_running + 1 } else { 0 };
+        without_running = if running.is_empty() {
+            without_running + 1
+        } else {
+            0
+        };
         if without_running == 2 {
             return;
         }
@@ -83,7 +103,8 @@ pub(crate) fn suspend(root: u32) {
 /// Returns the CPU time of a process and its descendants in seconds.
 pub(crate) fn cpu(root: u32) -> f64 {
     let ticks: u64 = tree(root).iter().map(|process| process.ticks).sum();
-    let per_second = u32::try_from(rustix::param::clock_ticks_per_second()).expect("a hundred or so");
+    let per_second =
+        u32::try_from(rustix::param::clock_ticks_per_second()).expect("a hundred or so");
     f64::from(u32::try_from(ticks).expect("less than a year")) / f64::from(per_second)
 }
 
@@ -95,8 +116,10 @@ mod tests {
 
     #[test]
     fn a_process_that_starts_others_is_suspended_with_all_of_them() {
-        let mut parent =
-            Command::new("sh").args(["-c", "for n in $(seq 500); do sleep 60 & done; wait"]).spawn().expect("a shell");
+        let mut parent = Command::new("sh")
+            .args(["-c", "for n in $(seq 500); do sleep 60 & done; wait"])
+            .spawn()
+            .expect("a shell");
         while tree(parent.id()).len() < 10 {
             thread::sleep(PAUSE);
         }
@@ -106,6 +129,10 @@ mod tests {
             signal(process.id, Signal::KILL);
         }
         parent.wait().expect("the process is ours");
-        assert!(found.iter().all(|process| !process.is_running), "none of {} processes runs", found.len());
+        assert!(
+            found.iter().all(|process| !process.is_running),
+            "none of {} processes runs",
+            found.len()
+        );
     }
 }

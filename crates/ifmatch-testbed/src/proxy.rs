@@ -62,9 +62,14 @@ enum Direction {
 impl Proxy {
     /// Starts a proxy in front of the server at `target`, on a free port.
     pub async fn start(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
-        let network = Arc::new(watch::Sender::new(ProxyState { network: Network::Whole, only: None }));
+        let network = Arc::new(watch::Sender::new(ProxyState {
+            network: Network::Whole,
+            only: None,
+        }));
         let target = Arc::new(watch::Sender::new(target));
         let (states, targets) = (Arc::clone(&network), Arc::clone(&target));
         let accept = async move {
@@ -75,7 +80,12 @@ impl Proxy {
                 while connections.try_join_next().is_some() {}
             }
         };
-        Self { address, network, target, task: tokio::spawn(accept).abort_handle() }
+        Self {
+            address,
+            network,
+            target,
+            task: tokio::spawn(accept).abort_handle(),
+        }
     }
 
     /// Returns the address for clients.
@@ -85,13 +95,19 @@ impl Proxy {
 
     /// Changes the state of the network, for bytes that arrive from now on.
     pub fn set(&self, network: Network) {
-        self.network.send_replace(ProxyState { network, only: None });
+        self.network.send_replace(ProxyState {
+            network,
+            only: None,
+        });
     }
 
     /// Changes the state of the network for the clients that have this text in the first bytes that they sent. For others, it
     /// is whole.
     pub fn set_for(&self, text: &str, network: Network) {
-        self.network.send_replace(ProxyState { network, only: Some(text.to_owned()) });
+        self.network.send_replace(ProxyState {
+            network,
+            only: Some(text.to_owned()),
+        });
     }
 
     /// Returns the state of the network.
@@ -114,8 +130,16 @@ impl Drop for Proxy {
 impl ProxyState {
     /// Returns the state of the network for a client, given the first bytes that it sent.
     fn of(&self, first: &OnceLock<Vec<u8>>) -> Network {
-        let has = |text: &str| first.get().is_some_and(|first| String::from_utf8_lossy(first).contains(text));
-        if self.only.as_deref().is_none_or(has) { self.network } else { Network::Whole }
+        let has = |text: &str| {
+            first
+                .get()
+                .is_some_and(|first| String::from_utf8_lossy(first).contains(text))
+        };
+        if self.only.as_deref().is_none_or(has) {
+            self.network
+        } else {
+            Network::Whole
+        }
     }
 }
 
@@ -126,7 +150,9 @@ async fn connection(
 ) {
     let address = *target.borrow_and_update();
     // A server that is down ends the client's connection.
-    let Ok(server) = TcpStream::connect(address).await else { return };
+    let Ok(server) = TcpStream::connect(address).await else {
+        return;
+    };
     // Otherwise short messages wait for acknowledgements. A socket may be closed already.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
@@ -160,16 +186,24 @@ async fn forward(
         if direction == Direction::Request {
             first.get_or_init(|| bytes[..length].to_vec());
         }
-        let waits =
-            |state: Network| state == Network::BlackHole || state == Network::Silent && direction == Direction::Answer;
-        if changes.wait_for(|state| !waits(state.of(first))).await.is_err() {
+        let waits = |state: Network| {
+            state == Network::BlackHole
+                || state == Network::Silent && direction == Direction::Answer
+        };
+        if changes
+            .wait_for(|state| !waits(state.of(first)))
+            .await
+            .is_err()
+        {
             return RelayEnd::Closed;
         }
         let mut cut = Network::Whole;
         network.send_if_modified(|state| {
             let is_cut = match state.of(first) {
                 Network::CutAfterCommit => direction == Direction::Answer,
-                Network::CutBeforeSending | Network::CutAfterSending => direction == Direction::Request,
+                Network::CutBeforeSending | Network::CutAfterSending => {
+                    direction == Direction::Request
+                }
                 _ => false,
             };
             if is_cut || state.of(first) == Network::Reset {

@@ -42,7 +42,9 @@ async fn serve(is_careless: bool) -> S3Server {
         builder.set_auth(SimpleAuth::from_single("key", "secret"));
     }
     let service = builder.build();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a free port");
     let address = listener.local_addr().expect("a bound socket");
     // The server first evaluates the condition and then writes, and writes the bytes and the metadata separately.
     // Handling one request at a time makes it atomic, as S3 is.
@@ -50,45 +52,81 @@ async fn serve(is_careless: bool) -> S3Server {
     let accept = async move {
         while let Ok((socket, _)) = listener.accept().await {
             let (service, turn) = (service.clone(), Arc::clone(&turn));
-            let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                let (service, turn) = (service.clone(), Arc::clone(&turn));
-                async move {
-                    let (mut parts, body) = request.into_parts();
-                    if is_careless {
-                        for name in [IF_MATCH, IF_NONE_MATCH, AUTHORIZATION] {
-                            parts.headers.remove(name);
+            let service =
+                hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                    let (service, turn) = (service.clone(), Arc::clone(&turn));
+                    async move {
+                        let (mut parts, body) = request.into_parts();
+                        if is_careless {
+                            for name in [IF_MATCH, IF_NONE_MATCH, AUTHORIZATION] {
+                                parts.headers.remove(name);
+                            }
                         }
+                        let body = body
+                            .collect()
+                            .await
+                            .map(http_body_util::Collected::to_bytes)
+                            .unwrap_or_default();
+                        let request =
+                            http::Request::from_parts(parts, http_body_util::Full::new(body));
+                        if let Some(refused) = limits(&request) {
+                            return Ok(refused);
+                        }
+                        let _turn = turn.lock().await;
+                        Ok::<_, Infallible>(
+                            tower::ServiceExt::oneshot(service, request)
+                                .await
+                                .expect("an answer"),
+                        )
                     }
-                    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                    let request = http::Request::from_parts(parts, http_body_util::Full::new(body));
-                    if let Some(refused) = limits(&request) {
-                        return Ok(refused);
-                    }
-                    let _turn = turn.lock().await;
-                    Ok::<_, Infallible>(tower::ServiceExt::oneshot(service, request).await.expect("an answer"))
-                }
-            });
+                });
             tokio::spawn(async move {
-                Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await
+                Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(socket), service)
+                    .await
             });
         }
     };
-    S3Server { address, root, task: tokio::spawn(accept).abort_handle() }
+    S3Server {
+        address,
+        root,
+        task: tokio::spawn(accept).abort_handle(),
+    }
 }
 
 /// Returns the response of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
 fn limits<B>(request: &http::Request<B>) -> Option<http::Response<s3s::Body>> {
-    let metadata = request.headers().iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-"));
-    let metadata: usize = metadata.map(|(name, value)| name.as_str().len() - 11 + value.len()).sum();
-    let key = request.uri().path().splitn(3, '/').nth(2).unwrap_or_default();
+    let metadata = request
+        .headers()
+        .iter()
+        .filter(|(name, _)| name.as_str().starts_with("x-amz-meta-"));
+    let metadata: usize = metadata
+        .map(|(name, value)| name.as_str().len() - 11 + value.len())
+        .sum();
+    let key = request
+        .uri()
+        .path()
+        .splitn(3, '/')
+        .nth(2)
+        .unwrap_or_default();
     let code = match (key.len() - 2 * key.matches('%').count(), metadata) {
         (1_025.., _) => "KeyTooLongError",
         (_, 2_049..) => "MetadataTooLarge",
         _ => return None,
     };
-    let body = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code></Error>");
-    let body = if request.method() == http::Method::HEAD { String::new() } else { body };
-    Some(http::Response::builder().status(400).body(body.into()).expect("a response"))
+    let body =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code></Error>");
+    let body = if request.method() == http::Method::HEAD {
+        String::new()
+    } else {
+        body
+    };
+    Some(
+        http::Response::builder()
+            .status(400)
+            .body(body.into())
+            .expect("a response"),
+    )
 }
 
 impl S3Server {
@@ -108,14 +146,19 @@ impl S3Server {
             ("AWS_REGION", "us-east-1"),
             ("TOKEN", "of something else"),
         ];
-        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+        settings
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
     }
 
     /// Returns the number of objects in the bucket.
     pub fn objects(&self) -> usize {
         let (mut count, mut folders) = (0, vec![PathBuf::from("bucket")]);
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(self.root.path().join(&folder)).expect("a folder").flatten() {
+            for entry in std::fs::read_dir(self.root.path().join(&folder))
+                .expect("a folder")
+                .flatten()
+            {
                 if entry.path().is_dir() {
                     folders.push(folder.join(entry.file_name()));
                 } else {
@@ -128,8 +171,12 @@ impl S3Server {
 
     /// Returns the number of multipart uploads that are neither complete nor aborted.
     pub fn unfinished_uploads(&self) -> usize {
-        let entries = std::fs::read_dir(self.root.path()).expect("the server's folder").flatten();
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".upload")).count()
+        let entries = std::fs::read_dir(self.root.path())
+            .expect("the server's folder")
+            .flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(".upload"))
+            .count()
     }
 }
 

@@ -69,11 +69,21 @@ impl Program {
         let program = name.to_owned();
         let command = move |port, folder: &Path| {
             let mut command = Command::new("env");
-            command.args(["--ignore-signal=XFSZ", &program]).args(arguments(port, folder)).current_dir(folder);
+            command
+                .args(["--ignore-signal=XFSZ", &program])
+                .args(arguments(port, folder))
+                .current_dir(folder);
             command
         };
         let is_ready = |address| TcpStream::connect(address).is_ok();
-        Self { name: name.to_owned(), package, url, command: Box::new(command), is_ready, end: Signal::KILL }
+        Self {
+            name: name.to_owned(),
+            package,
+            url,
+            command: Box::new(command),
+            is_ready,
+            end: Signal::KILL,
+        }
     }
 }
 
@@ -84,8 +94,18 @@ impl Server {
     /// Panics if the program is missing, with the package that has it, or if it doesn't start.
     pub async fn start(program: Program) -> Self {
         let folder = || tempfile::tempdir().expect("a temporary folder");
-        let watch = watch(format!("{} of {}", program.name, thread::current().name().unwrap_or_default()));
-        let mut server = Self { program, folder: folder(), port: Port::claim(), child: None, _watch: watch };
+        let watch = watch(format!(
+            "{} of {}",
+            program.name,
+            thread::current().name().unwrap_or_default()
+        ));
+        let mut server = Self {
+            program,
+            folder: folder(),
+            port: Port::claim(),
+            child: None,
+            _watch: watch,
+        };
         for _ in 0..ATTEMPTS {
             if server.run().await {
                 return server;
@@ -93,7 +113,10 @@ impl Server {
             server.port = Port::claim();
             server.folder = folder();
         }
-        panic!("{} does not start: see its output above", server.program.name);
+        panic!(
+            "{} does not start: see its output above",
+            server.program.name
+        );
     }
 
     /// Returns the server's address.
@@ -119,12 +142,16 @@ impl Server {
 
     /// Returns the CPU time of the server so far in seconds.
     pub fn cpu(&self) -> f64 {
-        self.child.as_ref().map_or(0.0, |child| processes::cpu(child.id()))
+        self.child
+            .as_ref()
+            .map_or(0.0, |child| processes::cpu(child.id()))
     }
 
     /// Kills the server's processes, as a crash of its machine does.
     pub fn kill(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
         // No process can start another one that survives.
         processes::suspend(child.id());
         for id in processes::ids(child.id()) {
@@ -145,7 +172,11 @@ impl Server {
 
     /// Lets suspended processes continue.
     pub fn resume(&self) {
-        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
+        for id in self
+            .child
+            .iter()
+            .flat_map(|child| processes::ids(child.id()))
+        {
             processes::signal(id, Signal::CONT);
         }
     }
@@ -153,19 +184,33 @@ impl Server {
     /// Limits the length of each file that the server writes, as a full disk would. `None` removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
-        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
+        for id in self
+            .child
+            .iter()
+            .flat_map(|child| processes::ids(child.id()))
+        {
             let process = format!("/proc/{id}");
             // A process may end meanwhile.
-            let Ok(owner) = fs::metadata(&process) else { continue };
+            let Ok(owner) = fs::metadata(&process) else {
+                continue;
+            };
             let mut command = Command::new("prlimit");
-            command.args(["--pid", &id.to_string(), &format!("--fsize={limit}:unlimited")]);
+            command.args([
+                "--pid",
+                &id.to_string(),
+                &format!("--fsize={limit}:unlimited"),
+            ]);
             if owner.uid() != geteuid().as_raw() {
                 // A process may limit others of its own user.
                 command.uid(owner.uid()).gid(owner.gid());
             }
             let limited = command.stderr(Stdio::null()).status();
-            let limited = limited.expect("prlimit is missing: install it with `apt-get install util-linux`");
-            assert!(limited.success() || !Path::new(&process).exists(), "process {id} cannot be limited");
+            let limited =
+                limited.expect("prlimit is missing: install it with `apt-get install util-linux`");
+            assert!(
+                limited.success() || !Path::new(&process).exists(),
+                "process {id} cannot be limited"
+            );
         }
     }
 
@@ -178,7 +223,10 @@ impl Server {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        panic!("{} does not start again: see its output above", self.program.name);
+        panic!(
+            "{} does not start again: see its output above",
+            self.program.name
+        );
     }
 
     /// Starts the process, and waits until it can be used. Returns `false` if it ends before.
@@ -211,7 +259,10 @@ impl Server {
 
 impl Program {
     fn missing(&self) -> ! {
-        panic!("{} is missing: install it with `apt-get install {}`", self.name, self.package)
+        panic!(
+            "{} is missing: install it with `apt-get install {}`",
+            self.name, self.package
+        )
     }
 }
 

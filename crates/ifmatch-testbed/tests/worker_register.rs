@@ -1,7 +1,11 @@
 //! The conformance suite on the register of Durable Objects, in the Worker's runtime.
 //!
 //! `cargo xtask ci --only worker` runs this test. `IFMATCH_URL` is the URL of the Worker in wasm/register.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,19 +21,37 @@ struct Remote(Client);
 
 impl Remote {
     fn connect() -> Self {
-        let url = std::env::var("IFMATCH_URL").expect("IFMATCH_URL: run `cargo xtask ci --only worker`");
-        Self(Client::new(url.trim_start_matches("http://").parse().unwrap()))
+        let url =
+            std::env::var("IFMATCH_URL").expect("IFMATCH_URL: run `cargo xtask ci --only worker`");
+        Self(Client::new(
+            url.trim_start_matches("http://").parse().unwrap(),
+        ))
     }
 
-    async fn call(&self, method: Method, query: String, content: Vec<u8>) -> Result<Answer, RegisterError> {
+    async fn call(
+        &self,
+        method: Method,
+        query: String,
+        content: Vec<u8>,
+    ) -> Result<Answer, RegisterError> {
         // The runtime closes idle connections, which a reused one can't tell from a lost response.
-        let request = Request::builder().method(method).uri(format!("/?{query}")).header("connection", "close");
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/?{query}"))
+            .header("connection", "close");
         let answer = self.0.try_send(request.body(full(content)).unwrap()).await;
-        let answer = answer.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
+        let answer =
+            answer.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
         match answer.status.as_u16() {
             200 | 204 | 404 | 412 => Ok(answer),
-            503 => Err(RegisterError::new(RegisterErrorKind::Unavailable, answer.text())),
-            504 => Err(RegisterError::new(RegisterErrorKind::Ambiguous, answer.text())),
+            503 => Err(RegisterError::new(
+                RegisterErrorKind::Unavailable,
+                answer.text(),
+            )),
+            504 => Err(RegisterError::new(
+                RegisterErrorKind::Ambiguous,
+                answer.text(),
+            )),
             _ => panic!("{answer:?}"),
         }
     }
@@ -46,7 +68,13 @@ fn record(content: &[u8]) -> Option<Record> {
 #[async_trait]
 impl Register for Remote {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let answer = self.call(Method::GET, format!("key={}", text(key.as_str())), Vec::new()).await;
+        let answer = self
+            .call(
+                Method::GET,
+                format!("key={}", text(key.as_str())),
+                Vec::new(),
+            )
+            .await;
         Ok(record(&answer.map_err(RegisterError::of_read)?.body))
     }
 
@@ -57,18 +85,37 @@ impl Register for Remote {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         let query = format!("key={}&expected={}", text(key.as_str()), expected.get());
-        let answer = self.call(Method::PUT, query, next.map(Record::encode).unwrap_or_default()).await?;
-        Ok(if answer.status == 204 { Swap::Done } else { Swap::Conflict(record(&answer.body)) })
+        let answer = self
+            .call(
+                Method::PUT,
+                query,
+                next.map(Record::encode).unwrap_or_default(),
+            )
+            .await?;
+        Ok(if answer.status == 204 {
+            Swap::Done
+        } else {
+            Swap::Conflict(record(&answer.body))
+        })
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let after = scan.after.map(|after| format!("&after={}", text(after))).unwrap_or_default();
+        let after = scan
+            .after
+            .map(|after| format!("&after={}", text(after)))
+            .unwrap_or_default();
         let query = format!("prefix={}&limit={}{after}", text(scan.prefix), scan.limit);
-        let answer = self.call(Method::GET, query, Vec::new()).await.map_err(RegisterError::of_read)?;
+        let answer = self
+            .call(Method::GET, query, Vec::new())
+            .await
+            .map_err(RegisterError::of_read)?;
         let entry = |line: &str| {
             let (key, record) = line.split_once(' ').unwrap();
             let [key, record] = [key, record].map(|part| BASE64_STANDARD.decode(part).unwrap());
-            (Key::new(String::from_utf8(key).unwrap()).unwrap(), Record::decode(&record).unwrap())
+            (
+                Key::new(String::from_utf8(key).unwrap()).unwrap(),
+                Record::decode(&record).unwrap(),
+            )
         };
         Ok(answer.text().lines().map(entry).collect())
     }

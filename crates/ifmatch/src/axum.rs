@@ -21,7 +21,9 @@ use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
 use crate::inner::InnerService;
-use crate::{ConditionalLayer, ConditionalService, ExpectedVersion, NewVersion, Permit, PreconditionFailed};
+use crate::{
+    ConditionalLayer, ConditionalService, ExpectedVersion, NewVersion, Permit, PreconditionFailed,
+};
 
 /// All paths but `/`, under axum's own name for the rest of a nested path, which it leaves out of the extractors `Path` and
 /// `MatchedPath`. Under another name, handlers would get one parameter too many, and fail.
@@ -81,8 +83,11 @@ impl<S: Clone + Send + Sync + 'static> RouterExt<S> for Router<S> {
     /// to handlers, so the router becomes one, which responds with itself and its state. axum wraps it in the layer
     /// once it has the state.
     fn guarded_by(self, layer: ConditionalLayer) -> Self {
-        let guarded = any(Stateless::new(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
-        Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
+        let guarded = any(Stateless::new(self))
+            .layer(layer_fn(move |route: Route| layer.layer(complete(route))));
+        Self::new()
+            .route("/", guarded.clone())
+            .route(ALL_PATHS, guarded)
     }
 }
 
@@ -96,7 +101,10 @@ struct Stateless<S> {
 
 impl<S> Stateless<S> {
     fn new(router: Router<S>) -> Self {
-        Self { router, complete: Arc::default() }
+        Self {
+            router,
+            complete: Arc::default(),
+        }
     }
 }
 
@@ -111,14 +119,21 @@ impl<S: Clone + Send + Sync + 'static> Handler<(), S> for Stateless<S> {
         let mut response = Response::default();
         let complete = || self.router.clone().with_state(state);
         let is_stateless = TypeId::of::<S>() == TypeId::of::<()>();
-        let router = if is_stateless { self.complete.get_or_init(complete).clone() } else { complete() };
+        let router = if is_stateless {
+            self.complete.get_or_init(complete).clone()
+        } else {
+            complete()
+        };
         response.extensions_mut().insert(Complete(router));
         ready(response)
     }
 }
 
 /// Asks a [`Stateless`] router that has its state for the complete one.
-#[expect(clippy::expect_used, reason = "the handler's future is ready, and axum adds no other to it")]
+#[expect(
+    clippy::expect_used,
+    reason = "the handler's future is ready, and axum adds no other to it"
+)]
 fn complete(mut route: Route) -> Router {
     let answered = Service::<Request>::call(&mut route, Request::default()).now_or_never();
     let complete = answered.and_then(|Ok(mut response)| response.extensions_mut().remove());
@@ -189,7 +204,11 @@ impl<S: Sync> FromRequestParts<S> for ExpectedVersion {
     type Rejection = MissingPermit;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingPermit> {
-        let is_conditional = || Preconditions::WRITE_HEADERS.iter().any(|name| parts.headers.contains_key(name));
+        let is_conditional = || {
+            Preconditions::WRITE_HEADERS
+                .iter()
+                .any(|name| parts.headers.contains_key(name))
+        };
         match parts.extensions.get::<Permit>() {
             Some(permit) => Ok(permit.expected_version()),
             // The layer doesn't guard it: a POST without a condition, for example.

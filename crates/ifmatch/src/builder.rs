@@ -122,7 +122,10 @@ impl Builder {
     ///     .build();
     /// ```
     #[must_use]
-    pub fn error_body(mut self, body: impl Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync + 'static) -> Self {
+    pub fn error_body(
+        mut self,
+        body: impl Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync + 'static,
+    ) -> Self {
         self.config.error_body = Some(Arc::new(body));
         self
     }
@@ -175,7 +178,10 @@ impl Builder {
     ///     .build();
     /// ```
     #[must_use]
-    pub fn require_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn require_where(
+        mut self,
+        predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.config.require_where = Some(Arc::new(predicate));
         self
     }
@@ -255,7 +261,10 @@ impl Builder {
     /// let layer = ConditionalLayer::builder().guard_where(|head| head.uri.path().starts_with("/notes/")).build();
     /// ```
     #[must_use]
-    pub fn guard_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn guard_where(
+        mut self,
+        predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.config.guard_where = Some(Arc::new(predicate));
         self
     }
@@ -312,7 +321,10 @@ impl Builder {
     ///     .build();
     /// ```
     #[must_use]
-    pub fn lease_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn lease_where(
+        mut self,
+        predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.config.leases = true;
         self.config.lease_where = Some(Arc::new(predicate));
         self
@@ -420,7 +432,8 @@ impl Builder {
     ///   [requires](Self::require_preconditions) a condition.
     pub fn try_build(self) -> Result<ConditionalLayer, BuildError> {
         let config = &self.config;
-        let may_lose = config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
+        let may_lose = config.authority == Authority::Register
+            && self.register.engine().guarantee.may_lose_swaps();
         if may_lose && !config.allows_lost_updates {
             return Err(BuildError(
                 "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
@@ -443,7 +456,9 @@ impl Builder {
                 "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions",
             ));
         }
-        let driver = Driver::sharing(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
+        let driver = Driver::sharing(self.register, self.clock)
+            .with_patience(self.config.lock_timeout)
+            .remembering();
         Ok(ConditionalLayer::from(LayerState {
             driver,
             memory: ResponseMemory::with_capacity(self.memory),

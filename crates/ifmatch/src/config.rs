@@ -28,7 +28,10 @@ pub(crate) type ErrorBody = Arc<dyn Fn(&Problem) -> (HeaderValue, Bytes) + Send 
 pub(crate) type RequestPredicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate setting, named as in the builder")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate setting, named as in the builder"
+)]
 pub(crate) struct LayerConfig {
     pub(crate) keys: Arc<dyn KeyExtractor>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -93,7 +96,9 @@ impl LayerConfig {
             Some(applies) => applies(head),
             None => {
                 head.method != Method::POST
-                    || CONDITIONAL_HEADERS.iter().any(|name| head.headers.contains_key(name))
+                    || CONDITIONAL_HEADERS
+                        .iter()
+                        .any(|name| head.headers.contains_key(name))
                     || self.refuses(head, &Preconditions::NONE)
                     || self.may_be_leased(head)
             }
@@ -106,18 +111,29 @@ impl LayerConfig {
     }
 
     fn may_be_leased(&self, head: &Parts) -> bool {
-        self.leases && self.lease_where.as_ref().is_none_or(|applies| applies(head))
+        self.leases
+            && self
+                .lease_where
+                .as_ref()
+                .is_none_or(|applies| applies(head))
     }
 
     /// Returns `true` if this write must get 428.
     pub(crate) fn refuses(&self, head: &Parts, conditions: &Preconditions) -> bool {
         self.require.refuses(&head.method, conditions)
-            && self.require_where.as_ref().is_none_or(|applies| applies(head))
+            && self
+                .require_where
+                .as_ref()
+                .is_none_or(|applies| applies(head))
     }
 
     /// Returns `true` if this request and other clients may get each other's responses.
     pub(crate) fn is_shareable(&self, head: &Parts) -> bool {
-        let has_credentials = || head.headers.keys().any(|name| *name == AUTHORIZATION || *name == COOKIE);
+        let has_credentials = || {
+            head.headers
+                .keys()
+                .any(|name| *name == AUTHORIZATION || *name == COOKIE)
+        };
         self.behind_authentication || !has_credentials()
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING,
+};
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode, Uri};
 use http_body::Body;
@@ -81,8 +83,18 @@ pub struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// Creates an event, for tests of an [`Observer`].
-    pub const fn new(decision: Decision, method: &'a Method, uri: &'a Uri, duration: Duration) -> Self {
-        Self { decision, method, uri, duration }
+    pub const fn new(
+        decision: Decision,
+        method: &'a Method,
+        uri: &'a Uri,
+        duration: Duration,
+    ) -> Self {
+        Self {
+            decision,
+            method,
+            uri,
+            duration,
+        }
     }
 }
 
@@ -137,30 +149,56 @@ pub(crate) struct WatchedRequest {
 
 impl WatchedRequest {
     pub(crate) fn new(shared: &Arc<LayerState>, head: &Parts) -> Self {
-        let start = shared.config.observer.as_ref().map(|_| shared.driver.clock().now());
+        let start = shared
+            .config
+            .observer
+            .as_ref()
+            .map(|_| shared.driver.clock().now());
         let uri = (start.is_some() || log::is_heard()).then(|| head.uri.clone());
-        Self { shared: Arc::clone(shared), method: head.method.clone(), uri, start }
+        Self {
+            shared: Arc::clone(shared),
+            method: head.method.clone(),
+            uri,
+            start,
+        }
     }
 
     /// Reports a response if it carries a decision, or is the 304 of a read. Gives an error of the layer the service's own form.
     pub(crate) fn finish<T: Body>(self, response: &mut Response<ResponseBody<T>>) {
         let decision = match response.status() {
-            StatusCode::NOT_MODIFIED if [Method::GET, Method::HEAD].contains(&self.method) => Decision::NOT_MODIFIED,
-            status if status.is_client_error() || status.is_server_error() => match response.extensions().get() {
-                Some(Decision { reason, .. }) => Decision::new(status, reason),
-                None => return,
-            },
+            StatusCode::NOT_MODIFIED if [Method::GET, Method::HEAD].contains(&self.method) => {
+                Decision::NOT_MODIFIED
+            }
+            status if status.is_client_error() || status.is_server_error() => {
+                match response.extensions().get() {
+                    Some(Decision { reason, .. }) => Decision::new(status, reason),
+                    None => return,
+                }
+            }
             _ => return,
         };
-        let Self { shared, method, uri, start } = &self;
+        let Self {
+            shared,
+            method,
+            uri,
+            start,
+        } = &self;
         if let Some(uri) = uri {
             log::decision(&decision, method, uri);
             if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
                 let duration = start.until(shared.driver.clock().now());
-                observer.on_event(&Event { decision, method, uri, duration });
+                observer.on_event(&Event {
+                    decision,
+                    method,
+                    uri,
+                    duration,
+                });
             }
         }
-        if let (Some(make), Some(problem)) = (&shared.config.error_body, response.extensions().get::<Problem>()) {
+        if let (Some(make), Some(problem)) = (
+            &shared.config.error_body,
+            response.extensions().get::<Problem>(),
+        ) {
             let (media_type, content) = make(problem);
             let headers = response.headers_mut();
             // The problem of a handler may have passed a compression, for example.
@@ -169,7 +207,11 @@ impl WatchedRequest {
             }
             headers.insert(CONTENT_TYPE, media_type);
             headers.insert(CONTENT_LENGTH, content.len().into());
-            let content = if method == Method::HEAD { Bytes::new() } else { content };
+            let content = if method == Method::HEAD {
+                Bytes::new()
+            } else {
+                content
+            };
             *response.body_mut() = ResponseBody::buffered(content);
         }
     }

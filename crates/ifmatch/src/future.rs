@@ -56,22 +56,43 @@ pin_project! {
 impl<F, T: Body, E> ResponseFuture<F, T, E> {
     /// Creates the response to a read from the inner service's future.
     pub(crate) fn read(inner: F, context: ReadContext) -> Self {
-        Self { kind: FutureKind::Read { inner, context: Some(context) }, watched: None }
+        Self {
+            kind: FutureKind::Read {
+                inner,
+                context: Some(context),
+            },
+            watched: None,
+        }
     }
 
-    pub(crate) fn boxed(response: impl Future<Output = ResponseResult<T, E>> + Send + 'static) -> Self {
-        Self { kind: FutureKind::Boxed { response: Box::pin(response) }, watched: None }
+    pub(crate) fn boxed(
+        response: impl Future<Output = ResponseResult<T, E>> + Send + 'static,
+    ) -> Self {
+        Self {
+            kind: FutureKind::Boxed {
+                response: Box::pin(response),
+            },
+            watched: None,
+        }
     }
 
     /// Reports the decision in the response, and gives an error its form.
     pub(crate) fn watched(self, watched: WatchedRequest) -> Self {
-        Self { watched: Some(watched), ..self }
+        Self {
+            watched: Some(watched),
+            ..self
+        }
     }
 }
 
 impl<F, T: Body, E> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E> {
     fn from(response: Response<ResponseBody<T>>) -> Self {
-        Self { kind: FutureKind::Ready { response: Some(response) }, watched: None }
+        Self {
+            kind: FutureKind::Ready {
+                response: Some(response),
+            },
+            watched: None,
+        }
     }
 }
 
@@ -109,12 +130,16 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<T, E>> {
         let response = match self.as_mut().project() {
             KindProjection::Ready { response } => {
-                return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+                return response
+                    .take()
+                    .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
             KindProjection::Boxed { response } => return response.as_mut().poll(cx),
             KindProjection::Read { inner, context } => {
                 let response = ready!(inner.poll(cx))?;
-                let Some(context) = context.take() else { return Poll::Pending };
+                let Some(context) = context.take() else {
+                    return Poll::Pending;
+                };
                 match context.respond_now(response) {
                     Ok(response) => return Poll::Ready(Ok(response)),
                     Err(response) => context.respond(response),

@@ -48,8 +48,12 @@ pub trait InnerService<B: Body>: Clone + Send + 'static {
 
 impl<S, B, T> InnerService<B> for S
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<T>, Future: Send, Error: Send + 'static>
-        + Clone
+    S: Service<
+            Request<RequestBody<B>>,
+            Response = Response<T>,
+            Future: Send,
+            Error: Send + 'static,
+        > + Clone
         + Send
         + 'static,
     T: Body<Data: Send, Error: Send> + Send + 'static,
@@ -70,7 +74,10 @@ where
 }
 
 /// Waits until the service is ready, then calls it.
-pub(crate) async fn run<S, B>(inner: &mut S, request: Request<RequestBody<B>>) -> Result<Response<S::Body>, S::Error>
+pub(crate) async fn run<S, B>(
+    inner: &mut S,
+    request: Request<RequestBody<B>>,
+) -> Result<Response<S::Body>, S::Error>
 where
     S: InnerService<B>,
     B: RequestContent,

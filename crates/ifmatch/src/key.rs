@@ -226,7 +226,11 @@ impl KeyExtractor for PathKey {
             return shorten(path);
         }
         let mut text = String::with_capacity(path.len() + 16);
-        for value in self.tenant.iter().flat_map(|name| head.headers.get_all(name)) {
+        for value in self
+            .tenant
+            .iter()
+            .flat_map(|name| head.headers.get_all(name))
+        {
             encode(&mut text, value.as_bytes(), b"/,");
         }
         text.push_str(&self.normal_path(path));
@@ -247,12 +251,18 @@ impl KeyExtractor for PathKey {
 fn append_named(text: &mut String, query: &str, names: &[String]) {
     let mut separator = '?';
     for name in names {
-        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs = query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         for (_, value) in pairs.filter(|(given, _)| percent_decode_str(given).eq(name.bytes())) {
             text.push(separator);
             encode(text, name.as_bytes(), b"=&");
             text.push('=');
-            encode(text, &percent_decode_str(&value.replace('+', "%20")).collect::<Vec<_>>(), b"=&");
+            encode(
+                text,
+                &percent_decode_str(&value.replace('+', "%20")).collect::<Vec<_>>(),
+                b"=&",
+            );
             separator = '&';
         }
     }
@@ -271,14 +281,18 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
 /// Returns an error if the text is empty or contains NUL.
 pub fn shorten(text: &str) -> Result<Key, InvalidKey> {
     if text.len() > Key::MAX_LEN {
-        return Key::new(format!("sha-256:{}", ContentHash::of(text.as_bytes()).hex()));
+        return Key::new(format!(
+            "sha-256:{}",
+            ContentHash::of(text.as_bytes()).hex()
+        ));
     }
     Key::new(Arc::<str>::from(text))
 }
 
 /// Returns `true` if there is nothing to decode or to encode.
 fn is_canonical(path: &str) -> bool {
-    path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
+    path.bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
 /// Appends bytes, and percent-encodes those that are reserved, invisible or not ASCII.

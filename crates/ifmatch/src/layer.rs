@@ -54,19 +54,25 @@ impl Default for ConditionalLayer {
 
 impl From<LayerState> for ConditionalLayer {
     fn from(shared: LayerState) -> Self {
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
 impl Clone for ConditionalLayer {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl fmt::Debug for ConditionalLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConditionalLayer").field("config", &self.shared.config).finish_non_exhaustive()
+        f.debug_struct("ConditionalLayer")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
     }
 }
 

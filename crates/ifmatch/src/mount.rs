@@ -53,7 +53,11 @@ mod imp {
     /// the mount has. Of the mount itself, a slash is left. A middleware that strips a language removes a prefix, too.
     fn is_below(uri: &Uri, original: &Uri, mount: &str) -> bool {
         let segments = mount.trim_matches('/').split('/').count();
-        let rest = original.path().match_indices('/').nth(segments).map_or("/", |(at, _)| &original.path()[at..]);
+        let rest = original
+            .path()
+            .match_indices('/')
+            .nth(segments)
+            .map_or("/", |(at, _)| &original.path()[at..]);
         uri.query() == original.query() && uri.path() == rest
     }
 
@@ -67,9 +71,15 @@ mod imp {
     /// Changes the URI, also below the mount. Returns `None` if it stays as it is.
     pub(crate) fn map(head: &mut Parts, change: impl Fn(&Uri) -> Option<Uri>) -> Option<()> {
         head.uri = change(&head.uri)?;
-        let original = head.extensions.get_mut::<OriginalUri>().map(|OriginalUri(uri)| uri);
+        let original = head
+            .extensions
+            .get_mut::<OriginalUri>()
+            .map(|OriginalUri(uri)| uri);
         change_if_there(original, &change);
-        let below = head.extensions.get_mut::<InnerUri>().map(|InnerUri(uri)| uri);
+        let below = head
+            .extensions
+            .get_mut::<InnerUri>()
+            .map(|InnerUri(uri)| uri);
         change_if_there(below, &change);
         Some(())
     }

@@ -60,12 +60,23 @@ mod pause {
 
     impl Pause {
         pub(crate) fn at(polls: usize) -> Self {
-            Self { polls, reached: Arc::default(), ended: Arc::default() }
+            Self {
+                polls,
+                reached: Arc::default(),
+                ended: Arc::default(),
+            }
         }
 
         /// Waits until the handler is paused. It never is if it ends before.
         pub(crate) async fn reached(&self) {
-            poll_fn(|cx| if self.reached.is_set(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+            poll_fn(|cx| {
+                if self.reached.is_set(cx) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
         }
 
         pub(crate) fn end(&self) {

@@ -42,7 +42,14 @@ impl Permit {
     pub(crate) fn new(grant: &Grant, deadline: Timestamp, expected: ExpectedVersion) -> Self {
         let lease_token = grant.lease.map(|lease| lease.token().get());
         let (fencing_token, current) = (grant.token.revision.get(), grant.current.clone());
-        Self { fencing_token, deadline, current, lease_token, expected, is_version_taken: Arc::default() }
+        Self {
+            fencing_token,
+            deadline,
+            current,
+            lease_token,
+            expected,
+            is_version_taken: Arc::default(),
+        }
     }
 
     /// Returns the version that this write may replace, for a store that can compare it.
@@ -161,9 +168,15 @@ impl ExpectedVersion {
             Self::Any => Ok(None),
             Self::Absent => Err(PreconditionFailed),
             Self::Tag(tag) => {
-                let text = tag.opaque_str().filter(|_| !tag.is_weak()).ok_or(PreconditionFailed)?;
+                let text = tag
+                    .opaque_str()
+                    .filter(|_| !tag.is_weak())
+                    .ok_or(PreconditionFailed)?;
                 // `"+4"` is another tag than `"4"`.
-                let version = text.parse().ok().filter(|version: &V| version.to_string() == text);
+                let version = text
+                    .parse()
+                    .ok()
+                    .filter(|version: &V| version.to_string() == text);
                 version.map(Some).ok_or(PreconditionFailed)
             }
         }
@@ -244,10 +257,15 @@ impl ExpectedVersion {
             Self::Absent => current.is_none(),
             Self::Tag(tag) => {
                 let named = tag.opaque_str().filter(|_| !tag.is_weak());
-                current.is_some_and(|current| named.is_some_and(|named| named == current.to_string()))
+                current
+                    .is_some_and(|current| named.is_some_and(|named| named == current.to_string()))
             }
         };
-        if holds { Ok(()) } else { Err(PreconditionFailed) }
+        if holds {
+            Ok(())
+        } else {
+            Err(PreconditionFailed)
+        }
     }
 
     /// Returns the version that the handler can compare in place of the layer: the conditions consist of a strong tag in
@@ -258,7 +276,9 @@ impl ExpectedVersion {
                 [tag] if !tag.is_weak() => Some(Self::Tag(tag.clone())),
                 _ => None,
             },
-            (None, Some(TagList::Any)) if conditions.if_unmodified_since.is_none() => Some(Self::Absent),
+            (None, Some(TagList::Any)) if conditions.if_unmodified_since.is_none() => {
+                Some(Self::Absent)
+            }
             _ => None,
         }
     }
@@ -272,9 +292,13 @@ impl ExpectedVersion {
             State::Present(version) => version,
         };
         let named = match &conditions.if_match {
-            Some(TagList::Tags(tags)) => tags.iter().find(|tag| version.tags().iter().any(|its| its.strong_eq(tag))),
+            Some(TagList::Tags(tags)) => tags
+                .iter()
+                .find(|tag| version.tags().iter().any(|its| its.strong_eq(tag))),
             _ => None,
         };
-        named.or(version.tags().first()).map_or(Self::Any, |tag| Self::Tag(tag.clone()))
+        named
+            .or(version.tags().first())
+            .map_or(Self::Any, |tag| Self::Tag(tag.clone()))
     }
 }

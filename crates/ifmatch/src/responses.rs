@@ -25,7 +25,9 @@ pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
 /// Creates the response to a problem, with the decision and the problem among its extensions.
 fn marked(problem: &Problem) -> Response<Bytes> {
     let mut response = problem.to_response();
-    response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
+    response
+        .extensions_mut()
+        .insert(Decision::new(problem.status(), problem.name()));
     response.extensions_mut().insert(problem.clone());
     response
 }
@@ -57,13 +59,18 @@ impl<T: From<Bytes>> From<PreconditionFailed> for Response<T> {
 
 /// Returns `true` for a [`PreconditionFailed`] of a handler, which doesn't say what is false.
 pub(crate) fn lacks_reason<T>(response: &Response<T>) -> bool {
-    let is_own =
-        response.extensions().get().is_some_and(|decision: &Decision| decision.reason() == PRECONDITION_FAILED);
+    let is_own = response
+        .extensions()
+        .get()
+        .is_some_and(|decision: &Decision| decision.reason() == PRECONDITION_FAILED);
     is_own && !response.headers().contains_key(ETAG)
 }
 
 /// Returns the response to a problem in place of another one, with that one's other header fields.
-pub(crate) fn replaced<T: Body>(response: &Response<T>, with: &Problem) -> Response<ResponseBody<T>> {
+pub(crate) fn replaced<T: Body>(
+    response: &Response<T>,
+    with: &Problem,
+) -> Response<ResponseBody<T>> {
     let mut made = problem(with);
     let mut headers = response.headers().clone();
     for name in OF_CONTENT {
@@ -89,12 +96,17 @@ pub(crate) fn unavailable<T: Body>() -> Response<ResponseBody<T>> {
 pub(crate) fn leases_not_kept<T: Body>() -> Response<ResponseBody<T>> {
     let detail = "leases are disabled because the register may lose them: configure a register that keeps every swap, or \
                   accept the loss with Builder::ephemeral_leases";
-    problem(&Problem::new(StatusCode::NOT_IMPLEMENTED, "leases-not-kept").detail(detail).code("NotImplemented"))
+    problem(
+        &Problem::new(StatusCode::NOT_IMPLEMENTED, "leases-not-kept")
+            .detail(detail)
+            .code("NotImplemented"),
+    )
 }
 
 /// 503: the write or lease operation may have taken effect.
 pub(crate) fn outcome_unknown<T: Body>() -> Response<ResponseBody<T>> {
-    let detail = "the request may have taken effect: fetch the current state before sending it again";
+    let detail =
+        "the request may have taken effect: fetch the current state before sending it again";
     problem(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown").detail(detail))
 }
 
@@ -127,10 +139,17 @@ pub(crate) fn not_modified_with<T: Body>(headers: HeaderMap) -> Response<Respons
 }
 
 /// Turns a response to GET into the response to HEAD.
-pub(crate) fn without_body<T: Body>(response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+pub(crate) fn without_body<T: Body>(
+    response: Response<ResponseBody<T>>,
+) -> Response<ResponseBody<T>> {
     let (mut head, body) = response.into_parts();
-    let has_length = head.status != StatusCode::NOT_MODIFIED && head.status != StatusCode::NO_CONTENT;
-    if let Some(len) = body.size_hint().exact().filter(|_| has_length && !head.headers.contains_key(CONTENT_LENGTH)) {
+    let has_length =
+        head.status != StatusCode::NOT_MODIFIED && head.status != StatusCode::NO_CONTENT;
+    if let Some(len) = body
+        .size_hint()
+        .exact()
+        .filter(|_| has_length && !head.headers.contains_key(CONTENT_LENGTH))
+    {
         head.headers.insert(CONTENT_LENGTH, len.into());
     }
     Response::from_parts(head, ResponseBody::empty())

@@ -51,7 +51,9 @@ impl<S: Clone> Clone for ConditionalService<S> {
 
 impl<S: fmt::Debug> fmt::Debug for ConditionalService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConditionalService").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ConditionalService")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -91,12 +93,21 @@ where
                 match lookup.result_now(shared) {
                     Some(LookupResult::NotModified(response)) => response.into(),
                     Some(LookupResult::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
-                        let (context, head) = ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
-                        ResponseFuture::read(inner.call(Request::from_parts(head, RequestBody::new(body))), context)
+                        let (context, head) =
+                            ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
+                        ResponseFuture::read(
+                            inner.call(Request::from_parts(head, RequestBody::new(body))),
+                            context,
+                        )
                     }
                     _ => {
                         let request = Request::from_parts(head, RequestBody::new(body));
-                        ResponseFuture::boxed(read::read(Arc::clone(shared), inner, lookup, request))
+                        ResponseFuture::boxed(read::read(
+                            Arc::clone(shared),
+                            inner,
+                            lookup,
+                            request,
+                        ))
                     }
                 }
             }
@@ -108,14 +119,25 @@ where
                     return ResponseFuture::boxed(operation.run(inner)).watched(watched);
                 }
                 // Boxed where it is made: it takes kilobytes, which each layer of the task would copy.
-                let write = detach(Box::pin(write::write(Arc::clone(shared), inner, Request::from_parts(head, body))));
+                let write = detach(Box::pin(write::write(
+                    Arc::clone(shared),
+                    inner,
+                    Request::from_parts(head, body),
+                )));
                 ResponseFuture::boxed(async {
-                    write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
+                    write
+                        .result()
+                        .await
+                        .unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })
             }
             RequestKind::Other => {
                 return ResponseFuture::boxed(async move {
-                    let response = inner::run(&mut inner, Request::from_parts(head, RequestBody::new(body))).await?;
+                    let response = inner::run(
+                        &mut inner,
+                        Request::from_parts(head, RequestBody::new(body)),
+                    )
+                    .await?;
                     Ok(response.map(ResponseBody::inner))
                 });
             }
@@ -136,7 +158,9 @@ impl RequestKind {
     fn of(method: &Method) -> Self {
         match method.as_str() {
             "GET" | "HEAD" => Self::Read,
-            "OPTIONS" | "TRACE" | "CONNECT" | "QUERY" | "PROPFIND" | "REPORT" | "SEARCH" => Self::Other,
+            "OPTIONS" | "TRACE" | "CONNECT" | "QUERY" | "PROPFIND" | "REPORT" | "SEARCH" => {
+                Self::Other
+            }
             _ => Self::Write,
         }
     }

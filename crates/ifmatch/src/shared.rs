@@ -39,8 +39,16 @@ impl LayerState {
     }
 
     /// Runs a register operation on behalf of a read. Returns `None` if it fails or exceeds the lock timeout.
-    pub(crate) async fn for_read<T>(&self, operation: impl Future<Output = Result<T, DriverError>>) -> Option<T> {
-        match select(pin!(operation), pin!(self.driver.clock().sleep(self.config.lock_timeout))).await {
+    pub(crate) async fn for_read<T>(
+        &self,
+        operation: impl Future<Output = Result<T, DriverError>>,
+    ) -> Option<T> {
+        match select(
+            pin!(operation),
+            pin!(self.driver.clock().sleep(self.config.lock_timeout)),
+        )
+        .await
+        {
             Either::Left((result, _)) => result.ok(),
             Either::Right(_) => None,
         }
@@ -57,7 +65,12 @@ impl LayerState {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now().saturating_add(shared.config.write_timeout);
-                shared.driver.retry_until(deadline, || async { shared.try_invalidate(&key).await.then_some(()) }).await;
+                shared
+                    .driver
+                    .retry_until(deadline, || async {
+                        shared.try_invalidate(&key).await.then_some(())
+                    })
+                    .await;
             }));
         }
     }
@@ -72,7 +85,12 @@ impl LayerState {
     async fn try_invalidate(&self, key: &Key) -> bool {
         self.forget(key);
         // An unknown state, too, needs a new revision: reads that began earlier must not be recorded.
-        let Ok(nonce) = ifmatch_runtime::nonce() else { return false };
-        self.driver.apply(key, &Command::Invalidate(nonce)).await.is_ok()
+        let Ok(nonce) = ifmatch_runtime::nonce() else {
+            return false;
+        };
+        self.driver
+            .apply(key, &Command::Invalidate(nonce))
+            .await
+            .is_ok()
     }
 }

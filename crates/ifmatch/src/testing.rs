@@ -68,7 +68,10 @@ impl Answer {
     /// }
     /// ```
     pub fn tag(&self) -> &str {
-        self.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(ETAG)
+            .and_then(|tag| tag.to_str().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -112,8 +115,15 @@ where
     ///
     /// # Panics
     /// Panics if the request is malformed, or the service or a body fails.
-    pub async fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
-        self.send_paused(method, path, fields, body.into(), None).await
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        self.send_paused(method, path, fields, body.into(), None)
+            .await
     }
 
     /// Sends a request whose handler pauses.
@@ -127,18 +137,33 @@ where
         pause: Option<Pause>,
     ) -> Answer {
         let mut request = Request::new(Full::new(body));
-        request.extensions_mut().extend(pause.map(with).unwrap_or_default());
+        request
+            .extensions_mut()
+            .extend(pause.map(with).unwrap_or_default());
         *request.method_mut() = method.parse::<Method>().expect("a method");
         *request.uri_mut() = path.parse().expect("a path");
         for (name, value) in fields {
             let name: HeaderName = name.parse().expect("the name of a header field");
-            request.headers_mut().append(name, HeaderValue::from_str(value).expect("the value of a header field"));
+            request.headers_mut().append(
+                name,
+                HeaderValue::from_str(value).expect("the value of a header field"),
+            );
         }
         let mut service = self.service.clone();
-        std::future::poll_fn(|cx| service.poll_ready(cx)).await.expect("the service is ready");
-        let (head, body) = service.call(request).await.expect("the service answers").into_parts();
+        std::future::poll_fn(|cx| service.poll_ready(cx))
+            .await
+            .expect("the service is ready");
+        let (head, body) = service
+            .call(request)
+            .await
+            .expect("the service answers")
+            .into_parts();
         let body = body.collect().await.expect("the body ends").to_bytes();
-        Answer { status: head.status, headers: head.headers, body }
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
     }
 }
 
@@ -206,7 +231,13 @@ pub async fn assert_no_lost_update<S, T>(
     S: Service<Request<Full<Bytes>>, Response = Response<T>, Error: Debug> + Clone,
     T: Body<Error: Debug>,
 {
-    let resource = Resource { instances: [service(), service()].map(TestClient::new), path, fields, first, second };
+    let resource = Resource {
+        instances: [service(), service()].map(TestClient::new),
+        path,
+        fields,
+        first,
+        second,
+    };
     resource.assert_stale_versions_are_refused().await;
     for point in 0..POINTS {
         match resource.race(point).await {
@@ -242,7 +273,9 @@ where
     T: Body<Error: Debug>,
 {
     async fn get(&self) -> Answer {
-        let answer = self.instances[0].send("GET", self.path, self.fields, "").await;
+        let answer = self.instances[0]
+            .send("GET", self.path, self.fields, "")
+            .await;
         assert!(
             answer.status.is_success() && !answer.tag().is_empty(),
             "GET {} has no tag. The resource must exist, and its GET must state a tag or be short enough to be hashed: {answer:?}",
@@ -253,17 +286,30 @@ where
 
     async fn put(&self, instance: usize, tag: &str, body: &str, pause: Option<Pause>) -> Answer {
         let fields = [self.fields, &[("if-match", tag)]].concat();
-        self.instances[instance].send_paused("PUT", self.path, &fields, body.to_owned().into(), pause).await
+        self.instances[instance]
+            .send_paused("PUT", self.path, &fields, body.to_owned().into(), pause)
+            .await
     }
 
     async fn assert_stale_versions_are_refused(&self) {
         let path = self.path;
         let read = self.get().await;
         let saved = self.put(0, read.tag(), self.first, None).await;
-        assert!(saved.status.is_success(), "PUT {path} with the current tag: {saved:?}");
+        assert!(
+            saved.status.is_success(),
+            "PUT {path} with the current tag: {saved:?}"
+        );
         let current = self.get().await;
-        assert_ne!(current.tag(), read.tag(), "PUT {path} has changed nothing, or its version: {saved:?}");
-        assert_eq!(saved.tag(), current.tag(), "PUT {path} does not answer with the new tag");
+        assert_ne!(
+            current.tag(),
+            read.tag(),
+            "PUT {path} has changed nothing, or its version: {saved:?}"
+        );
+        assert_eq!(
+            saved.tag(),
+            current.tag(),
+            "PUT {path} does not answer with the new tag"
+        );
         for instance in [0, 1] {
             let stale = self.put(instance, read.tag(), self.second, None).await;
             let by = ["the instance that replaced it", "another instance"][instance];
@@ -273,10 +319,17 @@ where
                 "an update is lost: {by} has taken PUT {path} with the stale tag {}. {REMEDY}: {stale:?}",
                 read.tag()
             );
-            assert_eq!(self.get().await.body, current.body, "a refused PUT {path} has changed the resource");
+            assert_eq!(
+                self.get().await.body,
+                current.body,
+                "a refused PUT {path} has changed the resource"
+            );
         }
         let next = self.put(0, saved.tag(), self.second, None).await;
-        assert!(next.status.is_success(), "PUT {path} with the tag of the previous PUT: {next:?}");
+        assert!(
+            next.status.is_success(),
+            "PUT {path} with the tag of the previous PUT: {next:?}"
+        );
     }
 
     /// Pauses the handler of a writer at this point, and lets another writer replace the same version.
@@ -284,7 +337,11 @@ where
         // What both write must change the resource, or its tag may stay the same.
         let before = self.get().await;
         let reset = self.put(0, before.tag(), self.second, None).await;
-        assert!(reset.status.is_success(), "PUT {} with the current tag: {reset:?}", self.path);
+        assert!(
+            reset.status.is_success(),
+            "PUT {} with the current tag: {reset:?}",
+            self.path
+        );
         let read = self.get().await;
         let pause = Pause::at(point);
         let mut one = pin!(self.put(0, read.tag(), self.first, Some(pause.clone())));
@@ -292,7 +349,8 @@ where
             return Raced::Over;
         }
         let mut two = pin!(self.put(1, read.tag(), self.first, None));
-        let (raced, (one, two)) = match select(two.as_mut(), pin!(SystemClock.sleep(BLOCKED))).await {
+        let (raced, (one, two)) = match select(two.as_mut(), pin!(SystemClock.sleep(BLOCKED))).await
+        {
             Either::Left((two, _)) => {
                 pause.end();
                 (Raced::Interleaved, (one.await, two))
@@ -309,10 +367,15 @@ where
              paused {}, the second one's update was done, and then the first one has overwritten it. {REMEDY}",
             self.path,
             read.tag(),
-            if point == 0 { "before it started".to_owned() } else { format!("at its await number {point}") },
+            if point == 0 {
+                "before it started".to_owned()
+            } else {
+                format!("at its await number {point}")
+            },
         );
         for (done, refused) in [(&one, &two), (&two, &one)] {
-            let is_lost = done.status.is_success() && !done.tag().is_empty() && done.tag() != after.tag();
+            let is_lost =
+                done.status.is_success() && !done.tag().is_empty() && done.tag() != after.tag();
             assert!(
                 !is_lost,
                 "an update is lost: PUT {} was refused, and has changed the resource after another writer's. Write nothing before \

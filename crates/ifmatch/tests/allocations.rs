@@ -15,7 +15,10 @@ use tower::{Layer, Service, service_fn};
 
 #[test]
 fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
-    let mut layered = ConditionalLayer::builder().authoritative().build().layer(service_fn(bare::<RequestBody<_>>));
+    let mut layered = ConditionalLayer::builder()
+        .authoritative()
+        .build()
+        .layer(service_fn(bare::<RequestBody<_>>));
     let mut bare = service_fn(bare::<Empty<Bytes>>);
     let whole = layered.call(request(None)).now_or_never().unwrap().unwrap();
     let tag = whole.headers()[ETAG].clone();
@@ -23,13 +26,28 @@ fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
     // Warm up the cache's own buffers.
     for _ in 0..1_000 {
         let request = request(Some(&tag));
-        assert_eq!(layered.call(request).now_or_never().unwrap().unwrap().status(), 304);
+        assert_eq!(
+            layered
+                .call(request)
+                .now_or_never()
+                .unwrap()
+                .unwrap()
+                .status(),
+            304
+        );
     }
     let request = |tag| Some(request(tag));
     let mut prepared = request(None);
     let without = measure(|| drop(bare.call(prepared.take().unwrap()).now_or_never().unwrap()));
     let mut prepared = request(Some(&tag));
-    let with = measure(|| drop(layered.call(prepared.take().unwrap()).now_or_never().unwrap()));
+    let with = measure(|| {
+        drop(
+            layered
+                .call(prepared.take().unwrap())
+                .now_or_never()
+                .unwrap(),
+        )
+    });
     let more = with.count_total.saturating_sub(without.count_total);
     assert!(more <= 10, "{more} allocations more than the bare service");
 }
@@ -46,7 +64,9 @@ fn bare<B>(_: Request<B>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
 fn request(tag: Option<&HeaderValue>) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     *request.uri_mut() = "/documents/7".parse().unwrap();
-    request.headers_mut().insert("accept-encoding", HeaderValue::from_static("gzip"));
+    request
+        .headers_mut()
+        .insert("accept-encoding", HeaderValue::from_static("gzip"));
     if let Some(tag) = tag {
         request.headers_mut().insert(IF_NONE_MATCH, tag.clone());
     }

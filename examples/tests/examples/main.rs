@@ -1,5 +1,10 @@
 //! The examples run and work as described, the client's are short, and one's register passes the conformance suite.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -44,14 +49,24 @@ async fn serve(name: &str) -> (Example, Client) {
 async fn serve_with(name: &str, args: &[&str]) -> (Example, Client) {
     let port = Port::claim();
     let client = Client::new(port.address());
-    let child = program(name).arg(port.address().to_string()).args(args).spawn().expect("the example starts");
+    let child = program(name)
+        .arg(port.address().to_string())
+        .args(args)
+        .spawn()
+        .expect("the example starts");
     let example = Example { child, _port: port };
     let up = async {
-        while client.try_send(Request::get("/").body(full("")).expect("a request")).await.is_err() {
+        while client
+            .try_send(Request::get("/").body(full("")).expect("a request"))
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, up).await.expect("the example listens");
+    tokio::time::timeout(TIMEOUT, up)
+        .await
+        .expect("the example listens");
     (example, client)
 }
 
@@ -60,9 +75,16 @@ async fn finish(name: &str) -> String {
 }
 
 async fn finish_with(name: &str, args: &[&str]) -> String {
-    let child = program(name).args(args).stdout(Stdio::piped()).spawn().expect("the example starts");
+    let child = program(name)
+        .args(args)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example starts");
     let done = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let output = tokio::time::timeout(TIMEOUT, done).await.expect("the example ends").expect("a thread");
+    let output = tokio::time::timeout(TIMEOUT, done)
+        .await
+        .expect("the example ends")
+        .expect("a thread");
     let output = output.expect("its output");
     assert!(output.status.success(), "{name}: {}", output.status);
     String::from_utf8(output.stdout).expect("text")
@@ -72,40 +94,80 @@ async fn finish_with(name: &str, args: &[&str]) -> String {
 async fn quickstart_loses_no_update() {
     let (_example, client) = serve("quickstart").await;
     let tag = client.get("/note", &[]).await.expect(200).etag().to_owned();
-    client.get("/note", &[("if-none-match", &tag)]).await.expect(304);
-    client.put("/note", &[("if-match", &tag)], "mine").await.expect(200);
-    client.put("/note", &[("if-match", &tag)], "theirs").await.expect(412);
+    client
+        .get("/note", &[("if-none-match", &tag)])
+        .await
+        .expect(304);
+    client
+        .put("/note", &[("if-match", &tag)], "mine")
+        .await
+        .expect(200);
+    client
+        .put("/note", &[("if-match", &tag)], "theirs")
+        .await
+        .expect(412);
     assert_eq!(client.get("/note", &[]).await.text(), "mine");
 }
 
 #[tokio::test]
 async fn conflicts_are_shown_by_route() {
     let (_example, client) = serve("conflicts").await;
-    client.put("/notes/a", &[("if-none-match", "*")], "one").await.expect(200);
-    let tag = client.get("/notes/a", &[]).await.expect(200).etag().to_owned();
-    client.put("/notes/a", &[("if-match", &tag)], "two").await.expect(200);
+    client
+        .put("/notes/a", &[("if-none-match", "*")], "one")
+        .await
+        .expect(200);
+    let tag = client
+        .get("/notes/a", &[])
+        .await
+        .expect(200)
+        .etag()
+        .to_owned();
+    client
+        .put("/notes/a", &[("if-match", &tag)], "two")
+        .await
+        .expect(200);
     assert_eq!(client.get("/conflicts", &[]).await.text(), "{}");
     for _ in 0..2 {
-        client.put("/notes/a", &[("if-match", &tag)], "lost").await.expect(412);
+        client
+            .put("/notes/a", &[("if-match", &tag)], "lost")
+            .await
+            .expect(412);
     }
     let answer = client.get("/conflicts", &[]).await;
     let shown = answer.text();
-    assert!(shown.contains(r#"{"PUT /notes/{id} precondition-failed":{"count":2,"#), "{shown}");
+    assert!(
+        shown.contains(r#"{"PUT /notes/{id} precondition-failed":{"count":2,"#),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
 async fn hyper_service_answers_conditions() {
     let (_example, client) = serve("hyper_service").await;
     let first: Answer = client.get("/", &[]).await.expect(200);
-    client.get("/", &[("if-none-match", first.etag())]).await.expect(304);
-    client.put("/", &[("if-match", "\"other\"")], "x").await.expect(412);
-    client.put("/", &[("if-match", first.etag())], "x").await.expect(405);
+    client
+        .get("/", &[("if-none-match", first.etag())])
+        .await
+        .expect(304);
+    client
+        .put("/", &[("if-match", "\"other\"")], "x")
+        .await
+        .expect(412);
+    client
+        .put("/", &[("if-match", first.etag())], "x")
+        .await
+        .expect(405);
 }
 
 #[tokio::test]
 async fn documents_merges_both_edits() {
     let shown = finish("documents").await;
-    let expected = ["428", "where=Zurich: 412", "\"when\":\"Tuesday\"", "where=Zurich: 204"];
+    let expected = [
+        "428",
+        "where=Zurich: 412",
+        "\"when\":\"Tuesday\"",
+        "where=Zurich: 204",
+    ];
     for text in expected {
         assert!(shown.contains(text), "{text} in {shown}");
     }
@@ -135,11 +197,23 @@ async fn replicas_lose_no_update_with_a_shared_register() {
     let database = postgres::start(&[]).await;
     let shown = finish_with("replicas", &[&database.url()]).await;
     for name in ["one-shared-register", "by-hand"] {
-        let line = shown.lines().find(|line| line.starts_with(name)).expect("a run");
-        assert!(line.contains(": 320 updates acknowledged in ") && line.ends_with(", 0 lost"), "{shown}");
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect("a run");
+        assert!(
+            line.contains(": 320 updates acknowledged in ") && line.ends_with(", 0 lost"),
+            "{shown}"
+        );
     }
-    let separate = shown.lines().find(|line| line.starts_with("a-register-each: ")).expect("the second run");
-    assert!(!separate.ends_with(" 0 lost"), "the control loses nothing, so the test proves nothing: {shown}");
+    let separate = shown
+        .lines()
+        .find(|line| line.starts_with("a-register-each: "))
+        .expect("the second run");
+    assert!(
+        !separate.ends_with(" 0 lost"),
+        "the control loses nothing, so the test proves nothing: {shown}"
+    );
 }
 
 /// Maximum number of lines of an example.
@@ -147,14 +221,33 @@ const MAX_LINES: usize = 40;
 
 /// Each example, and a line that it must print.
 const EXAMPLES: [(&str, &[&str]); 12] = [
-    ("optimistic_update", &["Bert must read again", "draft, edited by Anna"]),
+    (
+        "optimistic_update",
+        &["Bert must read again", "draft, edited by Anna"],
+    ),
     ("pessimistic_update", &["2 lines, written under a lock"]),
     ("retry_with_backoff", &["80 visits"]),
     ("cached_download", &["unchanged: true", "changed: true"]),
-    ("cached_fetch", &["rain, from the cache: true", "sun, from the cache: false", "sun, from the cache: true"]),
-    ("leader_election", &["one leads", "two leads", "different terms: true"]),
-    ("distributed_lock", &["a second holder: false", "a larger token: true"]),
-    ("work_queue", &["1.jpg after 1 attempts", "broken.jpg after 3 attempts"]),
+    (
+        "cached_fetch",
+        &[
+            "rain, from the cache: true",
+            "sun, from the cache: false",
+            "sun, from the cache: true",
+        ],
+    ),
+    (
+        "leader_election",
+        &["one leads", "two leads", "different terms: true"],
+    ),
+    (
+        "distributed_lock",
+        &["a second holder: false", "a larger token: true"],
+    ),
+    (
+        "work_queue",
+        &["1.jpg after 1 attempts", "broken.jpg after 3 attempts"],
+    ),
     ("configuration", &["limit 10", "limit 20"]),
     ("counter", &["40 hits"]),
     ("several_documents", &["sum 0"]),
@@ -165,11 +258,21 @@ const EXAMPLES: [(&str, &[&str]); 12] = [
 fn each_example_runs_against_the_gateway() {
     let gateway = Gateway::on_folder(&[]);
     for (name, expected) in EXAMPLES {
-        let output = Command::new(example(name)).arg(gateway.url("/box")).output().unwrap();
+        let output = Command::new(example(name))
+            .arg(gateway.url("/box"))
+            .output()
+            .unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{name}: {shown}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {shown}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         for line in expected {
-            assert!(shown.lines().any(|shown| shown == *line), "{name}: {line:?} is not in {shown}");
+            assert!(
+                shown.lines().any(|shown| shown == *line),
+                "{name}: {line:?} is not in {shown}"
+            );
         }
     }
 }

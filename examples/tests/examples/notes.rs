@@ -19,19 +19,31 @@ struct Service {
 impl Service {
     async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let database = format!("sqlite:{}?mode=rwc", folder.path().join("notes.db").display());
+        let database = format!(
+            "sqlite:{}?mode=rwc",
+            folder.path().join("notes.db").display()
+        );
         let (example, client) = serve_with("notes", &[&database]).await;
-        Self { client, _example: example, _folder: folder }
+        Self {
+            client,
+            _example: example,
+            _folder: folder,
+        }
     }
 
     async fn send(&self, line: &str, fields: &[(&str, &str)], body: &str) -> Answer {
         let (method, path) = line.split_once(' ').expect("a method and a path");
-        let mut request = Request::builder().method(method).uri(path).header("authorization", "Bearer secret");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", "Bearer secret");
         request = request.header("content-type", "application/json");
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        self.client.send(request.body(full(body.to_owned())).expect("a request")).await
+        self.client
+            .send(request.body(full(body.to_owned())).expect("a request"))
+            .await
     }
 
     /// Waits until the job has changed the note, and returns its tag.
@@ -45,13 +57,19 @@ impl Service {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(TIMEOUT, signed).await.expect("the job signs the note within two minutes")
+        tokio::time::timeout(TIMEOUT, signed)
+            .await
+            .expect("the job signs the note within two minutes")
     }
 }
 
 /// Returns the value of a header field, or the empty string without one.
 fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
-    answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    answer
+        .headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 const NOTE: &str = r#"{"title":"groceries","text":"bread (the team)"}"#;
@@ -59,20 +77,44 @@ const NOTE: &str = r#"{"title":"groceries","text":"bread (the team)"}"#;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_steps_of_the_guide_are_true() {
     let service = Service::start().await;
-    let anonymous = service.client.send(Request::get("/v1/notes/1").body(full("")).expect("a request")).await;
-    assert_eq!(anonymous.status, 401, "authentication is outside of the layer");
+    let anonymous = service
+        .client
+        .send(
+            Request::get("/v1/notes/1")
+                .body(full(""))
+                .expect("a request"),
+        )
+        .await;
+    assert_eq!(
+        anonymous.status, 401,
+        "authentication is outside of the layer"
+    );
     let created = service.send("POST /v1/notes", &[], NOTE).await;
     assert_eq!(
-        (created.status.as_u16(), created.header("etag"), created.header("location")),
+        (
+            created.status.as_u16(),
+            created.header("etag"),
+            created.header("location")
+        ),
         (201, "\"1\"", "/v1/notes/1")
     );
     for (line, fields, status, tag) in [
         ("GET /v1/notes/1", &[][..], 200, "\"1\""),
-        ("GET /v1/notes/1", &[("if-none-match", "\"1\"")], 304, "\"1\""),
+        (
+            "GET /v1/notes/1",
+            &[("if-none-match", "\"1\"")],
+            304,
+            "\"1\"",
+        ),
         ("PUT /v1/notes/1", &[], 428, ""),
         ("PUT /v1/notes/1", &[("if-match", "\"1\"")], 200, "\"2\""),
         ("PUT /v1/notes/1", &[("if-match", "\"1\"")], 412, "\"2\""),
-        ("PUT /v1/notes/1", &[("if-match", "\"1\", \"2\"")], 200, "\"3\""),
+        (
+            "PUT /v1/notes/1",
+            &[("if-match", "\"1\", \"2\"")],
+            200,
+            "\"3\"",
+        ),
         ("PUT /v1/notes/1", &[("if-none-match", "*")], 412, "\"3\""),
         ("PUT /v1/notes/7", &[("if-match", "\"1\"")], 412, ""),
         ("DELETE /v1/notes/1", &[("if-match", "\"2\"")], 412, "\"3\""),
@@ -80,67 +122,162 @@ async fn the_steps_of_the_guide_are_true() {
         ("GET /v1/notes/1", &[], 404, ""),
     ] {
         let answer = service.send(line, fields, NOTE).await;
-        assert_eq!((answer.status.as_u16(), field(&answer, "etag")), (status, tag), "{line} {fields:?}: {answer:?}");
-        let is_own =
-            field(&answer, "content-type") == "application/json" && answer.text().contains("\"error\":{\"code\"");
+        assert_eq!(
+            (answer.status.as_u16(), field(&answer, "etag")),
+            (status, tag),
+            "{line} {fields:?}: {answer:?}"
+        );
+        let is_own = field(&answer, "content-type") == "application/json"
+            && answer.text().contains("\"error\":{\"code\"");
         assert!(status < 400 || is_own, "{line} {fields:?}: {answer:?}");
     }
     let list = service.send("GET /v1/notes", &[], "").await;
-    let again = service.send("GET /v1/notes", &[("if-none-match", list.header("etag"))], "").await;
-    assert_eq!((list.status.as_u16(), again.status.as_u16()), (200, 304), "a list has the hash of its content");
-    let page = service.send("GET /v1/notes", &[("origin", "https://app.example")], "").await;
-    assert!(page.header("access-control-expose-headers").contains("etag"), "{page:?}");
+    let again = service
+        .send(
+            "GET /v1/notes",
+            &[("if-none-match", list.header("etag"))],
+            "",
+        )
+        .await;
+    assert_eq!(
+        (list.status.as_u16(), again.status.as_u16()),
+        (200, 304),
+        "a list has the hash of its content"
+    );
+    let page = service
+        .send("GET /v1/notes", &[("origin", "https://app.example")], "")
+        .await;
+    assert!(
+        page.header("access-control-expose-headers")
+            .contains("etag"),
+        "{page:?}"
+    );
 }
 
 /// Compressed responses have the rows' tags, so a browser can save.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_note_is_saved_by_its_tag() {
     let service = Service::start().await;
-    let long = format!(r#"{{"title":"long","text":"{} (the team)"}}"#, "text ".repeat(100));
+    let long = format!(
+        r#"{{"title":"long","text":"{} (the team)"}}"#,
+        "text ".repeat(100)
+    );
     service.send("POST /v1/notes", &[], &long).await;
-    let note = service.send("GET /v1/notes/1", &[("accept-encoding", "gzip")], "").await;
+    let note = service
+        .send("GET /v1/notes/1", &[("accept-encoding", "gzip")], "")
+        .await;
     assert_eq!(note.header("content-encoding"), "gzip");
     let tag = note.header("etag").to_owned();
     let fields = [("accept-encoding", "gzip"), ("if-none-match", &*tag)];
-    assert_eq!(service.send("GET /v1/notes/1", &fields, "").await.status, 304);
-    assert_eq!(service.send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE).await.status, 200);
-    assert_eq!(service.send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE).await.status, 412);
+    assert_eq!(
+        service.send("GET /v1/notes/1", &fields, "").await.status,
+        304
+    );
+    assert_eq!(
+        service
+            .send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        service
+            .send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE)
+            .await
+            .status,
+        412
+    );
 }
 
 /// The job writes between a client's GET and its PUT, past the layer.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_by_the_job_is_not_lost() {
     let service = Service::start().await;
-    let created = service.send("POST /v1/notes", &[], r#"{"title":"groceries","text":"bread"}"#).await;
+    let created = service
+        .send(
+            "POST /v1/notes",
+            &[],
+            r#"{"title":"groceries","text":"bread"}"#,
+        )
+        .await;
     let tag = service.signed("/v1/notes/1").await;
-    let stale = service.send("PUT /v1/notes/1", &[("if-match", created.header("etag"))], NOTE).await;
-    assert_eq!((stale.status.as_u16(), created.header("etag"), &*tag), (412, "\"1\"", "\"2\""));
-    assert_eq!(service.send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE).await.status, 200);
+    let stale = service
+        .send(
+            "PUT /v1/notes/1",
+            &[("if-match", created.header("etag"))],
+            NOTE,
+        )
+        .await;
+    assert_eq!(
+        (stale.status.as_u16(), created.header("etag"), &*tag),
+        (412, "\"1\"", "\"2\"")
+    );
+    assert_eq!(
+        service
+            .send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE)
+            .await
+            .status,
+        200
+    );
 }
 
 /// A PUT that creates or replaces: of sixteen writers on each condition, one wins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draft_is_created_once_and_replaced_once() {
     let service = Service::start().await;
-    assert_eq!(service.send("PUT /v1/drafts/plan", &[], "plan").await.status, 428);
-    assert_eq!(service.send("PUT /v1/drafts/plan", &[("if-match", "\"1\"")], "plan").await.status, 412);
+    assert_eq!(
+        service
+            .send("PUT /v1/drafts/plan", &[], "plan")
+            .await
+            .status,
+        428
+    );
+    assert_eq!(
+        service
+            .send("PUT /v1/drafts/plan", &[("if-match", "\"1\"")], "plan")
+            .await
+            .status,
+        412
+    );
     let race = async |condition: (&str, &str)| {
-        let texts: Vec<String> = (0..16).map(|number| format!("{condition:?} {number}")).collect();
-        let writers =
-            texts.iter().map(|text| service.send("PUT /v1/drafts/plan", std::slice::from_ref(&condition), text));
+        let texts: Vec<String> = (0..16)
+            .map(|number| format!("{condition:?} {number}"))
+            .collect();
+        let writers = texts.iter().map(|text| {
+            service.send(
+                "PUT /v1/drafts/plan",
+                std::slice::from_ref(&condition),
+                text,
+            )
+        });
         let answers = futures_util::future::join_all(writers).await;
-        let won: Vec<_> = texts.iter().zip(&answers).filter(|(_, answer)| answer.status == 200).collect();
+        let won: Vec<_> = texts
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.status == 200)
+            .collect();
         let refused = answers.iter().filter(|answer| answer.status == 412).count();
         let draft = service.send("GET /v1/drafts/plan", &[], "").await;
-        let [(text, answer)] = won[..] else { panic!("{} writers have won: {answers:?}", won.len()) };
-        assert_eq!((refused, draft.text(), draft.header("etag")), (15, &**text, answer.header("etag")));
+        let [(text, answer)] = won[..] else {
+            panic!("{} writers have won: {answers:?}", won.len())
+        };
+        assert_eq!(
+            (refused, draft.text(), draft.header("etag")),
+            (15, &**text, answer.header("etag"))
+        );
         draft.header("etag").to_owned()
     };
     let created = race(("if-none-match", "*")).await;
     let replaced = race(("if-match", &created)).await;
     assert_ne!(created, replaced);
-    let late = service.send("PUT /v1/drafts/plan", &[("if-match", &created)], "late").await;
-    assert_eq!((late.status.as_u16(), late.header("etag")), (412, &*replaced), "the 412 has the current tag");
+    let late = service
+        .send("PUT /v1/drafts/plan", &[("if-match", &created)], "late")
+        .await;
+    assert_eq!(
+        (late.status.as_u16(), late.header("etag")),
+        (412, &*replaced),
+        "the 412 has the current tag"
+    );
 }
 
 /// Every block of the page that shows a part of the service does so literally.
@@ -148,10 +285,16 @@ async fn a_draft_is_created_once_and_replaced_once() {
 fn the_guide_shows_the_service_as_it_is() {
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let service = squeezed(SERVICE);
-    let blocks: Vec<_> =
-        GUIDE.split("```rust,ignore\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    let blocks: Vec<_> = GUIDE
+        .split("```rust,ignore\n")
+        .skip(1)
+        .filter_map(|block| block.split("```").next())
+        .collect();
     assert!(blocks.len() >= 4, "the page shows the service in parts");
     for block in blocks {
-        assert!(service.contains(&squeezed(block)), "not in examples/notes.rs:\n{block}");
+        assert!(
+            service.contains(&squeezed(block)),
+            "not in examples/notes.rs:\n{block}"
+        );
     }
 }

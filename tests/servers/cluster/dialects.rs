@@ -20,8 +20,10 @@ use tokio::task::block_in_place;
 
 use super::migrate;
 
-const JSON: [(&str, &str); 2] =
-    [("content-type", "application/json"), ("accept", "application/json;odata=fullmetadata")];
+const JSON: [(&str, &str); 2] = [
+    ("content-type", "application/json"),
+    ("accept", "application/json;odata=fullmetadata"),
+];
 const PARTITION: &str = "PartitionKey eq 'p'";
 
 /// Entities used as records: each call goes through another gateway than the call before.
@@ -33,13 +35,24 @@ struct Entities {
 }
 
 impl Entities {
-    async fn call(&self, method: Method, path: &str, headers: &[(&str, &str)], body: String) -> Answer {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Answer {
         let gateway = &self.gateways[self.calls.fetch_add(1, Relaxed) % self.gateways.len()];
-        gateway.table(method, path, &[&JSON, headers].concat(), body).await
+        gateway
+            .table(method, path, &[&JSON, headers].concat(), body)
+            .await
     }
 
     fn saw(&self, key: &Key, record: &Record, tag: &str) {
-        self.tags.lock().unwrap().insert((key.clone(), record.revision()), tag.to_owned());
+        self.tags
+            .lock()
+            .unwrap()
+            .insert((key.clone(), record.revision()), tag.to_owned());
     }
 
     async fn conflict(&self, key: &Key) -> Result<Swap, RegisterError> {
@@ -57,13 +70,20 @@ fn row(key: &Key) -> String {
 }
 
 fn record(entity: &Value) -> Record {
-    Record::decode(&BASE64_STANDARD.decode(entity["Record"].as_str().unwrap()).unwrap()).unwrap()
+    Record::decode(
+        &BASE64_STANDARD
+            .decode(entity["Record"].as_str().unwrap())
+            .unwrap(),
+    )
+    .unwrap()
 }
 
 #[async_trait]
 impl Register for Entities {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let answer = self.call(Method::GET, &address(key), &[], String::new()).await;
+        let answer = self
+            .call(Method::GET, &address(key), &[], String::new())
+            .await;
         match answer.status.as_u16() {
             200 => {
                 let record = record(&answer.json());
@@ -85,10 +105,22 @@ impl Register for Entities {
         let mut entity = json!({ "Record": BASE64_STANDARD.encode(next.encode()), "Record@odata.type": "Edm.Binary" });
         let answer = if expected == Revision::NONE {
             (entity["PartitionKey"], entity["RowKey"]) = ("p".into(), row(key).into());
-            self.call(Method::POST, "/records", &[("prefer", "return-no-content")], entity.to_string()).await
+            self.call(
+                Method::POST,
+                "/records",
+                &[("prefer", "return-no-content")],
+                entity.to_string(),
+            )
+            .await
         } else {
             let tag = self.tags.lock().unwrap()[&(key.clone(), expected)].clone();
-            self.call(Method::PUT, &address(key), &[("if-match", &tag)], entity.to_string()).await
+            self.call(
+                Method::PUT,
+                &address(key),
+                &[("if-match", &tag)],
+                entity.to_string(),
+            )
+            .await
         };
         match answer.status.as_u16() {
             204 => {
@@ -96,15 +128,28 @@ impl Register for Entities {
                 Ok(Swap::Done)
             }
             409 | 412 => self.conflict(key).await,
-            503 => Err(RegisterError::new(RegisterErrorKind::Ambiguous, answer.text())),
+            503 => Err(RegisterError::new(
+                RegisterErrorKind::Ambiguous,
+                answer.text(),
+            )),
             _ => panic!("{answer:?}"),
         }
     }
 
     async fn scan(&self, _: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let filter = PARTITION.replace(' ', "%20").replace('\'', "%27");
-        let answer = self.call(Method::GET, &format!("/records()?$filter={filter}"), &[], String::new()).await;
-        let entities = answer.expect(200).json()["value"].as_array().unwrap().clone();
+        let answer = self
+            .call(
+                Method::GET,
+                &format!("/records()?$filter={filter}"),
+                &[],
+                String::new(),
+            )
+            .await;
+        let entities = answer.expect(200).json()["value"]
+            .as_array()
+            .unwrap()
+            .clone();
         let entry = |entity: &Value| {
             let key = Key::new(entity["RowKey"].as_str().unwrap().replace(':', "/")).unwrap();
             let record = record(entity);
@@ -118,20 +163,39 @@ impl Register for Entities {
 /// Clients of three gateways change a few entities under `If-Match`, and read and list them.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_of_an_entity_is_lost() {
-    let (store, register) = (s3::start().await, postgres::start(&["max_connections=200"]).await);
+    let (store, register) = (
+        s3::start().await,
+        postgres::start(&["max_connections=200"]).await,
+    );
     migrate(&register);
     let gateway = || {
         let mut command = Gateway::command();
-        command.args(["serve", "--store", "s3://bucket", "--register", &register.url()]);
-        command.args(["--listen", "127.0.0.1:0", "--listen-tables", "127.0.0.1:0"]).envs(store.settings());
+        command.args([
+            "serve",
+            "--store",
+            "s3://bucket",
+            "--register",
+            &register.url(),
+        ]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--listen-tables", "127.0.0.1:0"])
+            .envs(store.settings());
         Gateway::launch(command)
     };
     let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
-    let clients =
-        gateways.iter_mut().map(|gateway| Azure::development(Client::new(block_in_place(|| gateway.tables()))));
-    let entities = Entities { gateways: clients.collect(), calls: AtomicUsize::new(0), tags: Mutex::default() };
+    let clients = gateways
+        .iter_mut()
+        .map(|gateway| Azure::development(Client::new(block_in_place(|| gateway.tables()))));
+    let entities = Entities {
+        gateways: clients.collect(),
+        calls: AtomicUsize::new(0),
+        tags: Mutex::default(),
+    };
     let table = json!({ "TableName": "records" }).to_string();
-    entities.call(Method::POST, "/Tables", &[], table).await.expect(201);
+    entities
+        .call(Method::POST, "/Tables", &[], table)
+        .await
+        .expect(201);
     let entities = Arc::new(entities);
     let clients = Clients::new("entity", 3, 6).run(&entities, 3).await;
     clients.check(&*entities).await.unwrap();
@@ -148,18 +212,35 @@ struct Gateways {
 }
 
 async fn gateways() -> Gateways {
-    let (store, register) = (s3::start_without_conditions().await, postgres::start(&["max_connections=200"]).await);
+    let (store, register) = (
+        s3::start_without_conditions().await,
+        postgres::start(&["max_connections=200"]).await,
+    );
     migrate(&register);
     let gateway = || {
         let mut command = Gateway::command();
-        command.args(["serve", "--store", "s3://bucket/some", "--register", &register.url()]);
-        command.args(["--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"]).envs(store.settings());
+        command.args([
+            "serve",
+            "--store",
+            "s3://bucket/some",
+            "--register",
+            &register.url(),
+        ]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"])
+            .envs(store.settings());
         Gateway::launch(command)
     };
     let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
-    let doors: Vec<S3> = gateways.iter_mut().map(|gateway| S3::development(block_in_place(|| gateway.s3()))).collect();
+    let doors: Vec<S3> = gateways
+        .iter_mut()
+        .map(|gateway| S3::development(block_in_place(|| gateway.s3())))
+        .collect();
     doors[0].put("/docs", &[], "").await.expect(200);
-    Gateways { doors, _running: (gateways, store, register) }
+    Gateways {
+        doors,
+        _running: (gateways, store, register),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,8 +256,15 @@ async fn a_bucket_is_deleted_only_while_it_is_empty() {
         let bucket = format!("/bucket-{attempt}");
         doors[0].put(&bucket, &[], "").await.expect(200);
         let write = async |writer: usize| {
-            tokio::time::sleep(std::time::Duration::from_millis(100 * u64::try_from(writer).unwrap())).await;
-            doors[writer % 3].put(&format!("{bucket}/{writer}"), &[], "x").await.status.as_u16()
+            tokio::time::sleep(std::time::Duration::from_millis(
+                100 * u64::try_from(writer).unwrap(),
+            ))
+            .await;
+            doors[writer % 3]
+                .put(&format!("{bucket}/{writer}"), &[], "x")
+                .await
+                .status
+                .as_u16()
         };
         let delete = async {
             tokio::time::sleep(std::time::Duration::from_millis(100 * attempt)).await;
@@ -184,11 +272,22 @@ async fn a_bucket_is_deleted_only_while_it_is_empty() {
         };
         let (written, deleted) = futures_util::join!(join_all((0..6).map(write)), delete);
         match deleted.status.as_u16() {
-            204 => assert!(!written.contains(&200), "{written:?}: an object was deleted with its bucket"),
+            204 => assert!(
+                !written.contains(&200),
+                "{written:?}: an object was deleted with its bucket"
+            ),
             409 | 503 => {
                 for (writer, status) in written.iter().enumerate() {
-                    let read = doors[2].get(&format!("{bucket}/{writer}"), &[]).await.status.as_u16();
-                    assert_eq!(read == 200, *status == 200, "the object of writer {writer}, which got {status}");
+                    let read = doors[2]
+                        .get(&format!("{bucket}/{writer}"), &[])
+                        .await
+                        .status
+                        .as_u16();
+                    assert_eq!(
+                        read == 200,
+                        *status == 200,
+                        "the object of writer {writer}, which got {status}"
+                    );
                 }
             }
             other => panic!("{other}: {}", deleted.text()),
@@ -203,20 +302,33 @@ async fn no_update_of_an_object_is_lost() {
 
     let create = async |writer: usize| {
         let door = &doors[writer % doors.len()];
-        unless_busy(async || door.put("/docs/count", &[("if-none-match", "*")], "0").await).await.status.as_u16()
+        unless_busy(async || {
+            door.put("/docs/count", &[("if-none-match", "*")], "0")
+                .await
+        })
+        .await
+        .status
+        .as_u16()
     };
     let mut statuses = join_all((0..WRITERS).map(create)).await;
     statuses.sort_unstable();
-    assert_eq!((statuses[0], &statuses[1..]), (200, &[412; WRITERS - 1][..]), "one of the writers creates it");
+    assert_eq!(
+        (statuses[0], &statuses[1..]),
+        (200, &[412; WRITERS - 1][..]),
+        "one of the writers creates it"
+    );
 
     let count = async |writer: usize| {
         let door = &doors[writer % doors.len()];
         let mut won = 0;
         while won < UPDATES {
-            let found = unless_busy(async || door.get("/docs/count", &[]).await).await.expect(200);
+            let found = unless_busy(async || door.get("/docs/count", &[]).await)
+                .await
+                .expect(200);
             let next = (found.text().parse::<usize>().expect("a number") + 1).to_string();
             let condition = [("if-match", found.etag())];
-            let written = unless_busy(async || door.put("/docs/count", &condition, next.clone()).await).await;
+            let written =
+                unless_busy(async || door.put("/docs/count", &condition, next.clone()).await).await;
             match written.status.as_u16() {
                 200 => won += 1,
                 412 => {}
@@ -226,7 +338,11 @@ async fn no_update_of_an_object_is_lost() {
     };
     join_all((0..WRITERS).map(count)).await;
     let counted = doors[0].get("/docs/count", &[]).await.expect(200);
-    assert_eq!(counted.text(), (WRITERS * UPDATES).to_string(), "an update is lost");
+    assert_eq!(
+        counted.text(),
+        (WRITERS * UPDATES).to_string(),
+        "an update is lost"
+    );
 }
 
 /// Repeats a request while another write is under way, which changes nothing.

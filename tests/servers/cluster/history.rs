@@ -51,17 +51,38 @@ impl Gateways {
         migrate(&register);
         let (mut processes, mut to_bucket, mut to_register) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..GATEWAYS {
-            let (objects, records) = (Proxy::start(bucket.address()).await, Proxy::start(register.address()).await);
+            let (objects, records) = (
+                Proxy::start(bucket.address()).await,
+                Proxy::start(register.address()).await,
+            );
             let mut command = Gateway::command();
             let address = register.address().to_string();
-            let url = register.url().replace(&address, &records.address().to_string());
-            command.args(["serve", "--listen", "127.0.0.1:0", "--data", "s3://bucket/own", "--register", &url]);
-            command.envs(bucket.settings()).env("AWS_ENDPOINT", format!("http://{}", objects.address()));
+            let url = register
+                .url()
+                .replace(&address, &records.address().to_string());
+            command.args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--data",
+                "s3://bucket/own",
+                "--register",
+                &url,
+            ]);
+            command
+                .envs(bucket.settings())
+                .env("AWS_ENDPOINT", format!("http://{}", objects.address()));
             processes.push(block_in_place(|| Gateway::launch(command)));
             to_bucket.push(objects);
             to_register.push(records);
         }
-        Self { processes, to_bucket, to_register, register, _bucket: bucket }
+        Self {
+            processes,
+            to_bucket,
+            to_register,
+            register,
+            _bucket: bucket,
+        }
     }
 
     /// Lets a fault happen to a gateway.
@@ -175,7 +196,10 @@ fn shape_of(key: &Key) -> Shape {
 /// Returns a record in a text of this length.
 fn padded(record: &Record, length: usize) -> Bytes {
     let encoded = record.encode();
-    let mut text = u32::try_from(encoded.len()).expect("a short record").to_be_bytes().to_vec();
+    let mut text = u32::try_from(encoded.len())
+        .expect("a short record")
+        .to_be_bytes()
+        .to_vec();
     text.extend(encoded);
     assert!(text.len() <= length, "the record is longer than its place");
     text.resize(length, 0);
@@ -190,9 +214,17 @@ fn unpadded(text: &[u8]) -> Record {
 
 impl Blobs {
     fn new(processes: &[Gateway]) -> Self {
-        let clients: Vec<_> = processes.iter().map(|process| Client::new(process.address())).collect();
+        let clients: Vec<_> = processes
+            .iter()
+            .map(|process| Client::new(process.address()))
+            .collect();
         let signer = Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY);
-        Self { clients: RwLock::new(clients), calls: AtomicUsize::new(0), snapshots: AtomicUsize::new(0), signer }
+        Self {
+            clients: RwLock::new(clients),
+            calls: AtomicUsize::new(0),
+            snapshots: AtomicUsize::new(0),
+            signer,
+        }
     }
 
     fn turn(&self) -> usize {
@@ -202,7 +234,10 @@ impl Blobs {
     /// Sends a request. Without an answer, it may have taken effect.
     async fn send(&self, request: Request<support::Body>) -> Result<Answer, RegisterError> {
         let client = self.clients.read().await[self.turn() % GATEWAYS].clone();
-        client.try_send(request).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))
+        client
+            .try_send(request)
+            .await
+            .map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))
     }
 
     async fn azure(
@@ -212,7 +247,8 @@ impl Blobs {
         headers: &[(&str, &str)],
         content: Bytes,
     ) -> Result<Answer, RegisterError> {
-        self.send(signed(&self.signer, Form::Blob, method, path, headers, content).map(full)).await
+        self.send(signed(&self.signer, Form::Blob, method, path, headers, content).map(full))
+            .await
     }
 
     /// Reads a blob, sometimes by a snapshot of it.
@@ -224,7 +260,8 @@ impl Blobs {
                 None => return Ok(None),
             }
         } else {
-            self.send(Request::get(&path).body(full("")).expect("a request")).await?
+            self.send(Request::get(&path).body(full("")).expect("a request"))
+                .await?
         };
         match answer.status {
             StatusCode::OK => {
@@ -233,7 +270,11 @@ impl Blobs {
                     _ => Some(&answer.body[..]),
                 };
                 let record = text.map(unpadded);
-                Ok(Some(Found { record, tag: answer.etag().to_owned(), length: answer.body.len() }))
+                Ok(Some(Found {
+                    record,
+                    tag: answer.etag().to_owned(),
+                    length: answer.body.len(),
+                }))
             }
             StatusCode::NOT_FOUND => Ok(None),
             _ => Err(failed(RegisterErrorKind::Unavailable, &answer)),
@@ -243,7 +284,14 @@ impl Blobs {
     /// Takes a snapshot, reads it, and deletes it. Returns `None` if there is no blob.
     async fn read_snapshot(&self, path: &str) -> Result<Option<Answer>, RegisterError> {
         let empty = [("content-length", "0")];
-        let taken = self.azure(Method::PUT, &format!("{path}?comp=snapshot"), &empty, Bytes::new()).await?;
+        let taken = self
+            .azure(
+                Method::PUT,
+                &format!("{path}?comp=snapshot"),
+                &empty,
+                Bytes::new(),
+            )
+            .await?;
         match taken.status {
             StatusCode::CREATED => {}
             StatusCode::NOT_FOUND => return Ok(None),
@@ -251,18 +299,40 @@ impl Blobs {
         }
         self.snapshots.fetch_add(1, Ordering::SeqCst);
         let snapshot = format!("{path}?snapshot={}", taken.header("x-ms-snapshot"));
-        let read = self.azure(Method::GET, &snapshot, &[], Bytes::new()).await?;
-        assert_ne!(read.status, StatusCode::NOT_FOUND, "an acknowledged snapshot of {path} is lost");
-        assert!(read.status != StatusCode::OK || read.etag() == taken.etag(), "{path}: {read:?}");
+        let read = self
+            .azure(Method::GET, &snapshot, &[], Bytes::new())
+            .await?;
+        assert_ne!(
+            read.status,
+            StatusCode::NOT_FOUND,
+            "an acknowledged snapshot of {path} is lost"
+        );
+        assert!(
+            read.status != StatusCode::OK || read.etag() == taken.etag(),
+            "{path}: {read:?}"
+        );
         // If this fails, the snapshot stays.
-        drop(self.azure(Method::DELETE, &snapshot, &[], Bytes::new()).await);
+        drop(
+            self.azure(Method::DELETE, &snapshot, &[], Bytes::new())
+                .await,
+        );
         Ok(Some(read))
     }
 
     /// Appends a record to a blob of this length.
-    async fn append(&self, path: &str, length: usize, exists: bool, record: &Record) -> Result<Answer, RegisterError> {
+    async fn append(
+        &self,
+        path: &str,
+        length: usize,
+        exists: bool,
+        record: &Record,
+    ) -> Result<Answer, RegisterError> {
         if !exists {
-            let fields = [("x-ms-blob-type", "AppendBlob"), ("content-length", "0"), ("if-none-match", "*")];
+            let fields = [
+                ("x-ms-blob-type", "AppendBlob"),
+                ("content-length", "0"),
+                ("if-none-match", "*"),
+            ];
             let created = self.azure(Method::PUT, path, &fields, Bytes::new()).await?;
             if created.status.is_server_error() {
                 return Err(failed(RegisterErrorKind::Unavailable, &created));
@@ -270,7 +340,13 @@ impl Blobs {
         }
         let position = length.to_string();
         let fields = [("x-ms-blob-condition-appendpos", &*position)];
-        self.azure(Method::PUT, &format!("{path}?comp=appendblock"), &fields, padded(record, BLOCK)).await
+        self.azure(
+            Method::PUT,
+            &format!("{path}?comp=appendblock"),
+            &fields,
+            padded(record, BLOCK),
+        )
+        .await
     }
 }
 
@@ -300,17 +376,26 @@ impl Register for Blobs {
                 self.append(&path, length, found.is_some(), next).await?
             }
             shape => {
-                let condition = found.as_ref().map_or(("if-none-match", "*"), |found| ("if-match", &*found.tag));
+                let condition = found
+                    .as_ref()
+                    .map_or(("if-none-match", "*"), |found| ("if-match", &*found.tag));
                 let length = if shape == Shape::Long { LONG } else { BLOCK };
                 let request = Request::put(&path).header(condition.0, condition.1);
-                self.send(request.body(full(padded(next, length))).expect("a request")).await?
+                self.send(request.body(full(padded(next, length))).expect("a request"))
+                    .await?
             }
         };
         match written.status {
             StatusCode::OK | StatusCode::CREATED => Ok(Swap::Done),
-            StatusCode::PRECONDITION_FAILED => Ok(Swap::Conflict(self.load(key).await.map_err(unsent)?)),
-            _ if written.text().contains("outcome") => Err(failed(RegisterErrorKind::Ambiguous, &written)),
-            status if status.is_server_error() => Err(failed(RegisterErrorKind::Unavailable, &written)),
+            StatusCode::PRECONDITION_FAILED => {
+                Ok(Swap::Conflict(self.load(key).await.map_err(unsent)?))
+            }
+            _ if written.text().contains("outcome") => {
+                Err(failed(RegisterErrorKind::Ambiguous, &written))
+            }
+            status if status.is_server_error() => {
+                Err(failed(RegisterErrorKind::Unavailable, &written))
+            }
             status => panic!("{status}: {}", written.text()),
         }
     }
@@ -334,7 +419,15 @@ async fn the_history_of_blobs_is_linearizable() {
     let writes = std::env::var(SOAK).map_or(WRITES, |writes| writes.parse().expect("a number"));
     let mut gateways = Gateways::start().await;
     let blobs = Arc::new(Blobs::new(&gateways.processes));
-    blobs.send(Request::put("/docs/first").body(full("")).expect("a request")).await.expect("an answer").expect(201);
+    blobs
+        .send(
+            Request::put("/docs/first")
+                .body(full(""))
+                .expect("a request"),
+        )
+        .await
+        .expect("an answer")
+        .expect(201);
     let wins = writes.div_ceil(CLIENTS * FAULTS.len());
     let mut clients = Clients::new("docs/key", KEYS, CLIENTS);
     for (round, fault) in FAULTS.into_iter().enumerate() {
@@ -343,7 +436,14 @@ async fn the_history_of_blobs_is_linearizable() {
         clients = clients.run_during(&blobs, wins, suffered).await;
     }
     let snapshots = blobs.snapshots.load(Ordering::SeqCst);
-    println!("{} acknowledged writes, {snapshots} snapshots, {} requests", clients.wins(), blobs.turn());
+    println!(
+        "{} acknowledged writes, {snapshots} snapshots, {} requests",
+        clients.wins(),
+        blobs.turn()
+    );
     assert!(clients.wins() >= writes && snapshots > 0);
-    clients.check(&*blobs).await.expect("a linearizable history");
+    clients
+        .check(&*blobs)
+        .await
+        .expect("a linearizable history");
 }

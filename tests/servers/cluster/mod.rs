@@ -29,8 +29,14 @@ impl Cluster {
         let register = postgres::start(&["max_connections=200"]).await;
         let url = register.url();
         migrate(&register);
-        let gateways = (0..gateways).map(|_| block_in_place(|| gateway(folder.path(), &url))).collect();
-        Self { gateways, register, folder }
+        let gateways = (0..gateways)
+            .map(|_| block_in_place(|| gateway(folder.path(), &url)))
+            .collect();
+        Self {
+            gateways,
+            register,
+            folder,
+        }
     }
 
     /// Starts the register and this number of gateways on a bucket of their own.
@@ -39,13 +45,22 @@ impl Cluster {
         let register = postgres::start(&["max_connections=200"]).await;
         let url = register.url();
         migrate(&register);
-        let gateways = (0..gateways).map(|_| block_in_place(|| gateway_in_bucket(folder.path(), &url))).collect();
-        Self { gateways, register, folder }
+        let gateways = (0..gateways)
+            .map(|_| block_in_place(|| gateway_in_bucket(folder.path(), &url)))
+            .collect();
+        Self {
+            gateways,
+            register,
+            folder,
+        }
     }
 
     /// Lets eight writers of one blob each write numbers through the first gateway, and kills it. Returns the last number that each has
     /// acknowledged. `body` is the text of a number.
-    async fn kill_during_writes(&mut self, body: fn(usize) -> String) -> Vec<(usize, Option<usize>)> {
+    async fn kill_during_writes(
+        &mut self,
+        body: fn(usize) -> String,
+    ) -> Vec<(usize, Option<usize>)> {
         let clients = self.clients();
         let mut writers = JoinSet::new();
         for writer in 0..8_usize {
@@ -53,7 +68,8 @@ impl Cluster {
             writers.spawn(async move {
                 let mut last = None;
                 for number in 0.. {
-                    let request = http::Request::put(format!("/docs/{writer}")).body(full(body(number)));
+                    let request =
+                        http::Request::put(format!("/docs/{writer}")).body(full(body(number)));
                     match client.try_send(request.unwrap()).await {
                         Ok(answer) if answer.status.is_success() => last = Some(number),
                         Ok(answer) => panic!("{answer:?}"),
@@ -75,7 +91,10 @@ impl Cluster {
 
     /// Returns a client of each gateway.
     fn clients(&self) -> Vec<Client> {
-        self.gateways.iter().map(|gateway| Client::new(gateway.address())).collect()
+        self.gateways
+            .iter()
+            .map(|gateway| Client::new(gateway.address()))
+            .collect()
     }
 }
 

@@ -31,14 +31,25 @@ async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
     let written = clients[0].put("/docs/a", &[], "first").await.expect(201);
     cluster.register.kill();
     for client in &clients {
-        let refused = client.put("/docs/a", &[("if-match", written.etag())], "second").await.expect(503);
+        let refused = client
+            .put("/docs/a", &[("if-match", written.etag())], "second")
+            .await
+            .expect(503);
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
         client.get("/-/health", &[]).await.expect(200);
         until(client, Method::GET, "/-/ready", 503).await;
-        let reason =
-            format!("PostgreSQL at {} refused the connection. Check that it is running.", cluster.register.address());
+        let reason = format!(
+            "PostgreSQL at {} refused the connection. Check that it is running.",
+            cluster.register.address()
+        );
         within("the reason in the overview", async {
-            while !client.get("/-/overview", &[]).await.expect(200).text().contains(&reason) {
+            while !client
+                .get("/-/overview", &[])
+                .await
+                .expect(200)
+                .text()
+                .contains(&reason)
+            {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         })
@@ -50,8 +61,14 @@ async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
     }
     let read = clients[1].get("/docs/a", &[]).await.expect(200);
     assert_eq!((read.text(), read.etag()), ("first", written.etag()));
-    clients[1].put("/docs/a", &[("if-match", written.etag())], "second").await.expect(200);
-    assert_eq!(clients[0].get("/docs/a", &[]).await.expect(200).text(), "second");
+    clients[1]
+        .put("/docs/a", &[("if-match", written.etag())], "second")
+        .await
+        .expect(200);
+    assert_eq!(
+        clients[0].get("/docs/a", &[]).await.expect(200).text(),
+        "second"
+    );
 }
 
 /// The register answers loads, and refuses every change.
@@ -60,9 +77,10 @@ async fn a_gateway_is_not_ready_while_its_register_is_read_only() {
     let cluster = Cluster::start(1).await;
     let client = &cluster.clients()[0];
     client.put("/docs/a", &[], "first").await.expect(201);
-    for (change, ready, written) in
-        [("SET default_transaction_read_only = on", 503, 503), ("RESET default_transaction_read_only", 200, 200)]
-    {
+    for (change, ready, written) in [
+        ("SET default_transaction_read_only = on", 503, 503),
+        ("RESET default_transaction_read_only", 200, 200),
+    ] {
         postgres::sql(&cluster.register, &format!("ALTER SYSTEM {change}"));
         postgres::sql(&cluster.register, "SELECT pg_reload_conf()");
         until(client, Method::GET, "/-/ready", ready).await;
@@ -76,17 +94,29 @@ async fn a_gateway_is_not_ready_while_its_register_is_read_only() {
 async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
     let mut cluster = Cluster::start(2).await;
     let clients = cluster.clients();
-    for (writer, last) in cluster.kill_during_writes(|number| number.to_string()).await {
+    for (writer, last) in cluster
+        .kill_during_writes(|number| number.to_string())
+        .await
+    {
         let read = clients[1].get(&format!("/docs/{writer}"), &[]).await;
         match last {
             // The write after the last acknowledged one may have taken effect.
             Some(last) => {
                 let found: usize = read.expect(200).text().parse().unwrap();
-                assert!(found == last || found == last + 1, "writer {writer}: {found} after {last}");
+                assert!(
+                    found == last || found == last + 1,
+                    "writer {writer}: {found} after {last}"
+                );
             }
             None => assert!(matches!(read.status.as_u16(), 200 | 404), "{read:?}"),
         }
-        assert!(clients[1].put(&format!("/docs/other-{writer}"), &[], "x").await.status.is_success());
+        assert!(
+            clients[1]
+                .put(&format!("/docs/other-{writer}"), &[], "x")
+                .await
+                .status
+                .is_success()
+        );
     }
 }
 
@@ -103,9 +133,17 @@ async fn unusable_registers_are_refused_with_advice() {
     let folder = cluster.folder.path().to_owned();
     let address = cluster.register.address();
     postgres::sql(&cluster.register, "CREATE DATABASE empty");
-    let missing = refused(&folder, &format!("postgres://postgres:secret@{address}/empty"), 2);
+    let missing = refused(
+        &folder,
+        &format!("postgres://postgres:secret@{address}/empty"),
+        2,
+    );
     assert!(missing.contains("ifmatch register migrate"), "{missing}");
-    let unknown = refused(&folder, &format!("postgres://postgres:secret@{address}/absent"), 2);
+    let unknown = refused(
+        &folder,
+        &format!("postgres://postgres:secret@{address}/absent"),
+        2,
+    );
     assert!(unknown.contains("absent"), "{unknown}");
     cluster.register.kill();
     refused(&folder, &cluster.register.url(), 1);
@@ -123,11 +161,22 @@ async fn a_register_that_may_lose_changes_needs_consent() {
     let args = ["serve", "--store", &store, "--register", &register];
     let refused = block_in_place(|| run(args));
     assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
-    assert!(refused.stderr.contains("--register-may-lose"), "{}", refused.stderr);
-    let gateway = block_in_place(|| Gateway::start(args.into_iter().chain(["--register-may-lose"])));
+    assert!(
+        refused.stderr.contains("--register-may-lose"),
+        "{}",
+        refused.stderr
+    );
+    let gateway =
+        block_in_place(|| Gateway::start(args.into_iter().chain(["--register-may-lose"])));
     let client = Client::new(gateway.address());
-    client.put("/docs/a", &[("if-none-match", "*")], "first").await.expect(201);
-    client.put("/docs/a", &[("if-none-match", "*")], "second").await.expect(412);
+    client
+        .put("/docs/a", &[("if-none-match", "*")], "first")
+        .await
+        .expect(201);
+    client
+        .put("/docs/a", &[("if-none-match", "*")], "second")
+        .await
+        .expect(412);
 }
 
 /// Sets the number of requests of a long run.
@@ -184,8 +233,12 @@ impl Race {
         if let Some(tag) = tag {
             request = request.header("if-match", tag);
         }
-        let answer = client.try_send(request.body(full(body)).unwrap()).await.ok();
-        self.requests.fetch_add(usize::from(answer.is_some()), SeqCst);
+        let answer = client
+            .try_send(request.body(full(body)).unwrap())
+            .await
+            .ok();
+        self.requests
+            .fetch_add(usize::from(answer.is_some()), SeqCst);
         answer
     }
 
@@ -197,7 +250,10 @@ impl Race {
                 return;
             }
             let counter = round % COUNTERS;
-            let read = match self.send(gateway, Method::GET, &path(counter), None, String::new()).await {
+            let read = match self
+                .send(gateway, Method::GET, &path(counter), None, String::new())
+                .await
+            {
                 Some(read) if read.status == 200 => read,
                 Some(read) if read.status != 503 => panic!("{read:?}"),
                 // The gateway isn't there, or its register isn't.
@@ -207,10 +263,22 @@ impl Race {
                 }
             };
             let number: usize = read.text().parse().unwrap();
-            assert!(number >= last[counter], "counter {counter}: {number} after {}", last[counter]);
+            assert!(
+                number >= last[counter],
+                "counter {counter}: {number} after {}",
+                last[counter]
+            );
             last[counter] = number;
             let next = (number + 1).to_string();
-            let written = self.send(gateway, Method::PUT, &path(counter), Some(read.etag()), next).await;
+            let written = self
+                .send(
+                    gateway,
+                    Method::PUT,
+                    &path(counter),
+                    Some(read.etag()),
+                    next,
+                )
+                .await;
             let tally = &self.tallies[counter];
             match written.map(|written| written.status.as_u16()) {
                 Some(200) => drop(tally.acknowledged.fetch_add(1, SeqCst)),
@@ -231,7 +299,11 @@ async fn eight_gateways_lose_no_update_while_some_are_killed() {
     for counter in 0..COUNTERS {
         clients[0].put(&path(counter), &[], "0").await.expect(201);
     }
-    let race = Arc::new(Race { goal, clients: clients.into(), ..Race::default() });
+    let race = Arc::new(Race {
+        goal,
+        clients: clients.into(),
+        ..Race::default()
+    });
     let writers: Vec<_> = (0..GATEWAYS * WRITERS)
         .map(|writer| {
             let race = Arc::clone(&race);
@@ -255,12 +327,28 @@ async fn eight_gateways_lose_no_update_while_some_are_killed() {
     for (counter, tally) in race.tallies.iter().enumerate() {
         let (acknowledged, unclear) = (tally.acknowledged.load(SeqCst), tally.unclear.load(SeqCst));
         for client in cluster.clients() {
-            let found: usize = client.get(&path(counter), &[]).await.expect(200).text().parse().unwrap();
+            let found: usize = client
+                .get(&path(counter), &[])
+                .await
+                .expect(200)
+                .text()
+                .parse()
+                .unwrap();
             let range = acknowledged..=acknowledged + unclear;
-            assert!(range.contains(&found), "counter {counter}: {found}, not in {range:?}");
+            assert!(
+                range.contains(&found),
+                "counter {counter}: {found}, not in {range:?}"
+            );
         }
     }
-    let won = race.tallies.iter().any(|tally| tally.acknowledged.load(SeqCst) > 0);
+    let won = race
+        .tallies
+        .iter()
+        .any(|tally| tally.acknowledged.load(SeqCst) > 0);
     assert!(won, "no increment was acknowledged");
-    println!("{GATEWAYS} gateways: {} requests, {:?}", race.requests.load(SeqCst), race.tallies);
+    println!(
+        "{GATEWAYS} gateways: {} requests, {:?}",
+        race.requests.load(SeqCst),
+        race.tallies
+    );
 }

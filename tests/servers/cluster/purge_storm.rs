@@ -58,7 +58,10 @@ impl Storm {
             let (node, resource) = (round % NODES, round * 31 % RESOURCES);
             let client = self.client(node).await;
             let promised = self.promised[resource].load(SeqCst);
-            let request = Request::get(format!("/{resource}/")).header("host", "example.com").body(full("")).unwrap();
+            let request = Request::get(format!("/{resource}/"))
+                .header("host", "example.com")
+                .body(full(""))
+                .unwrap();
             match client.try_send(request).await {
                 Ok(answer) if answer.status == 200 => {
                     let version: u64 = answer.text().parse().unwrap();
@@ -95,7 +98,9 @@ impl Storm {
                 1 => format!("prefix=http://example.com/{resource}/"),
                 _ => format!("group=g{resource}&origin=http://example.com"),
             };
-            let request = Request::delete(format!("/-/cache?{query}")).body(full("")).unwrap();
+            let request = Request::delete(format!("/-/cache?{query}"))
+                .body(full(""))
+                .unwrap();
             match client.try_send(request).await {
                 Ok(answer) if answer.status == 200 => {
                     self.promised[resource].store(version, SeqCst);
@@ -114,7 +119,10 @@ impl Storm {
 }
 
 fn signal(gateway: &Gateway, signal: &str) {
-    let sent = Command::new("kill").args([signal, &gateway.pid().to_string()]).status().unwrap();
+    let sent = Command::new("kill")
+        .args([signal, &gateway.pid().to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success(), "{sent}");
 }
 
@@ -129,10 +137,25 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
     let disk = folder.path().to_str().unwrap();
     let mut nodes = [
         node(&origin, &["--purge-register", &direct]),
-        node(&origin, &["--purge-register", &direct, "--cache-dir", disk, "--cache-disk", "64MiB", "--cache", "1MiB"]),
+        node(
+            &origin,
+            &[
+                "--purge-register",
+                &direct,
+                "--cache-dir",
+                disk,
+                "--cache-disk",
+                "64MiB",
+                "--cache",
+                "1MiB",
+            ],
+        ),
         node(&origin, &["--purge-register", &far]),
     ];
-    let clients = nodes.iter().map(|node| Client::new(node.address())).collect();
+    let clients = nodes
+        .iter()
+        .map(|node| Client::new(node.address()))
+        .collect();
     let storm = Arc::new(Storm {
         origin,
         promised: [const { AtomicU64::new(0) }; RESOURCES],
@@ -167,7 +190,11 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
             }
             2 => nodes[at].hang_up(),
             3 => {
-                network.set(if at == 0 { Network::Reset } else { Network::BlackHole });
+                network.set(if at == 0 {
+                    Network::Reset
+                } else {
+                    Network::BlackHole
+                });
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 network.set(Network::Whole);
             }
@@ -184,7 +211,11 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
         ended.unwrap();
     }
     let count = |count: &AtomicUsize| count.load(SeqCst);
-    let (reads, hits, purges) = (count(&storm.reads), count(&storm.hits), count(&storm.purges));
+    let (reads, hits, purges) = (
+        count(&storm.reads),
+        count(&storm.hits),
+        count(&storm.purges),
+    );
     println!(
         "{reads} reads, {hits} of them from a store, {} failed; {purges} purges acknowledged, {} not; kills, suspensions, \
          reloads, cuts and outages: {troubles:?}",

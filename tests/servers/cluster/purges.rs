@@ -31,7 +31,12 @@ impl Origin {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let versions = Arc::new([const { AtomicU64::new(0) }; RESOURCES]);
-        let origin = Self { versions, asked: Arc::default(), url, latency };
+        let origin = Self {
+            versions,
+            asked: Arc::default(),
+            url,
+            latency,
+        };
         let serving = origin.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -52,19 +57,29 @@ impl Origin {
                 }
             }
             let name = head.split('/').nth(1).unwrap();
-            let version = self.versions[name.parse::<usize>().unwrap()].load(SeqCst).to_string();
+            let version = self.versions[name.parse::<usize>().unwrap()]
+                .load(SeqCst)
+                .to_string();
             let asked = self.asked.fetch_add(1, SeqCst);
             if self.latency > 0 {
                 tokio::time::sleep(Duration::from_millis(asked * 7 % self.latency)).await;
             }
             if self.latency > 0 && asked.is_multiple_of(19) {
-                if stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await.is_err() {
+                if stream
+                    .write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
+                    .await
+                    .is_err()
+                {
                     return;
                 }
                 continue;
             }
             let tag = format!("\"{version}\"");
-            let (status, content) = if head.contains(&tag) { ("304 Not Modified", "") } else { ("200 OK", &*version) };
+            let (status, content) = if head.contains(&tag) {
+                ("304 Not Modified", "")
+            } else {
+                ("200 OK", &*version)
+            };
             let length = content.len();
             let answer = format!(
                 "HTTP/1.1 {status}\r\ncache-control: max-age=3600, stale-while-revalidate=3600, stale-if-error=3600\r\n\
@@ -93,7 +108,10 @@ fn client(gateway: &Gateway) -> Client {
 }
 
 async fn read(node: &Gateway) -> Answer {
-    client(node).get("/0/", &[("host", "example.com")]).await.expect(200)
+    client(node)
+        .get("/0/", &[("host", "example.com")])
+        .await
+        .expect(200)
 }
 
 pub(super) fn is_hit(answer: &Answer) -> bool {
@@ -158,11 +176,14 @@ async fn holds_on_all(origin: &Origin, nodes: &[Gateway]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_purge_holds_on_all_nodes_on_every_engine() {
-    let (postgres, redis, etcd) = tokio::join!(postgres::start(&[]), redis::durable(), etcd::start(&[]));
+    let (postgres, redis, etcd) =
+        tokio::join!(postgres::start(&[]), redis::durable(), etcd::start(&[]));
     migrate(&postgres);
     for register in [postgres, redis, etcd].iter().map(Server::url) {
         let origin = Origin::start(0).await;
-        let nodes: Vec<_> = (0..3).map(|_| node(&origin, &["--purge-register", &register])).collect();
+        let nodes: Vec<_> = (0..3)
+            .map(|_| node(&origin, &["--purge-register", &register]))
+            .collect();
         holds_on_all(&origin, &nodes).await;
     }
 }
@@ -175,7 +196,10 @@ async fn a_node_that_is_cut_off_validates_and_catches_up() {
     migrate(&register);
     let network = Proxy::start(register.address()).await;
     let near = node(&origin, &["--purge-register", &register.url()]);
-    let far = node(&origin, &["--purge-register", &register.url_at(network.address())]);
+    let far = node(
+        &origin,
+        &["--purge-register", &register.url_at(network.address())],
+    );
     for node in [&near, &far] {
         stored(node).await;
     }
@@ -187,12 +211,28 @@ async fn a_node_that_is_cut_off_validates_and_catches_up() {
         assert!(!is_hit(&read(&far).await));
     }
     let ready = client(&far).get("/-/ready", &[]).await.expect(200);
-    assert!(ready.text().contains("--purge-register"), "{}", ready.text());
+    assert!(
+        ready.text().contains("--purge-register"),
+        "{}",
+        ready.text()
+    );
     let asked = origin.asked.load(SeqCst);
-    let only = client(&far).get("/0/", &[("host", "example.com"), ("cache-control", "only-if-cached")]).await;
-    assert_eq!((only.status.as_u16(), origin.asked.load(SeqCst)), (504, asked));
+    let only = client(&far)
+        .get(
+            "/0/",
+            &[("host", "example.com"), ("cache-control", "only-if-cached")],
+        )
+        .await;
+    assert_eq!(
+        (only.status.as_u16(), origin.asked.load(SeqCst)),
+        (504, asked)
+    );
     let refused = purge(&far, KINDS[0]).await.expect(503);
-    assert!(refused.text().contains("Repeat the purge"), "{}", refused.text());
+    assert!(
+        refused.text().contains("Repeat the purge"),
+        "{}",
+        refused.text()
+    );
     network.set(Network::Whole);
     assert_eq!(stored(&far).await.text(), version);
     let version = origin.change(0).to_string();
@@ -257,9 +297,14 @@ async fn peers_are_asked_one_by_one() {
         }
     }
     let method = Method::from_bytes(b"PURGE").unwrap();
-    client(&near).request(method, "/0/", &[("host", "example.com")], "").await.expect(200);
+    client(&near)
+        .request(method, "/0/", &[("host", "example.com")], "")
+        .await
+        .expect(200);
     block_in_place(|| far.kill());
     let failed = purge(&near, KINDS[0]).await.expect(502);
     assert!(failed.text().contains(&address), "{}", failed.text());
-    purge(&near, &format!("{}&local=true", KINDS[0])).await.expect(200);
+    purge(&near, &format!("{}&local=true", KINDS[0]))
+        .await
+        .expect(200);
 }

@@ -18,11 +18,20 @@ const PAGE: &str = include_str!("../../../docs/howto/nginx.md");
 /// Rows with tests of their own below, and one that Debian's nginx lacks.
 const OTHERS: [(&str, &str); 6] = [
     ("`listen 80; return 301 https://…`", "needs TLS: below"),
-    ("`ssl_certificate`, one for each `server`", "needs TLS: below"),
+    (
+        "`ssl_certificate`, one for each `server`",
+        "needs TLS: below",
+    ),
     ("`nginx -t`, `nginx -s reload`", "commands: below"),
-    ("`$upstream_cache_status`", "other names for the same: below"),
+    (
+        "`$upstream_cache_status`",
+        "other names for the same: below",
+    ),
     ("`stub_status`", "other metrics: below"),
-    ("purging, health checks (NGINX Plus)", "Debian's nginx has neither; the proxy's are in proxy/endpoints.rs"),
+    (
+        "purging, health checks (NGINX Plus)",
+        "Debian's nginx has neither; the proxy's are in proxy/endpoints.rs",
+    ),
 ];
 
 /// A site whose only location has these directives, in front of the first origin.
@@ -32,9 +41,14 @@ fn location(directives: &str) -> String {
 
 /// The configuration with these contents of its `http`.
 fn configuration(http: &str) -> String {
-    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
+    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {name};"));
     // It would also turn off a log of the row.
-    let log = if http.contains("access_log") { "" } else { "access_log off;" };
+    let log = if http.contains("access_log") {
+        ""
+    } else {
+        "access_log off;"
+    };
     format!(
         "pid nginx.pid; daemon off; worker_processes 1; events {{}}\nhttp {{ {log} {}\n\
          proxy_cache_path cache keys_zone=c:1m inactive=1h max_size=20m;\n{http}\n}}\n",
@@ -44,11 +58,16 @@ fn configuration(http: &str) -> String {
 
 async fn start(http: &str) -> Server {
     let text = configuration(http);
-    let mut program = Program::new("nginx", "nginx-light", ("http://", ""), move |port, folder| {
-        let text = text.replace("@PORT@", &format!("127.0.0.1:{port}"));
-        fs::write(folder.join("nginx.conf"), text).unwrap();
-        arguments(folder, &[])
-    });
+    let mut program = Program::new(
+        "nginx",
+        "nginx-light",
+        ("http://", ""),
+        move |port, folder| {
+            let text = text.replace("@PORT@", &format!("127.0.0.1:{port}"));
+            fs::write(folder.join("nginx.conf"), text).unwrap();
+            arguments(folder, &[])
+        },
+    );
     // Its workers end with it.
     program.end = Signal::TERM;
     Server::start(program).await
@@ -57,18 +76,34 @@ async fn start(http: &str) -> Server {
 fn arguments(folder: &Path, more: &[&str]) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let fixed = ["-p", folder, "-e", "stderr", "-c", "nginx.conf"];
-    fixed.iter().chain(more).map(|argument| (*argument).to_owned()).collect()
+    fixed
+        .iter()
+        .chain(more)
+        .map(|argument| (*argument).to_owned())
+        .collect()
 }
 
 /// Runs nginx in its folder until it exits.
 fn nginx(folder: &Path, more: &[&str]) -> bool {
-    Command::new("nginx").args(arguments(folder, more)).status().unwrap().success()
+    Command::new("nginx")
+        .args(arguments(folder, more))
+        .status()
+        .unwrap()
+        .success()
 }
 
 async fn theirs(row: &Row) -> (Side, Server) {
     let (origins, folder) = (Origins::start(), tempfile::tempdir().unwrap());
     let server = start(&origins.fill(&row.theirs, folder.path())).await;
-    (Side { address: server.address(), origins, folder, begun: Vec::new() }, server)
+    (
+        Side {
+            address: server.address(),
+            origins,
+            folder,
+            begun: Vec::new(),
+        },
+        server,
+    )
 }
 
 #[tokio::test]
@@ -88,13 +123,28 @@ async fn each_row_for_nginx_has_the_same_outcomes_as_nginx() {
 async fn the_example_has_the_same_outcomes_as_nginx() {
     let block = |language: &str| {
         let start = format!("\n```{language}\n");
-        PAGE.split_once(&start).expect("an example").1.split_once("\n```\n").unwrap().0
+        PAGE.split_once(&start)
+            .expect("an example")
+            .1
+            .split_once("\n```\n")
+            .unwrap()
+            .0
     };
-    let place = |text: &str| text.replace("127.0.0.1:8000", "@A@").replace("127.0.0.1:8001", "@B@");
-    let http = block("nginx").split_once("http {\n").unwrap().1.strip_suffix("\n}").unwrap();
+    let place = |text: &str| {
+        text.replace("127.0.0.1:8000", "@A@")
+            .replace("127.0.0.1:8001", "@B@")
+    };
+    let http = block("nginx")
+        .split_once("http {\n")
+        .unwrap()
+        .1
+        .strip_suffix("\n}")
+        .unwrap();
     let row = Row {
         cell: "the example".to_owned(),
-        theirs: place(http).replace("listen 8080", "listen @PORT@").replace("/var/cache/nginx", "site"),
+        theirs: place(http)
+            .replace("listen 8080", "listen @PORT@")
+            .replace("/var/cache/nginx", "site"),
         ours: place(block("toml")).replace("/var/cache/ifmatch", "@DIR@/ifmatch"),
         acts: "/x <- 200 -> 200 a1 /x\n\
                /x <- 200 -> 200 a1 /x\n\
@@ -128,7 +178,8 @@ async fn certificates_and_the_redirection_to_them_are_as_in_nginx() {
         )
     };
     let theirs = start(&[site(0, "shop.example"), site(1, "blog.example")].concat()).await;
-    let redirecting = start("server { listen @PORT@; return 301 https://$host$request_uri; }").await;
+    let redirecting =
+        start("server { listen @PORT@; return 301 https://$host$request_uri; }").await;
     let list = |name: &str| format!("['{}', '{}']", file(0, name), file(1, name));
     let text = format!(
         "redirect-listen = '127.0.0.1:0'\ntls-cert = {}\ntls-key = {}\n[proxy]\nupstream = ['http://127.0.0.1:1']",
@@ -145,13 +196,20 @@ async fn certificates_and_the_redirection_to_them_are_as_in_nginx() {
             drop(Files::connect_at(&[&files[at]], address, host, &["http/1.1"]).await);
         }
     }
-    let plain = gateway.line_after("redirecting http://").replace(" to https", "").parse().unwrap();
+    let plain = gateway
+        .line_after("redirecting http://")
+        .replace(" to https", "")
+        .parse()
+        .unwrap();
     let request = "GET /a?b HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n";
     let moved = exchange(redirecting.address(), request).expect(301);
     assert_eq!(moved.header("location"), "https://shop.example/a?b");
     // The method stays the same, and the port is the test's.
     let moved = exchange(plain, request).expect(308);
-    assert_eq!(moved.header("location"), format!("https://shop.example:{}/a?b", gateway.address().port()));
+    assert_eq!(
+        moved.header("location"),
+        format!("https://shop.example:{}/a?b", gateway.address().port())
+    );
 }
 
 #[tokio::test]
@@ -160,7 +218,12 @@ async fn a_configuration_is_checked_and_reloaded_as_by_nginx() {
     let folder = tempfile::tempdir().unwrap();
     let fill = |text: &str| origins.fill(text, folder.path());
     let outcome = |address, expected: &str| {
-        eventually(expected, || get("/", "200").outcome(address).starts_with(expected).then_some(()));
+        eventually(expected, || {
+            get("/", "200")
+                .outcome(address)
+                .starts_with(expected)
+                .then_some(())
+        });
     };
     let server = start(&fill(&location(""))).await;
     outcome(server.address(), "200 a");
@@ -182,7 +245,9 @@ async fn a_configuration_is_checked_and_reloaded_as_by_nginx() {
     fs::write(&ours, fill(&route("")).replace("upstream", "upstreams")).unwrap();
     assert!(!check());
     gateway.hang_up();
-    eventually("a refused reload", || gateway.stderr().contains("cannot reload").then_some(()));
+    eventually("a refused reload", || {
+        gateway.stderr().contains("cannot reload").then_some(())
+    });
     outcome(gateway.address(), "200 a");
     fs::write(&ours, fill(&route("").replace("@A@", "@B@"))).unwrap();
     assert!(check());
@@ -206,19 +271,45 @@ async fn each_status_of_nginx_s_cache_has_one_here() {
     for (path, answer, theirs, ours) in [
         ("/", first, "MISS", "fwd=uri-miss"),
         ("/", first, "EXPIRED", "fwd=stale"),
-        ("/b", "200 | cache-control: max-age=600", "MISS", "fwd=uri-miss"),
+        (
+            "/b",
+            "200 | cache-control: max-age=600",
+            "MISS",
+            "fwd=uri-miss",
+        ),
         ("/b", "200", "HIT", "hit"),
     ] {
         if theirs == "EXPIRED" {
             std::thread::sleep(std::time::Duration::from_millis(2_100));
         }
-        assert_eq!(get(path, answer).send(server.address()).header("x-cache"), theirs);
-        let status = get(path, answer).send(gateway.address()).header("cache-status").to_owned();
-        assert!(status.starts_with(&format!("ifmatch; {ours}")), "{theirs}: {status}");
+        assert_eq!(
+            get(path, answer).send(server.address()).header("x-cache"),
+            theirs
+        );
+        let status = get(path, answer)
+            .send(gateway.address())
+            .header("cache-status")
+            .to_owned();
+        assert!(
+            status.starts_with(&format!("ifmatch; {ours}")),
+            "{theirs}: {status}"
+        );
     }
-    assert!(get("/status", "").send(server.address()).expect(200).text().contains("Active connections"));
+    assert!(
+        get("/status", "")
+            .send(server.address())
+            .expect(200)
+            .text()
+            .contains("Active connections")
+    );
     let local = get("localhost/-/metrics", "");
-    assert!(local.send(gateway.address()).expect(200).text().contains("ifmatch_connections"));
+    assert!(
+        local
+            .send(gateway.address())
+            .expect(200)
+            .text()
+            .contains("ifmatch_connections")
+    );
 }
 
 /// nginx compresses: it weakens the tag of the response, and answers a validation with the tag of the file. The response is confirmed
@@ -230,28 +321,49 @@ async fn a_response_that_nginx_compresses_is_revalidated() {
                 add_header Cache-Control max-age=1; }";
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.txt"), &text).unwrap();
-    let http =
-        format!("access_log @ROOT@/access.log combined; {http}").replace("@ROOT@", folder.path().to_str().unwrap());
+    let http = format!("access_log @ROOT@/access.log combined; {http}")
+        .replace("@ROOT@", folder.path().to_str().unwrap());
     let server = start(&http).await;
     let gateway = Gateway::start(["proxy", "--upstream", &server.url()]);
-    let ask =
-        |fields: &str| Request { fields: fields.to_owned(), ..get("/a.txt", "") }.send(gateway.address()).expect(200);
+    let ask = |fields: &str| {
+        Request {
+            fields: fields.to_owned(),
+            ..get("/a.txt", "")
+        }
+        .send(gateway.address())
+        .expect(200)
+    };
     let gzip = "accept-encoding: gzip\r\n";
     let first = ask(gzip);
     assert_eq!(first.header("content-encoding"), "gzip");
     assert!(first.etag().starts_with("W/"), "{first:?}");
     std::thread::sleep(std::time::Duration::from_millis(2_100));
     let second = ask(gzip);
-    assert!(second.header("cache-status").contains("fwd-status=304"), "{second:?}");
-    assert_eq!((second.etag(), second.header("content-encoding"), &second.body), (first.etag(), "gzip", &first.body));
+    assert!(
+        second.header("cache-status").contains("fwd-status=304"),
+        "{second:?}"
+    );
+    assert_eq!(
+        (
+            second.etag(),
+            second.header("content-encoding"),
+            &second.body
+        ),
+        (first.etag(), "gzip", &first.body)
+    );
     // The strong tag names the bytes before compression.
     let plain = ask("");
-    assert_eq!((plain.etag(), plain.text()), (first.etag().trim_start_matches("W/"), text.as_str()));
+    assert_eq!(
+        (plain.etag(), plain.text()),
+        (first.etag().trim_start_matches("W/"), text.as_str())
+    );
     let log = eventually("three requests in the log", || {
         let log = fs::read_to_string(folder.path().join("access.log")).unwrap_or_default();
         (log.lines().count() >= 3).then_some(log)
     });
-    let statuses: Vec<_> =
-        log.lines().map(|line| line.split("\" ").nth(1).unwrap().split(' ').next().unwrap()).collect();
+    let statuses: Vec<_> = log
+        .lines()
+        .map(|line| line.split("\" ").nth(1).unwrap().split(' ').next().unwrap())
+        .collect();
     assert_eq!(statuses[..2], ["200", "304"], "{log}");
 }

@@ -17,11 +17,23 @@ const OTHERS: [(&str, &str); 7] = [
         "several Varnish servers, and a tool that purges each",
         "tests/servers/cluster/purges.rs and purge_storm.rs test several proxies",
     ),
-    ("`xkey`", "a module of another package; groups are in proxy/endpoints.rs"),
-    ("Hitch, for TLS", "another program; TLS is compared with nginx's"),
-    ("`varnishncsa`", "its lines have whole URLs; the format is compared with nginx's"),
+    (
+        "`xkey`",
+        "a module of another package; groups are in proxy/endpoints.rs",
+    ),
+    (
+        "Hitch, for TLS",
+        "another program; TLS is compared with nginx's",
+    ),
+    (
+        "`varnishncsa`",
+        "its lines have whole URLs; the format is compared with nginx's",
+    ),
     ("`varnishstat`", "other counters"),
-    ("`varnishd -C`, `vcl.load`, `vcl.use`", "commands: below; the reload is compared with nginx's"),
+    (
+        "`varnishd -C`, `vcl.load`, `vcl.use`",
+        "commands: below; the reload is compared with nginx's",
+    ),
     ("`X-Varnish`, `obj.hits`", "other names for the same: below"),
 ];
 
@@ -31,22 +43,48 @@ fn vcl(subroutines: &str) -> String {
     if subroutines.starts_with("vcl ") {
         return subroutines.to_owned();
     }
-    let backend = |name: &str, port: &str| format!("backend {name} {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n");
+    let backend = |name: &str, port: &str| {
+        format!("backend {name} {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n")
+    };
     let both = "sub vcl_init { new all = directors.round_robin(); all.add_backend(a); all.add_backend(b); }\n";
-    let both = if subroutines.contains("sub vcl_init") { "" } else { both };
+    let both = if subroutines.contains("sub vcl_init") {
+        ""
+    } else {
+        both
+    };
     let (a, b) = (backend("a", "@APORT@"), backend("b", "@BPORT@"));
     format!("vcl 4.1;\nimport std;\nimport directors;\n{a}{b}{both}{subroutines}\n")
 }
 
 async fn start(vcl: String, more: &'static [&'static str]) -> Server {
-    let mut program = Program::new("varnishd", "varnish", ("http://", ""), move |port, folder| {
-        let file = folder.join("site.vcl");
-        fs::write(&file, &vcl).unwrap();
-        let (listen, state) = (format!("127.0.0.1:{port}"), folder.join("state"));
-        let fixed = ["-F", "-j", "none", "-a", &listen, "-s", "malloc,16m", "-p", "thread_pools=1"];
-        let files = ["-n", state.to_str().unwrap(), "-f", file.to_str().unwrap()];
-        fixed.iter().chain(&files).chain(more).map(|argument| (*argument).to_owned()).collect()
-    });
+    let mut program = Program::new(
+        "varnishd",
+        "varnish",
+        ("http://", ""),
+        move |port, folder| {
+            let file = folder.join("site.vcl");
+            fs::write(&file, &vcl).unwrap();
+            let (listen, state) = (format!("127.0.0.1:{port}"), folder.join("state"));
+            let fixed = [
+                "-F",
+                "-j",
+                "none",
+                "-a",
+                &listen,
+                "-s",
+                "malloc,16m",
+                "-p",
+                "thread_pools=1",
+            ];
+            let files = ["-n", state.to_str().unwrap(), "-f", file.to_str().unwrap()];
+            fixed
+                .iter()
+                .chain(&files)
+                .chain(more)
+                .map(|argument| (*argument).to_owned())
+                .collect()
+        },
+    );
     // Its worker ends with it.
     program.end = Signal::TERM;
     Server::start(program).await
@@ -57,9 +95,18 @@ async fn each_row_for_varnish_has_the_same_outcomes_as_varnish() {
     let mut wrong = Vec::new();
     for row in &rows(include_str!("data/varnish.toml"), PAGE, &OTHERS) {
         let (origins, folder) = (Origins::start(), tempfile::tempdir().unwrap());
-        let default_ttl: &[&str] = if row.cell == "`default_ttl`" { &["-p", "default_ttl=600"] } else { &[] };
+        let default_ttl: &[&str] = if row.cell == "`default_ttl`" {
+            &["-p", "default_ttl=600"]
+        } else {
+            &[]
+        };
         let server = start(origins.fill(&vcl(&row.theirs), folder.path()), default_ttl).await;
-        let mut side = Side { address: server.address(), origins, folder, begun: Vec::new() };
+        let mut side = Side {
+            address: server.address(),
+            origins,
+            folder,
+            begun: Vec::new(),
+        };
         wrong.extend(side.run("varnish", row));
         let (mut side, _gateway) = Side::ours(row);
         wrong.extend(side.run("ifmatch", row));
@@ -78,7 +125,11 @@ async fn a_configuration_is_checked_and_a_hit_is_named_as_by_varnish() {
         fs::write(&file, text).unwrap();
         let state = server.folder().join("checked");
         let mut command = Command::new("varnishd");
-        command.args(["-C", "-j", "none", "-n"]).arg(state).arg("-f").arg(&file);
+        command
+            .args(["-C", "-j", "none", "-n"])
+            .arg(state)
+            .arg("-f")
+            .arg(&file);
         command.output().unwrap().status.success()
     };
     let text = fs::read_to_string(&file).unwrap();
@@ -88,14 +139,25 @@ async fn a_configuration_is_checked_and_a_hit_is_named_as_by_varnish() {
     let file = folder.path().join("proxy.toml");
     let check = |text: &str| {
         fs::write(&file, own.fill(text, folder.path())).unwrap();
-        run(["proxy", "--check", "--config", file.to_str().unwrap()]).status.success()
+        run(["proxy", "--check", "--config", file.to_str().unwrap()])
+            .status
+            .success()
     };
     assert!(!check(&route("match-host = 'a'")) && check(&route("")));
     let gateway = Gateway::start(["proxy", "--config", file.to_str().unwrap()]);
     let minutes = "200 | cache-control: max-age=600";
     for (theirs, ours) in [("0", "fwd=uri-miss"), ("1", "hit"), ("2", "hit")] {
-        assert_eq!(get("/", minutes).send(server.address()).header("x-hits"), theirs);
-        let status = get("/", minutes).send(gateway.address()).header("cache-status").to_owned();
-        assert!(status.starts_with(&format!("ifmatch; {ours}")), "{theirs}: {status}");
+        assert_eq!(
+            get("/", minutes).send(server.address()).header("x-hits"),
+            theirs
+        );
+        let status = get("/", minutes)
+            .send(gateway.address())
+            .header("cache-status")
+            .to_owned();
+        assert!(
+            status.starts_with(&format!("ifmatch; {ours}")),
+            "{theirs}: {status}"
+        );
     }
 }

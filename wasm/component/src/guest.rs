@@ -24,13 +24,16 @@ pub(crate) struct Inner;
 impl<B: outgoing::OutgoingBody> tower::Service<Request<B>> for Inner {
     type Response = Response<Incoming<types::Response>>;
     type Error = FailedRequest;
-    type Future = SendWrapper<std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, FailedRequest>>>>>;
+    type Future =
+        SendWrapper<std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, FailedRequest>>>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailedRequest>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        SendWrapper::new(Box::pin(async { incoming::response(pass(outgoing::request(request)?).await?) }))
+        SendWrapper::new(Box::pin(async {
+            incoming::response(pass(outgoing::request(request)?).await?)
+        }))
     }
 }

@@ -36,14 +36,20 @@ pub(crate) type BodyEnd = Result<Option<Trailers>, ErrorCode>;
 /// A message of WASI.
 pub(crate) trait Message: Send + Unpin + 'static {
     /// Starts to read its body. `handled` tells its writer whether the reader could use it.
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>);
+    fn open(
+        self,
+        handled: FutureReader<Result<(), ErrorCode>>,
+    ) -> (StreamReader<u8>, FutureReader<BodyEnd>);
 
     /// Returns the error of a body that hasn't the length that its head states.
     fn other_length(stated: u64) -> ErrorCode;
 }
 
 impl Message for types::Request {
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
+    fn open(
+        self,
+        handled: FutureReader<Result<(), ErrorCode>>,
+    ) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
         Self::consume_body(self, handled)
     }
 
@@ -53,7 +59,10 @@ impl Message for types::Request {
 }
 
 impl Message for types::Response {
-    fn open(self, handled: FutureReader<Result<(), ErrorCode>>) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
+    fn open(
+        self,
+        handled: FutureReader<Result<(), ErrorCode>>,
+    ) -> (StreamReader<u8>, FutureReader<BodyEnd>) {
         Self::consume_body(self, handled)
     }
 
@@ -63,7 +72,9 @@ impl Message for types::Response {
 }
 
 /// Reads the head of a request.
-pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<types::Request>>, FailedRequest> {
+pub(crate) fn request(
+    request: types::Request,
+) -> Result<http::Request<Incoming<types::Request>>, FailedRequest> {
     let headers = HeaderMap::try_from(request.get_headers()).map_err(FailedRequest)?;
     let mut uri = Uri::builder();
     if let Some(scheme) = request.get_scheme() {
@@ -76,19 +87,26 @@ pub(crate) fn request(request: types::Request) -> Result<http::Request<Incoming<
         uri = uri.path_and_query(path);
     }
     let mut head = http::Request::new(());
-    *head.uri_mut() = uri.build().map_err(|_| FailedRequest(ErrorCode::HttpRequestUriInvalid))?;
-    *head.method_mut() =
-        request.get_method().try_into().map_err(|_| FailedRequest(ErrorCode::HttpRequestMethodInvalid))?;
+    *head.uri_mut() = uri
+        .build()
+        .map_err(|_| FailedRequest(ErrorCode::HttpRequestUriInvalid))?;
+    *head.method_mut() = request
+        .get_method()
+        .try_into()
+        .map_err(|_| FailedRequest(ErrorCode::HttpRequestMethodInvalid))?;
     *head.headers_mut() = headers;
     if let Some(options) = request.get_options() {
-        head.extensions_mut().insert(RequestOptionsExtension(options));
+        head.extensions_mut()
+            .insert(RequestOptionsExtension(options));
     }
     let length = content_length(head.headers());
     Ok(head.map(|()| Incoming::new(request, length)))
 }
 
 /// Reads the head of a response.
-pub(crate) fn response(response: types::Response) -> Result<http::Response<Incoming<types::Response>>, FailedRequest> {
+pub(crate) fn response(
+    response: types::Response,
+) -> Result<http::Response<Incoming<types::Response>>, FailedRequest> {
     let unusable = |_| FailedRequest(ErrorCode::HttpProtocolError);
     let mut head = http::Response::new(());
     *head.status_mut() = StatusCode::from_u16(response.get_status_code()).map_err(unusable)?;
@@ -106,9 +124,14 @@ pub(crate) fn path(request: &types::Request) -> Option<PathAndQuery> {
 /// Returns the length in `Content-Length`, if there is exactly one.
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
-    let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+    let (Some(line), None) = (lines.next(), lines.next()) else {
+        return None;
+    };
     let digits = std::str::from_utf8(line.as_bytes()).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
 }
 
 /// The body of a message that arrives.
@@ -154,8 +177,14 @@ struct Read {
 
 impl<M: Message> Incoming<M> {
     fn new(message: M, length: Option<u64>) -> Self {
-        let length = length.map(|stated| Length { stated, left: stated });
-        Self { state: IncomingState::Untouched(message), length }
+        let length = length.map(|stated| Length {
+            stated,
+            left: stated,
+        });
+        Self {
+            state: IncomingState::Untouched(message),
+            length,
+        }
     }
 
     /// Takes the whole message back, if nothing of its body was read.
@@ -175,7 +204,11 @@ impl<M: Message> Incoming<M> {
             let (stream, result) = message.open(reader);
             let reading = Some(read(stream, Vec::new()));
             let result = Told::NotYet(Box::pin(result.into_future()));
-            self.state = IncomingState::Open(Open { reading, result, _handled: handled });
+            self.state = IncomingState::Open(Open {
+                reading,
+                result,
+                _handled: handled,
+            });
         }
         match &mut self.state {
             IncomingState::Open(open) => Some(open),
@@ -185,7 +218,9 @@ impl<M: Message> Incoming<M> {
 
     /// Checks that the body has the stated length, so that a part of it can't pass for the whole.
     fn check(&mut self, frame: Option<&Result<Frame<Bytes>, ErrorCode>>) -> Result<(), ErrorCode> {
-        let Some(Length { stated, left }) = &mut self.length else { return Ok(()) };
+        let Some(Length { stated, left }) = &mut self.length else {
+            return Ok(());
+        };
         let fits = match frame {
             Some(Ok(frame)) if frame.is_data() => {
                 let rest = left.checked_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
@@ -195,22 +230,43 @@ impl<M: Message> Incoming<M> {
             Some(Err(_)) => true,
             Some(Ok(_)) | None => *left == 0,
         };
-        if fits { Ok(()) } else { Err(M::other_length(*stated)) }
+        if fits {
+            Ok(())
+        } else {
+            Err(M::other_length(*stated))
+        }
     }
 }
 
-fn read(mut stream: StreamReader<u8>, mut buffer: Vec<u8>) -> Pin<Box<dyn Future<Output = Read> + Send>> {
+fn read(
+    mut stream: StreamReader<u8>,
+    mut buffer: Vec<u8>,
+) -> Pin<Box<dyn Future<Output = Read> + Send>> {
     Box::pin(async move {
         buffer.reserve(FRAME);
         let (result, buffer) = stream.read(buffer).await;
-        Read { result, buffer, stream }
+        Read {
+            result,
+            buffer,
+            stream,
+        }
     })
 }
 
 impl Open {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
         while let Some(reading) = &mut self.reading {
-            let Poll::Ready(Read { result, mut buffer, stream }) = reading.as_mut().poll(cx) else { break };
+            let Poll::Ready(Read {
+                result,
+                mut buffer,
+                stream,
+            }) = reading.as_mut().poll(cx)
+            else {
+                break;
+            };
             self.reading = None;
             if matches!(result, StreamResult::Complete(_)) {
                 let data = take(&mut buffer);
@@ -229,7 +285,9 @@ impl Open {
         }
         match &mut self.result {
             Told::Trailers(trailers) if self.reading.is_none() => {
-                let trailers = trailers.take().map(|trailers| HeaderMap::try_from(trailers).map(Frame::trailers));
+                let trailers = trailers
+                    .take()
+                    .map(|trailers| HeaderMap::try_from(trailers).map(Frame::trailers));
                 Poll::Ready(trailers)
             }
             _ => Poll::Pending,
@@ -251,8 +309,13 @@ impl<M: Message> http_body::Body for Incoming<M> {
     type Data = Bytes;
     type Error = FailedRequest;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FailedRequest>>> {
-        let Some(open) = self.open() else { return Poll::Ready(None) };
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, FailedRequest>>> {
+        let Some(open) = self.open() else {
+            return Poll::Ready(None);
+        };
         let frame = ready!(open.poll_frame(cx));
         let frame = match self.check(frame.as_ref()) {
             Ok(()) => frame,
@@ -269,6 +332,8 @@ impl<M: Message> http_body::Body for Incoming<M> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.length.map_or_else(SizeHint::default, |length| SizeHint::with_exact(length.left))
+        self.length.map_or_else(SizeHint::default, |length| {
+            SizeHint::with_exact(length.left)
+        })
     }
 }

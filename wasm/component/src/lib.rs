@@ -39,7 +39,8 @@ impl Guest for Component {
             Ok(service) => service.answer(request).await,
             Err(error) => {
                 let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unusable-settings");
-                let problem = problem.detail(format!("ifmatch can't run with its settings: {error}"));
+                let problem =
+                    problem.detail(format!("ifmatch can't run with its settings: {error}"));
                 outgoing::response(problem.to_response().map(Full::new))
             }
         };

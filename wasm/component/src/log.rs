@@ -31,7 +31,11 @@ impl Subscriber for Console {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{} {}:", event.metadata().level(), event.metadata().target()));
+        let mut line = Line(format!(
+            "{} {}:",
+            event.metadata().level(),
+            event.metadata().target()
+        ));
         event.record(&mut line);
         line.0.push('\n');
         let (mut writer, reader) = wit_stream::new();

@@ -48,30 +48,46 @@ impl<M: Message> OutgoingBody for ResponseBody<Incoming<M>> {
 }
 
 /// Makes a request of WASI.
-pub(crate) fn request<B: OutgoingBody>(request: Request<B>) -> Result<types::Request, FailedRequest> {
+pub(crate) fn request<B: OutgoingBody>(
+    request: Request<B>,
+) -> Result<types::Request, FailedRequest> {
     let (mut head, body) = request.into_parts();
     let invalid = |()| FailedRequest(ErrorCode::HttpRequestUriInvalid);
     // Hosts take the authority in place of the field.
-    let host = head.headers.remove(HOST).map(|host| host.to_str().map(str::to_owned));
+    let host = head
+        .headers
+        .remove(HOST)
+        .map(|host| host.to_str().map(str::to_owned));
     let host = host.transpose().map_err(|_| invalid(()))?;
     let authority = match (head.uri.authority(), host) {
         (Some(authority), Some(host)) if authority != host.as_str() => return Err(invalid(())),
         (Some(authority), _) => Some(authority.as_str().to_owned()),
         (None, host) => host,
     };
-    let options = head.extensions.get::<RequestOptionsExtension>().map(|options| options.clone().0);
+    let options = head
+        .extensions
+        .get::<RequestOptionsExtension>()
+        .map(|options| options.clone().0);
     let (stream, end) = send(body);
     let (request, _transmitted) = types::Request::new(fields(head.headers)?, stream, end, options);
     let method = request.set_method(&head.method.into());
     method.map_err(|()| FailedRequest(ErrorCode::HttpRequestMethodInvalid))?;
-    request.set_scheme(head.uri.scheme().map(Into::into).as_ref()).map_err(invalid)?;
-    request.set_authority(authority.as_deref()).map_err(invalid)?;
-    request.set_path_with_query(head.uri.path_and_query().map(PathAndQuery::as_str)).map_err(invalid)?;
+    request
+        .set_scheme(head.uri.scheme().map(Into::into).as_ref())
+        .map_err(invalid)?;
+    request
+        .set_authority(authority.as_deref())
+        .map_err(invalid)?;
+    request
+        .set_path_with_query(head.uri.path_and_query().map(PathAndQuery::as_str))
+        .map_err(invalid)?;
     Ok(request)
 }
 
 /// Makes a response of WASI.
-pub(crate) fn response<B: OutgoingBody>(response: Response<B>) -> Result<types::Response, FailedRequest> {
+pub(crate) fn response<B: OutgoingBody>(
+    response: Response<B>,
+) -> Result<types::Response, FailedRequest> {
     let (head, body) = response.into_parts();
     let fields = fields(head.headers)?;
     let (stream, end) = send(body);
@@ -82,9 +98,11 @@ pub(crate) fn response<B: OutgoingBody>(response: Response<B>) -> Result<types::
 }
 
 fn fields(headers: HeaderMap) -> Result<Fields, FailedRequest> {
-    headers
-        .try_into()
-        .map_err(|error| FailedRequest(ErrorCode::InternalError(Some(format!("header fields: {error:?}")))))
+    headers.try_into().map_err(|error| {
+        FailedRequest(ErrorCode::InternalError(Some(format!(
+            "header fields: {error:?}"
+        ))))
+    })
 }
 
 /// Returns the stream of a body and its result, and sends it in the background.
@@ -96,14 +114,22 @@ fn send<B: OutgoingBody>(mut body: B) -> (Option<StreamReader<u8>>, FutureReader
         return (None, wit_future::new(|| Ok(None)).1);
     }
     let (writer, stream) = wit_stream::new();
-    let (tell, end) = wit_future::new(|| Err(ErrorCode::InternalError(Some("the body's reader has left".to_owned()))));
+    let (tell, end) = wit_future::new(|| {
+        Err(ErrorCode::InternalError(Some(
+            "the body's reader has left".to_owned(),
+        )))
+    });
     drop(wasip3::spawn_local(write(body, writer, tell)));
     (Some(stream), end)
 }
 
 /// Writes a body. Readers read the stream to its end before they look at the result, so the stream ends first, after an error, too:
 /// see [`crate::incoming`].
-async fn write<B: OutgoingBody>(body: B, mut stream: StreamWriter<u8>, tell: FutureWriter<BodyEnd>) {
+async fn write<B: OutgoingBody>(
+    body: B,
+    mut stream: StreamWriter<u8>,
+    tell: FutureWriter<BodyEnd>,
+) {
     let mut body = pin!(body);
     let mut trailers = None;
     let end = loop {
@@ -117,7 +143,12 @@ async fn write<B: OutgoingBody>(body: B, mut stream: StreamWriter<u8>, tell: Fut
                 Err(frame) => trailers = frame.into_trailers().ok(),
             },
             Some(Err(error)) => break Err(FailedRequest::code_of(error.into())),
-            None => break trailers.map(fields).transpose().map_err(|FailedRequest(code)| code),
+            None => {
+                break trailers
+                    .map(fields)
+                    .transpose()
+                    .map_err(|FailedRequest(code)| code);
+            }
         }
     };
     drop(stream);

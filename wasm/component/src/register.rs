@@ -34,7 +34,11 @@ impl tower::Service<Request<Full<Bytes>>> for HostClient {
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         SendWrapper::new(Box::pin(async {
-            incoming::response(client::send(outgoing::request(request)?).await.map_err(FailedRequest)?)
+            incoming::response(
+                client::send(outgoing::request(request)?)
+                    .await
+                    .map_err(FailedRequest)?,
+            )
         }))
     }
 }
@@ -47,7 +51,10 @@ pub(crate) struct RemoteRegister {
 
 impl RemoteRegister {
     pub(crate) fn new(address: Address) -> Self {
-        Self { address, opened: OnceCell::new() }
+        Self {
+            address,
+            opened: OnceCell::new(),
+        }
     }
 
     async fn opened(&self) -> Result<&HttpRegister<HostClient>, RegisterError> {
@@ -72,7 +79,10 @@ impl Register for RemoteRegister {
         expected: Revision,
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
-        self.opened().await?.compare_and_swap(key, expected, next).await
+        self.opened()
+            .await?
+            .compare_and_swap(key, expected, next)
+            .await
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
@@ -93,7 +103,12 @@ impl Register for Nowhere {
         Err(RegisterErrorKind::Unavailable.into())
     }
 
-    async fn compare_and_swap(&self, _: &Key, _: Revision, _: Option<&Record>) -> Result<Swap, RegisterError> {
+    async fn compare_and_swap(
+        &self,
+        _: &Key,
+        _: Revision,
+        _: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
         Err(RegisterErrorKind::Unavailable.into())
     }
 

@@ -33,7 +33,12 @@ pub(crate) struct Service {
 static SERVICE: LazyLock<Result<Service, Unusable>> = LazyLock::new(|| {
     log::begin();
     let variables = environment::get_environment();
-    let get = |name: &str| variables.iter().find(|(its, _)| its == name).map(|(_, value)| value.clone());
+    let get = |name: &str| {
+        variables
+            .iter()
+            .find(|(its, _)| its == name)
+            .map(|(_, value)| value.clone())
+    };
     let settings = ComponentSettings::read(get).inspect_err(|error| tracing::error!("{error}"))?;
     Ok(Service::new(Box::leak(Box::new(settings))))
 });
@@ -71,15 +76,25 @@ impl Service {
             }
             Records::Instance => (unshared(), builder().build().layer(Inner)),
             Records::Remote(address) => {
-                let both = builder().register(RemoteRegister::new(address.clone())).build().layer(Inner);
+                let both = builder()
+                    .register(RemoteRegister::new(address.clone()))
+                    .build()
+                    .layer(Inner);
                 (both.clone(), both)
             }
         };
-        Self { settings, reads, writes }
+        Self {
+            settings,
+            reads,
+            writes,
+        }
     }
 
     /// Answers a request. The guest gets those that aren't touched as the host has made them.
-    pub(crate) async fn answer(&self, request: types::Request) -> Result<types::Response, FailedRequest> {
+    pub(crate) async fn answer(
+        &self,
+        request: types::Request,
+    ) -> Result<types::Response, FailedRequest> {
         if incoming::path(&request).is_some_and(|path| !self.settings.covers(path.path())) {
             return guest::pass(request).await;
         }
@@ -95,8 +110,17 @@ impl Service {
         {
             return guest::pass(request).await;
         }
-        let layered = if head.method.is_safe() { &self.reads } else { &self.writes };
-        outgoing::response(layered.clone().oneshot(Request::from_parts(head, body)).await?)
+        let layered = if head.method.is_safe() {
+            &self.reads
+        } else {
+            &self.writes
+        };
+        outgoing::response(
+            layered
+                .clone()
+                .oneshot(Request::from_parts(head, body))
+                .await?,
+        )
     }
 }
 

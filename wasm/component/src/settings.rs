@@ -74,22 +74,38 @@ impl ComponentSettings {
     /// assert!(error.to_string().starts_with("IFMATCH_HASH_LIMIT"));
     /// ```
     pub fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
-        let set = |name: &str| set(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| {
+            set(name)
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
         let flag = |name: &str| match set(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(_) => Err(Unusable(format!("{name} is true or false"))),
         };
         let number = |name: &str, unit: &str, least: u64, most: u64| {
-            let wrong = || Unusable(format!("{name} is a number of {unit} from {least} to {most}"));
-            let parse = |text: String| text.parse().ok().filter(|number| (least..=most).contains(number));
-            set(name).map(|text| parse(text).ok_or_else(wrong)).transpose()
+            let wrong = || {
+                Unusable(format!(
+                    "{name} is a number of {unit} from {least} to {most}"
+                ))
+            };
+            let parse = |text: String| {
+                text.parse()
+                    .ok()
+                    .filter(|number| (least..=most).contains(number))
+            };
+            set(name)
+                .map(|text| parse(text).ok_or_else(wrong))
+                .transpose()
         };
-        let records = records(set("IFMATCH_REGISTER").as_deref(), set("IFMATCH_REGISTER_TOKEN").as_deref())?;
+        let records = records(
+            set("IFMATCH_REGISTER").as_deref(),
+            set("IFMATCH_REGISTER_TOKEN").as_deref(),
+        )?;
         let authoritative = flag("IFMATCH_AUTHORITATIVE")?;
         if authoritative && !matches!(records, Records::Remote(_)) {
-            let what =
-                "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
+            let what = "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
             return Err(Unusable(what.to_owned()));
         }
         let mut key = PathKey::new();
@@ -100,11 +116,17 @@ impl ComponentSettings {
             key = key.ignoring_trailing_slash();
         }
         let required = flag("IFMATCH_REQUIRE_CONDITIONS")?;
-        let seconds = |name, least| number(name, "seconds", least, LONGEST).map(|set| set.map(Duration::from_secs));
+        let seconds = |name, least| {
+            number(name, "seconds", least, LONGEST).map(|set| set.map(Duration::from_secs))
+        };
         Ok(Self {
             records,
             authoritative,
-            required: if required { RequirePreconditions::for_writes() } else { RequirePreconditions::none() },
+            required: if required {
+                RequirePreconditions::for_writes()
+            } else {
+                RequirePreconditions::none()
+            },
             paths: paths(set("IFMATCH_PATHS").as_deref())?,
             key,
             hash_limit: number("IFMATCH_HASH_LIMIT", "bytes", 0, LARGEST)?,
@@ -115,7 +137,11 @@ impl ComponentSettings {
 
     /// Returns `true` if the requests for a path are conditional.
     pub fn covers(&self, path: &str) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|prefix| self.key.is_below(path, prefix))
+        self.paths.is_empty()
+            || self
+                .paths
+                .iter()
+                .any(|prefix| self.key.is_below(path, prefix))
     }
 }
 
@@ -130,13 +156,15 @@ fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusa
                 ))
             })?;
             let address = token.map_or(Ok(address.clone()), |token| address.with_token(token));
-            Records::Remote(address.map_err(|error| Unusable(format!("IFMATCH_REGISTER_TOKEN: {error}")))?)
+            Records::Remote(
+                address.map_err(|error| Unusable(format!("IFMATCH_REGISTER_TOKEN: {error}")))?,
+            )
         }
     };
     match (&records, token) {
-        (Records::None | Records::Instance, Some(_)) => {
-            Err(Unusable("IFMATCH_REGISTER_TOKEN needs the URL of a register in IFMATCH_REGISTER".to_owned()))
-        }
+        (Records::None | Records::Instance, Some(_)) => Err(Unusable(
+            "IFMATCH_REGISTER_TOKEN needs the URL of a register in IFMATCH_REGISTER".to_owned(),
+        )),
         _ => Ok(records),
     }
 }
@@ -146,8 +174,16 @@ fn paths(text: Option<&str>) -> Result<Vec<String>, Unusable> {
     prefixes
         .map(str::trim)
         .map(|prefix| {
-            let wrong = || Unusable(format!("IFMATCH_PATHS: `{prefix}` doesn't begin with a slash"));
-            if prefix.starts_with('/') { Ok(prefix.to_owned()) } else { Err(wrong()) }
+            let wrong = || {
+                Unusable(format!(
+                    "IFMATCH_PATHS: `{prefix}` doesn't begin with a slash"
+                ))
+            };
+            if prefix.starts_with('/') {
+                Ok(prefix.to_owned())
+            } else {
+                Err(wrong())
+            }
         })
         .collect()
 }
@@ -157,7 +193,11 @@ mod tests {
     use super::*;
 
     fn read(set: &[(&str, &str)]) -> Result<ComponentSettings, String> {
-        let get = |name: &str| set.iter().find(|(its, _)| *its == name).map(|(_, value)| (*value).to_owned());
+        let get = |name: &str| {
+            set.iter()
+                .find(|(its, _)| *its == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         ComponentSettings::read(get).map_err(|error| error.to_string())
     }
 
@@ -165,8 +205,15 @@ mod tests {
     fn without_settings_nothing_is_promised_that_instances_would_have_to_share() {
         let settings = read(&[]).expect("defaults");
         assert!(matches!(settings.records, Records::None));
-        assert!(settings.covers("/") && !settings.authoritative && settings.max_staleness.is_zero());
-        assert!(matches!(read(&[("IFMATCH_REGISTER", " instance ")]).expect("valid").records, Records::Instance));
+        assert!(
+            settings.covers("/") && !settings.authoritative && settings.max_staleness.is_zero()
+        );
+        assert!(matches!(
+            read(&[("IFMATCH_REGISTER", " instance ")])
+                .expect("valid")
+                .records,
+            Records::Instance
+        ));
     }
 
     #[test]
@@ -175,19 +222,27 @@ mod tests {
         assert!(settings.covers("/notes/7") && settings.covers("/docs"));
         assert!(!settings.covers("/notes") && !settings.covers("/"));
         // An encoded path must not bypass the guard.
-        assert!(settings.covers("/n%6ftes/7") && settings.covers("/notes%2F7") && !settings.covers("/n%6ft"));
+        assert!(
+            settings.covers("/n%6ftes/7")
+                && settings.covers("/notes%2F7")
+                && !settings.covers("/n%6ft")
+        );
         let encoded = read(&[("IFMATCH_PATHS", "/caf%C3%A9")]).expect("valid");
         assert!(encoded.covers("/caf%c3%a9/menu") && !encoded.covers("/cafe"));
     }
 
     #[test]
     fn one_normal_form_decides_about_the_record_and_about_the_prefix() {
-        let normal = |set: &[(&str, &str)], path: &str| read(set).expect("valid").key.normal_path(path);
+        let normal =
+            |set: &[(&str, &str)], path: &str| read(set).expect("valid").key.normal_path(path);
         let paths = ("IFMATCH_PATHS", "/notes/");
         assert_eq!(normal(&[], "/notes/a%2Fb"), "/notes/a/b");
         assert_ne!(normal(&[], "/Notes/a"), normal(&[], "/notes/a"));
         assert_ne!(normal(&[], "/notes/a/"), normal(&[], "/notes/a"));
-        let (case, slash) = (("IFMATCH_IGNORE_CASE", "true"), ("IFMATCH_IGNORE_TRAILING_SLASH", "true"));
+        let (case, slash) = (
+            ("IFMATCH_IGNORE_CASE", "true"),
+            ("IFMATCH_IGNORE_TRAILING_SLASH", "true"),
+        );
         assert_eq!(normal(&[case], "/Notes/%41"), "/notes/a");
         assert_eq!(normal(&[slash], "/notes/a%2F"), "/notes/a");
         for (set, covered, other) in [
@@ -197,7 +252,10 @@ mod tests {
             (&[paths, slash, case], "/NOTES", "/note"),
         ] {
             let settings = read(set).expect("valid");
-            assert!(settings.covers(covered) && !settings.covers(other), "{set:?}");
+            assert!(
+                settings.covers(covered) && !settings.covers(other),
+                "{set:?}"
+            );
         }
     }
 
@@ -205,7 +263,11 @@ mod tests {
     fn errors_name_the_setting_and_show_no_secret() {
         for (name, value, says) in [
             ("IFMATCH_REGISTER", "redis://host", "http://host"),
-            ("IFMATCH_REGISTER", "http://user:hunter2@host/records", "isn't part of the URL"),
+            (
+                "IFMATCH_REGISTER",
+                "http://user:hunter2@host/records",
+                "isn't part of the URL",
+            ),
             ("IFMATCH_REGISTER_TOKEN", "hunter2", "needs the URL"),
             ("IFMATCH_AUTHORITATIVE", "true", "needs the URL"),
             ("IFMATCH_AUTHORITATIVE", "yes", "true or false"),
@@ -220,10 +282,19 @@ mod tests {
         ] {
             let error = read(&[(name, value)]).expect_err(name);
             let shown = error.contains(name) && error.contains(says);
-            assert!(shown && !error.contains("hunter2"), "{name}={value}: {error}");
+            assert!(
+                shown && !error.contains("hunter2"),
+                "{name}={value}: {error}"
+            );
         }
-        let wrong = [("IFMATCH_REGISTER", "http://h/records"), ("IFMATCH_REGISTER_TOKEN", "hunter2\nx")];
+        let wrong = [
+            ("IFMATCH_REGISTER", "http://h/records"),
+            ("IFMATCH_REGISTER_TOKEN", "hunter2\nx"),
+        ];
         let error = read(&wrong).expect_err("no header field has it");
-        assert!(error.starts_with("IFMATCH_REGISTER_TOKEN") && !error.contains("hunter2"), "{error}");
+        assert!(
+            error.starts_with("IFMATCH_REGISTER_TOKEN") && !error.contains("hunter2"),
+            "{error}"
+        );
     }
 }

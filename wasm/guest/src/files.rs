@@ -9,7 +9,11 @@ use wasip3::http_compat::IncomingRequestBody;
 use wasip3::wit_stream;
 
 /// GET and PUT of the file with this name. A reader may see a part of a write.
-pub(crate) async fn answer(method: &Method, name: &str, body: IncomingRequestBody) -> Response<Full<Bytes>> {
+pub(crate) async fn answer(
+    method: &Method,
+    name: &str,
+    body: IncomingRequestBody,
+) -> Response<Full<Bytes>> {
     let (status, content) = match *method {
         Method::PUT => match body.collect().await {
             Ok(body) => match write(name, body.to_bytes()).await {
@@ -30,18 +34,30 @@ pub(crate) async fn answer(method: &Method, name: &str, body: IncomingRequestBod
 }
 
 async fn open(name: &str, how: OpenFlags, flags: DescriptorFlags) -> Result<Descriptor, ErrorCode> {
-    let (folder, _) = get_directories().into_iter().next().ok_or(ErrorCode::NoEntry)?;
-    folder.open_at(PathFlags::empty(), name.to_owned(), how, flags).await
+    let (folder, _) = get_directories()
+        .into_iter()
+        .next()
+        .ok_or(ErrorCode::NoEntry)?;
+    folder
+        .open_at(PathFlags::empty(), name.to_owned(), how, flags)
+        .await
 }
 
 async fn read(name: &str) -> Result<Vec<u8>, ErrorCode> {
-    let (stream, end) = open(name, OpenFlags::empty(), DescriptorFlags::READ).await?.read_via_stream(0);
+    let (stream, end) = open(name, OpenFlags::empty(), DescriptorFlags::READ)
+        .await?
+        .read_via_stream(0);
     let content = stream.collect().await;
     end.await.map(|()| content)
 }
 
 async fn write(name: &str, content: Bytes) -> Result<(), ErrorCode> {
-    let file = open(name, OpenFlags::CREATE | OpenFlags::TRUNCATE, DescriptorFlags::WRITE).await?;
+    let file = open(
+        name,
+        OpenFlags::CREATE | OpenFlags::TRUNCATE,
+        DescriptorFlags::WRITE,
+    )
+    .await?;
     let (mut writer, stream) = wit_stream::new();
     let written = file.write_via_stream(stream, 0);
     drop(writer.write_all(content.into()).await);

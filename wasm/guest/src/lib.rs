@@ -49,7 +49,10 @@ impl wasip3::exports::http::handler::Guest for Guest {
     async fn handle(request: Request) -> Result<Response, ErrorCode> {
         let request = http_from_wasi_request(request)?;
         let trap = request.headers().get("x-trap").cloned();
-        assert!(trap.as_ref().is_none_or(|when| when != "early"), "on purpose");
+        assert!(
+            trap.as_ref().is_none_or(|when| when != "early"),
+            "on purpose"
+        );
         let path = request.uri().path().to_owned();
         match path.split('/').collect::<Vec<_>>()[..] {
             ["", "notes", ..] => {
@@ -62,15 +65,31 @@ impl wasip3::exports::http::handler::Guest for Guest {
                 http_into_wasi_response(files::answer(&head.method, name, body).await)
             }
             ["", "large", count] => {
-                let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
-                http_into_wasi_response(http::Response::new(Generated { left, fails: false, told: None }))
+                let left = count
+                    .parse()
+                    .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+                http_into_wasi_response(http::Response::new(Generated {
+                    left,
+                    fails: false,
+                    told: None,
+                }))
             }
             ["", .., "broken", count] => {
-                let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
-                http_into_wasi_response(http::Response::new(Generated { left, fails: true, told: None }))
+                let left = count
+                    .parse()
+                    .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+                http_into_wasi_response(http::Response::new(Generated {
+                    left,
+                    fails: true,
+                    told: None,
+                }))
             }
             ["", "endless"] => {
-                let endless = Generated { left: usize::MAX, fails: false, told: Some(Gone) };
+                let endless = Generated {
+                    left: usize::MAX,
+                    fails: false,
+                    told: Some(Gone),
+                };
                 http_into_wasi_response(http::Response::new(endless))
             }
             ["", "echo"] => http_into_wasi_response(http::Response::new(request.into_body())),
@@ -81,12 +100,19 @@ impl wasip3::exports::http::handler::Guest for Guest {
 }
 
 /// Does to the store what the client asks for.
-async fn stored(request: http::Request<IncomingRequestBody>) -> Result<http::Response<AnyBody>, ErrorCode> {
+async fn stored(
+    request: http::Request<IncomingRequestBody>,
+) -> Result<http::Response<AnyBody>, ErrorCode> {
     let (head, body) = request.into_parts();
     if head.headers.contains_key(http::header::CONTENT_RANGE) {
         return Ok(empty(StatusCode::BAD_REQUEST));
     }
-    let response = to_store(head.method, head.uri.path(), body.map_err(|error| format!("{error:?}"))).await?;
+    let response = to_store(
+        head.method,
+        head.uri.path(),
+        body.map_err(|error| format!("{error:?}")),
+    )
+    .await?;
     let (inner, body) = response.into_parts();
     let mut response = http::Response::new(SendWrapper::new(body));
     *response.status_mut() = inner.status;
@@ -94,7 +120,8 @@ async fn stored(request: http::Request<IncomingRequestBody>) -> Result<http::Res
 }
 
 fn empty(status: StatusCode) -> http::Response<AnyBody> {
-    let mut response = http::Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    let mut response =
+        http::Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response
 }
@@ -105,10 +132,14 @@ async fn to_store<B>(
     body: B,
 ) -> Result<http::Response<wasip3::http_compat::IncomingResponseBody>, ErrorCode>
 where
-    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + 'static,
 {
     let variables = environment::get_environment();
-    let store = variables.iter().find(|(name, _)| name == "STORE").map(|(_, value)| value.as_str());
+    let store = variables
+        .iter()
+        .find(|(name, _)| name == "STORE")
+        .map(|(_, value)| value.as_str());
     let uri = format!("{}{path}", store.unwrap_or("http://127.0.0.1:1"));
     let request = http::Request::builder().method(method).uri(uri).body(body);
     let request = http_into_wasi_request(request.map_err(|_| ErrorCode::HttpRequestUriInvalid)?)?;
@@ -129,7 +160,14 @@ struct Gone;
 impl Drop for Gone {
     fn drop(&mut self) {
         drop(wasip3::spawn_local(async {
-            drop(to_store(Method::PUT, "/notes/gone", Full::new(Bytes::from_static(b"gone"))).await);
+            drop(
+                to_store(
+                    Method::PUT,
+                    "/notes/gone",
+                    Full::new(Bytes::from_static(b"gone")),
+                )
+                .await,
+            );
         }));
     }
 }
@@ -138,10 +176,15 @@ impl http_body::Body for Generated {
     type Data = Bytes;
     type Error = ErrorCode;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let _ = &self.told;
         if self.left == 0 {
-            let failed = self.fails.then(|| Err(ErrorCode::InternalError(Some("on purpose".to_owned()))));
+            let failed = self
+                .fails
+                .then(|| Err(ErrorCode::InternalError(Some("on purpose".to_owned()))));
             return Poll::Ready(failed);
         }
         let length = self.left.min(FRAME);
@@ -157,7 +200,10 @@ impl http_body::Body for Wrapped {
     type Data = Bytes;
     type Error = ErrorCode;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
         Pin::new(&mut *self.0).poll_frame(cx)
     }
 }

@@ -27,20 +27,38 @@ pub fn run(tests: &[&TestDescAndFn]) {
     let (ignored, tests): (Vec<&TestDescAndFn>, Vec<&TestDescAndFn>) =
         tests.iter().copied().partition(|test| test.desc.ignore);
     for test in &ignored {
-        log(&format!("ignored {}: {}", test.desc.name, test.desc.ignore_message.unwrap_or("no reason is given")));
+        log(&format!(
+            "ignored {}: {}",
+            test.desc.name,
+            test.desc.ignore_message.unwrap_or("no reason is given")
+        ));
     }
-    let failed: Vec<String> =
-        tests.iter().filter(|test| !passes(test)).map(|test| test.desc.name.to_string()).collect();
+    let failed: Vec<String> = tests
+        .iter()
+        .filter(|test| !passes(test))
+        .map(|test| test.desc.name.to_string())
+        .collect();
     if !failed.is_empty() {
-        log(&format!("{} of {} tests failed: {}", failed.len(), tests.len(), failed.join(", ")));
+        log(&format!(
+            "{} of {} tests failed: {}",
+            failed.len(),
+            tests.len(),
+            failed.join(", ")
+        ));
         throw_str("a test failed");
     }
-    log(&format!("{} passed, {} ignored", tests.len(), ignored.len()));
+    log(&format!(
+        "{} passed, {} ignored",
+        tests.len(),
+        ignored.len()
+    ));
 }
 
 fn passes(test: &TestDescAndFn) -> bool {
     log(&format!("test {}", test.desc.name));
-    let TestFn::StaticTestFn(body) = &test.testfn else { return false };
+    let TestFn::StaticTestFn(body) = &test.testfn else {
+        return false;
+    };
     let returned = matches!(catch_unwind(AssertUnwindSafe(body)), Ok(Ok(())));
     returned == (test.desc.should_panic == ShouldPanic::No)
 }

@@ -17,9 +17,15 @@ async fn main() {
     network.notes.put("/notes/large", vec![b'x'; 1 << 20]);
     let settings = [("STORE", "http://notes"), ("IFMATCH_REGISTER", "instance")];
     let bare = Compiled::new(&guest, Strategy::Cranelift).start(&network, &settings);
-    let guarded =
-        Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &guest), Strategy::Cranelift).start(&network, &settings);
-    let tag = guarded.call(request("GET /notes/small", &[], "")).await.expect("an answer");
+    let guarded = Compiled::new(
+        &compose(&read("IFMATCH_COMPONENT"), &guest),
+        Strategy::Cranelift,
+    )
+    .start(&network, &settings);
+    let tag = guarded
+        .call(request("GET /notes/small", &[], ""))
+        .await
+        .expect("an answer");
     let same = [("if-none-match", tag.field("etag"))];
     println!("microseconds per request    bare    guarded");
     for (head, fields) in [
@@ -28,7 +34,10 @@ async fn main() {
         ("GET /notes/large", &[]),
         ("PUT /notes/written", &[]),
     ] {
-        let (bare, guarded) = (measure(&bare, head, fields).await, measure(&guarded, head, fields).await);
+        let (bare, guarded) = (
+            measure(&bare, head, fields).await,
+            measure(&guarded, head, fields).await,
+        );
         let condition = if fields.is_empty() { "" } else { ", 304" };
         println!("{:<24}{bare:>8}{guarded:>11}", format!("{head}{condition}"));
     }
@@ -38,7 +47,10 @@ async fn main() {
 async fn measure(instance: &Instance, head: &str, fields: &[(&str, &str)]) -> u128 {
     let begin = Instant::now();
     for _ in 0..COUNT {
-        instance.call(request(head, fields, "content")).await.expect("an answer");
+        instance
+            .call(request(head, fields, "content"))
+            .await
+            .expect("an answer");
     }
     begin.elapsed().as_micros() / u128::from(COUNT)
 }

@@ -43,14 +43,28 @@ impl Instance {
     ) -> Self {
         let (requests, taken) = mpsc::unbounded_channel();
         let log = Log::default();
-        let wasi = WasiCtx::builder().envs(variables).stderr(log.clone()).build();
+        let wasi = WasiCtx::builder()
+            .envs(variables)
+            .stderr(log.clone())
+            .build();
         let memory = Memory::default();
         let (http, table) = (WasiHttpCtx::new(), ResourceTable::new());
-        let mut store = Store::new(engine, State { wasi, http, table, network, memory: memory.clone() });
+        let mut store = Store::new(
+            engine,
+            State {
+                wasi,
+                http,
+                table,
+                network,
+                memory: memory.clone(),
+            },
+        );
         store.limiter(|state| &mut state.memory);
         let running = tokio::spawn(async move {
             let service = service.instantiate_async(&mut store).await?;
-            store.run_concurrent(async |accessor| serve(accessor, &service, taken).await).await?
+            store
+                .run_concurrent(async |accessor| serve(accessor, &service, taken).await)
+                .await?
         });
         let end = async {
             match running.await {
@@ -60,7 +74,12 @@ impl Instance {
             }
         };
         let end = end.boxed().shared();
-        Self { requests, log, memory, end }
+        Self {
+            requests,
+            log,
+            memory,
+            end,
+        }
     }
 
     /// Returns what it has written to its standard error.
@@ -77,8 +96,9 @@ impl Instance {
     pub async fn send(&self, request: Request<Body>) -> Reply {
         let (tell, told) = oneshot::channel();
         if self.requests.send((request, tell)).is_ok() {
-            let reply =
-                tokio::time::timeout(LIMIT, told).await.map_err(|_| "no response within a minute".to_owned())?;
+            let reply = tokio::time::timeout(LIMIT, told)
+                .await
+                .map_err(|_| "no response within a minute".to_owned())?;
             if let Ok(reply) = reply {
                 return reply;
             }
@@ -89,7 +109,9 @@ impl Instance {
     /// Sends a request, and reads the whole answer.
     pub async fn call(&self, request: Request<Body>) -> Result<Answer, String> {
         let response = self.send(request).await?;
-        tokio::time::timeout(LIMIT, Answer::of(response)).await.map_err(|_| "no end within a minute".to_owned())?
+        tokio::time::timeout(LIMIT, Answer::of(response))
+            .await
+            .map_err(|_| "no end within a minute".to_owned())?
     }
 }
 
@@ -118,7 +140,8 @@ async fn answer(
     request: Request<Body>,
     tell: oneshot::Sender<Reply>,
 ) -> wasmtime::Result<()> {
-    let request = accessor.with(|mut store| p3::Request::from_http(store.get().http().hooks, request).0);
+    let request =
+        accessor.with(|mut store| p3::Request::from_http(store.get().http().hooks, request).0);
     let reply = match service.handle(accessor, request).await? {
         Ok(response) => Ok(accessor.with(|store| response.into_http(store, async { Ok(()) }))?),
         Err(code) => Err(format!("{code:?}")),
@@ -142,7 +165,12 @@ pub struct State {
 struct Memory(Arc<AtomicUsize>);
 
 impl ResourceLimiter for Memory {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         self.0.fetch_add(desired - current, Ordering::Relaxed);
         Ok(true)
     }
@@ -154,13 +182,20 @@ impl ResourceLimiter for Memory {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
     }
 }
 
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        WasiHttpCtxView { hooks: &mut self.network, table: &mut self.table, ctx: &mut self.http }
+        WasiHttpCtxView {
+            hooks: &mut self.network,
+            table: &mut self.table,
+            ctx: &mut self.http,
+        }
     }
 }
 
@@ -177,8 +212,15 @@ impl StdoutStream for Log {
 }
 
 impl AsyncWrite for Log {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.lock().expect("no panic while it is locked").extend_from_slice(bytes);
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0
+            .lock()
+            .expect("no panic while it is locked")
+            .extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -40,19 +40,31 @@ pub struct Compiled {
 pub fn compose(middleware: &[u8], guest: &[u8]) -> Vec<u8> {
     let mut graph = CompositionGraph::new();
     let mut register = |name: &str, bytes: &[u8]| {
-        let package = Package::from_bytes(name, None, bytes, graph.types_mut()).expect("a component");
-        graph.register_package(package).expect("a package of this name once")
+        let package =
+            Package::from_bytes(name, None, bytes, graph.types_mut()).expect("a component");
+        graph
+            .register_package(package)
+            .expect("a package of this name once")
     };
-    let (socket, guest) = (register("ifmatch:component", middleware), register("ifmatch:guest", guest));
-    plug(&mut graph, vec![guest], socket).expect("the guest exports the handler that the middleware imports");
-    graph.encode(EncodeOptions::default()).expect("a composition")
+    let (socket, guest) = (
+        register("ifmatch:component", middleware),
+        register("ifmatch:guest", guest),
+    );
+    plug(&mut graph, vec![guest], socket)
+        .expect("the guest exports the handler that the middleware imports");
+    graph
+        .encode(EncodeOptions::default())
+        .expect("a composition")
 }
 
 impl Compiled {
     /// Compiles a component: with Cranelift, for speed, or with Winch, which itself takes a fraction of the time.
     pub fn new(component: &[u8], compiler: Strategy) -> Self {
         let mut config = Config::new();
-        config.wasm_component_model(true).wasm_component_model_async(true).strategy(compiler);
+        config
+            .wasm_component_model(true)
+            .wasm_component_model_async(true)
+            .strategy(compiler);
         let engine = Engine::new(&config).expect("a configuration that this build has");
         let component = Component::new(&engine, component).expect("a component");
         let mut linker = Linker::new(&engine);
@@ -60,12 +72,20 @@ impl Compiled {
         wasmtime_wasi::p3::add_to_linker(&mut linker).expect("each interface once");
         wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("each interface once");
         let service = linker.instantiate_pre(&component).and_then(ServicePre::new);
-        Self { engine, service: Arc::new(service.expect("a component of the world wasi:http/service")) }
+        Self {
+            engine,
+            service: Arc::new(service.expect("a component of the world wasi:http/service")),
+        }
     }
 
     /// Starts an instance with these environment variables.
     pub fn start(&self, network: &Network, variables: &[(&str, &str)]) -> Instance {
-        Instance::start(&self.engine, Arc::clone(&self.service), network.clone(), variables)
+        Instance::start(
+            &self.engine,
+            Arc::clone(&self.service),
+            network.clone(),
+            variables,
+        )
     }
 }
 
@@ -98,8 +118,14 @@ impl Answer {
         let collected = body.collect().await.map_err(|error| format!("{error:?}"))?;
         let text = |value: &http::HeaderValue| value.to_str().expect("text").to_owned();
         let trailers = collected.trailers().into_iter().flatten();
-        let trailers = trailers.map(|(name, value)| (name.to_string(), text(value))).collect();
-        Ok(Self { head, content: collected.to_bytes(), trailers })
+        let trailers = trailers
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        Ok(Self {
+            head,
+            content: collected.to_bytes(),
+            trailers,
+        })
     }
 
     /// Returns the status.
@@ -109,7 +135,10 @@ impl Answer {
 
     /// Returns a header field, or an empty text.
     pub fn field(&self, name: &str) -> &str {
-        self.head.headers.get(name).map_or("", |value| value.to_str().expect("text"))
+        self.head
+            .headers
+            .get(name)
+            .map_or("", |value| value.to_str().expect("text"))
     }
 
     /// Returns the content as text.
@@ -121,10 +150,14 @@ impl Answer {
 /// Makes a request from its head, such as `PUT /notes/a`, its header fields and its content.
 pub fn request(head: &str, fields: &[(&str, &str)], content: impl Into<Bytes>) -> Request<Body> {
     let (method, path) = head.split_once(' ').expect("a method and a path");
-    let mut request = Request::builder().method(method).uri(format!("http://service.example{path}"));
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("http://service.example{path}"));
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    let content = Full::new(content.into()).map_err(|never| match never {}).boxed_unsync();
+    let content = Full::new(content.into())
+        .map_err(|never| match never {})
+        .boxed_unsync();
     request.body(content).expect("a valid request")
 }

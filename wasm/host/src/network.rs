@@ -63,7 +63,9 @@ impl Default for Network {
 impl Notes {
     /// Returns a note.
     pub fn get(&self, path: &str) -> Option<Bytes> {
-        self.versions().get(path).and_then(|versions| versions.last().cloned().flatten())
+        self.versions()
+            .get(path)
+            .and_then(|versions| versions.last().cloned().flatten())
     }
 
     /// Writes a note.
@@ -91,7 +93,10 @@ impl Notes {
     }
 
     fn change(&self, path: &str, content: Option<Bytes>) {
-        self.versions().entry(path.to_owned()).or_default().push(content);
+        self.versions()
+            .entry(path.to_owned())
+            .or_default()
+            .push(content);
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
@@ -110,19 +115,40 @@ impl Notes {
                 self.change(path, None);
                 (StatusCode::NO_CONTENT, Bytes::new())
             }
-            _ => self.get(path).map_or((StatusCode::NOT_FOUND, Bytes::new()), |note| (StatusCode::OK, note)),
+            _ => self
+                .get(path)
+                .map_or((StatusCode::NOT_FOUND, Bytes::new()), |note| {
+                    (StatusCode::OK, note)
+                }),
         };
-        let mut response = Response::new(Full::new(content).map_err(|never| match never {}).boxed_unsync());
+        let mut response = Response::new(
+            Full::new(content)
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+        );
         *response.status_mut() = status;
         Ok(response)
     }
 }
 
 impl WasiHttpHooks for Network {
-    fn send_request(&mut self, request: Request<Body>, _: Option<RequestOptions>, _: Ended) -> Outgoing {
-        let (notes, client, sent) = (self.notes.clone(), self.client.clone(), Arc::clone(&self.sent));
+    fn send_request(
+        &mut self,
+        request: Request<Body>,
+        _: Option<RequestOptions>,
+        _: Ended,
+    ) -> Outgoing {
+        let (notes, client, sent) = (
+            self.notes.clone(),
+            self.client.clone(),
+            Arc::clone(&self.sent),
+        );
         Box::new(async move {
-            let authority = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+            let authority = request
+                .uri()
+                .authority()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             if authority == "notes" {
                 let ended: Ended = Box::new(async { Ok(()) });
                 return Ok((notes.answer(request).await?, ended));
@@ -132,7 +158,10 @@ impl WasiHttpHooks for Network {
             let response = client.request(request).await.map_err(failed)?;
             let failed = |error| Error::Connect(std::io::Error::other(error));
             let ended: Ended = Box::new(async { Ok(()) });
-            Ok((response.map(|body| body.map_err(failed).boxed_unsync()), ended))
+            Ok((
+                response.map(|body| body.map_err(failed).boxed_unsync()),
+                ended,
+            ))
         })
     }
 }

@@ -30,7 +30,13 @@ impl Port {
         let url = format!("http://{}", listener.local_addr()?);
         Ok(Self {
             url,
-            accepting: tokio::spawn(accept(listener, Arc::new(Turns { instances, taken: AtomicUsize::new(0) }))),
+            accepting: tokio::spawn(accept(
+                listener,
+                Arc::new(Turns {
+                    instances,
+                    taken: AtomicUsize::new(0),
+                }),
+            )),
         })
     }
 
@@ -70,12 +76,21 @@ async fn accept(listener: TcpListener, turns: Arc<Turns>) {
 }
 
 /// Passes both bodies on as they arrive. The error of an instance is 502.
-async fn answer(turns: Arc<Turns>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn answer(
+    turns: Arc<Turns>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
     let turn = turns.taken.fetch_add(1, Ordering::Relaxed);
     let instance = &turns.instances[turn % turns.instances.len()];
-    let sent = instance.send(request.map(|body| body.map_err(Error::Hyper).boxed_unsync())).await;
+    let sent = instance
+        .send(request.map(|body| body.map_err(Error::Hyper).boxed_unsync()))
+        .await;
     Ok(sent.unwrap_or_else(|error| {
-        let mut response = Response::new(Full::from(error).map_err(|never| match never {}).boxed_unsync());
+        let mut response = Response::new(
+            Full::from(error)
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+        );
         *response.status_mut() = StatusCode::BAD_GATEWAY;
         response
     }))

@@ -61,8 +61,8 @@ impl ContentHash {
     /// A `TypeError` if the argument isn't a `bigint` of 64 bits, such as `1`.
     #[wasm_bindgen(js_name = versionedTag)]
     pub fn versioned_tag(&self, generation: &Long) -> Result<String, JsValue> {
-        let generation =
-            u64::try_from(JsValue::from(generation)).map_err(|_| invalid("a generation is a bigint: 1n"))?;
+        let generation = u64::try_from(JsValue::from(generation))
+            .map_err(|_| invalid("a generation is a bigint: 1n"))?;
         Ok(self.0.versioned_tag(generation).to_string())
     }
 
@@ -82,7 +82,10 @@ pub struct ContentHasher(Option<Hasher>);
 impl ContentHasher {
     /// Creates a hasher.
     #[wasm_bindgen(constructor)]
-    #[expect(clippy::new_without_default, reason = "it is called from JavaScript only")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it is called from JavaScript only"
+    )]
     pub fn new() -> Self {
         Self(Some(Hasher::default()))
     }
@@ -100,7 +103,10 @@ impl ContentHasher {
     /// # Errors
     /// A `TypeError` at the second call.
     pub fn finish(&mut self) -> Result<ContentHash, JsValue> {
-        self.0.take().map(|hasher| ContentHash(hasher.finish())).ok_or_else(finished)
+        self.0
+            .take()
+            .map(|hasher| ContentHash(hasher.finish()))
+            .ok_or_else(finished)
     }
 }
 
@@ -130,9 +136,17 @@ impl Bytes {
             let what = "bytes are an ArrayBuffer or a view of one: of a text, new TextEncoder().encode(text)";
             return Err(invalid(what));
         }
-        let number = |name: &str| Ok::<_, JsValue>(Reflect::get(self, &name.into())?.as_f64().unwrap_or_default());
+        let number = |name: &str| {
+            Ok::<_, JsValue>(
+                Reflect::get(self, &name.into())?
+                    .as_f64()
+                    .unwrap_or_default(),
+            )
+        };
         if number("byteOffset")? + number("byteLength")? > f64::from(u32::MAX) {
-            return Err(invalid("the bytes are in a buffer of more than 4 GiB: hash it in pieces of their own"));
+            return Err(invalid(
+                "the bytes are in a buffer of more than 4 GiB: hash it in pieces of their own",
+            ));
         }
         // All views have these properties.
         let view: &Uint8Array = self.unchecked_ref();

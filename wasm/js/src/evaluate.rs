@@ -6,7 +6,9 @@ use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
-use crate::fields::{HeadersLike, RequestLike, Text, check_properties, invalid, last_modified, object, read, tags};
+use crate::fields::{
+    HeadersLike, RequestLike, Text, check_properties, invalid, last_modified, object, read, tags,
+};
 
 #[wasm_bindgen]
 extern "C" {
@@ -28,20 +30,33 @@ extern "C" {
 /// # Errors
 /// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or an unknown property.
 #[wasm_bindgen(js_name = evaluatePreconditions)]
-pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
-    let method = Method::from_bytes(request.method()?.as_bytes()).map_err(|_| invalid("the method is no token"))?;
-    let conditions = Preconditions::from_headers(&read(&request.headers()?, &Preconditions::HEADERS)?);
+pub fn evaluate_preconditions(
+    request: &RequestLike,
+    current: &MaybeValidators,
+) -> Result<JsVerdict, JsValue> {
+    let method = Method::from_bytes(request.method()?.as_bytes())
+        .map_err(|_| invalid("the method is no token"))?;
+    let conditions =
+        Preconditions::from_headers(&read(&request.headers()?, &Preconditions::HEADERS)?);
     let current: &JsValue = current.as_ref();
     let verdict = if current.is_null() || current.is_undefined() {
         conditions.evaluate(&method, None)
     } else {
         check_properties(current)?;
         let tags = tags(current)?;
-        conditions.evaluate(&method, Some(&Validators { tags: &tags, last_modified: last_modified(current)? }))
+        conditions.evaluate(
+            &method,
+            Some(&Validators {
+                tags: &tags,
+                last_modified: last_modified(current)?,
+            }),
+        )
     };
     let verdict = match verdict {
         Verdict::Proceed => object(&[("outcome", "proceed".into())]),
-        Verdict::NotModified => object(&[("outcome", "not-modified".into()), ("status", 304.into())]),
+        Verdict::NotModified => {
+            object(&[("outcome", "not-modified".into()), ("status", 304.into())])
+        }
         Verdict::Failed(condition) => object(&[
             ("outcome", "failed".into()),
             ("status", 412.into()),
@@ -57,7 +72,10 @@ pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) 
 /// A `TypeError` if the argument isn't a set of header fields.
 #[wasm_bindgen(js_name = hasWriteCondition)]
 pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
-    Ok(Preconditions::from_headers(&read(&request.headers()?, &Preconditions::WRITE_HEADERS)?).has_write_condition())
+    Ok(
+        Preconditions::from_headers(&read(&request.headers()?, &Preconditions::WRITE_HEADERS)?)
+            .has_write_condition(),
+    )
 }
 
 /// Returns `true` if a 304 includes this field of the corresponding 200 (RFC 9110 §15.4.5).
@@ -68,7 +86,7 @@ pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
 pub fn is_retained(name: &Text, headers: &HeadersLike) -> Result<bool, JsValue> {
     headers.check()?;
     let tagged = headers.get("etag")?.is_some();
-    let name =
-        HeaderName::from_bytes(name.get()?.as_bytes()).map_err(|_| invalid("this is no name of a header field"))?;
+    let name = HeaderName::from_bytes(name.get()?.as_bytes())
+        .map_err(|_| invalid("this is no name of a header field"))?;
     Ok(is_retained_by_304(&name, tagged))
 }

@@ -43,7 +43,9 @@ impl RequestLike {
     /// Returns the method.
     pub(crate) fn method(&self) -> Result<String, JsValue> {
         self.check()?;
-        self.its_method()?.as_string().ok_or_else(|| invalid("the method is a text"))
+        self.its_method()?
+            .as_string()
+            .ok_or_else(|| invalid("the method is a text"))
     }
 
     /// Returns the header fields.
@@ -55,16 +57,28 @@ impl RequestLike {
     }
 
     fn check(&self) -> Result<(), JsValue> {
-        if self.is_object() { Ok(()) } else { Err(invalid("a request is an object with a method and headers")) }
+        if self.is_object() {
+            Ok(())
+        } else {
+            Err(invalid("a request is an object with a method and headers"))
+        }
     }
 }
 
 impl HeadersLike {
     /// Rejects what isn't a set of fields, such as `{ etag: … }`.
     pub(crate) fn check(&self) -> Result<(), JsValue> {
-        let get = if self.is_object() { Reflect::get(self, &"get".into())? } else { JsValue::UNDEFINED };
+        let get = if self.is_object() {
+            Reflect::get(self, &"get".into())?
+        } else {
+            JsValue::UNDEFINED
+        };
         let what = "headers are a Headers, or an object with a method get(name): of plain fields, new Headers(fields)";
-        if get.is_function() { Ok(()) } else { Err(invalid(what)) }
+        if get.is_function() {
+            Ok(())
+        } else {
+            Err(invalid(what))
+        }
     }
 
     /// Returns the value of a field.
@@ -73,14 +87,18 @@ impl HeadersLike {
         if value.is_null() || value.is_undefined() {
             return Ok(None);
         }
-        value.as_string().map(Some).ok_or_else(|| invalid(&format!("the header {name} is a text")))
+        value
+            .as_string()
+            .map(Some)
+            .ok_or_else(|| invalid(&format!("the header {name} is a text")))
     }
 }
 
 impl Text {
     /// It.
     pub(crate) fn get(&self) -> Result<String, JsValue> {
-        self.as_string().ok_or_else(|| invalid("a tag and a name are texts"))
+        self.as_string()
+            .ok_or_else(|| invalid("a tag and a name are texts"))
     }
 }
 
@@ -92,7 +110,10 @@ pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<Header
         if let Some(text) = headers.get(name.as_str())? {
             // Some runtimes decode fields as UTF-8.
             let bytes = latin1(&text).unwrap_or_else(|| text.into_bytes());
-            found.insert(name.clone(), HeaderValue::from_bytes(&bytes).unwrap_or(MEANINGLESS));
+            found.insert(
+                name.clone(),
+                HeaderValue::from_bytes(&bytes).unwrap_or(MEANINGLESS),
+            );
         }
     }
     Ok(found)
@@ -102,7 +123,9 @@ pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<Header
 pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
     let tag = latin1(text).and_then(|bytes| EntityTag::parse(&bytes).ok());
     tag.ok_or_else(|| {
-        invalid(&format!("{text:?} is no entity tag: write it with its quotes, as in '\"v1\"' or 'W/\"v1\"'"))
+        invalid(&format!(
+            "{text:?} is no entity tag: write it with its quotes, as in '\"v1\"' or 'W/\"v1\"'"
+        ))
     })
 }
 
@@ -112,13 +135,17 @@ const PROPERTIES: [&str; 3] = ["etag", "lastModified", "length"];
 /// Rejects properties that aren't known, such as `eTag`: they would be ignored, and a condition would silently not match.
 pub(crate) fn check_properties(object: &JsValue) -> Result<(), JsValue> {
     if !object.is_instance_of::<Object>() {
-        return Err(invalid("validators are an object, as in { etag: '\"v1\"' }"));
+        return Err(invalid(
+            "validators are an object, as in { etag: '\"v1\"' }",
+        ));
     }
-    let mut names = keys(object)?.into_iter().filter_map(|name| name.as_string());
+    let mut names = keys(object)?
+        .into_iter()
+        .filter_map(|name| name.as_string());
     match names.find(|name| !PROPERTIES.contains(&name.as_str())) {
-        Some(name) => {
-            Err(invalid(&format!("{name:?} is no property of a representation: use etag, lastModified and length")))
-        }
+        Some(name) => Err(invalid(&format!(
+            "{name:?} is no property of a representation: use etag, lastModified and length"
+        ))),
         None => Ok(()),
     }
 }
@@ -129,7 +156,11 @@ pub(crate) fn tags(object: &JsValue) -> Result<Vec<EntityTag>, JsValue> {
     if value.is_null() || value.is_undefined() {
         return Ok(Vec::new());
     }
-    let one = |value: &JsValue| tag(&value.as_string().ok_or_else(|| invalid("an etag is a text, quotes included"))?);
+    let one = |value: &JsValue| {
+        tag(&value
+            .as_string()
+            .ok_or_else(|| invalid("an etag is a text, quotes included"))?)
+    };
     match value.dyn_ref::<Array>() {
         Some(list) => list.iter().map(|value| one(&value)).collect(),
         None => Ok(vec![one(&value)?]),
@@ -152,7 +183,10 @@ pub(crate) fn last_modified(object: &JsValue) -> Result<Option<HttpDate>, JsValu
 }
 
 /// Rounds up to whole seconds: a time within a second must not count as its beginning.
-#[expect(clippy::cast_possible_truncation, reason = "a Date is within 8.64e15 milliseconds")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a Date is within 8.64e15 milliseconds"
+)]
 pub(crate) fn seconds(millis: f64) -> Option<i64> {
     millis.is_finite().then(|| (millis / 1000.0).ceil() as i64)
 }

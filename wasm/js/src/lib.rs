@@ -45,14 +45,20 @@ pub fn weak_match(left: &Text, right: &Text) -> Result<bool, JsValue> {
 /// A `TypeError` for an invalid `Date`, or one before 1970.
 #[wasm_bindgen(js_name = lastModified)]
 pub fn last_modified(modified: &Moment) -> Result<Option<String>, JsValue> {
-    let modified = modified.dyn_ref().and_then(|date: &Date| moment(date.get_time()));
+    let modified = modified
+        .dyn_ref()
+        .and_then(|date: &Date| moment(date.get_time()));
     let modified = modified.ok_or_else(|| invalid("this is no Date from 1970 on"))?;
     let date = modified.last_modified();
     let now = moment(Date::now()).unwrap_or_default();
     Ok(date.has_come(now).then(|| date.to_string()))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 8.64e15")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positive, and below 8.64e15"
+)]
 fn moment(millis: f64) -> Option<Timestamp> {
     (millis >= 0.0).then(|| Timestamp::from_micros((millis as u64).saturating_mul(1000)))
 }

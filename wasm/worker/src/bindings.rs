@@ -20,5 +20,7 @@ pub(crate) fn variable(env: &Env, name: &str) -> Option<String> {
 
 /// Error for a binding that is missing or of another kind.
 pub(crate) fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
-    Error::RustError(format!("the binding {name} is not {what}: wrangler.toml needs {how} ({error})"))
+    Error::RustError(format!(
+        "the binding {name} is not {what}: wrangler.toml needs {how} ({error})"
+    ))
 }

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Tag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+use html5ever::tokenizer::{
+    BufferQueue, Tag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
 use xtask::Result;
 
 use crate::links::normal;
@@ -19,8 +21,13 @@ pub(crate) fn broken_links(site: &Path) -> Result<Vec<String>> {
     let mut pages = BTreeMap::new();
     read(site, Path::new(""), &mut pages)?;
     let of = |(path, page): (&PathBuf, &Page)| {
-        let broken = page.links.iter().filter_map(|link| Some((link, objection(link, path, &pages, site)?)));
-        broken.map(|(link, why)| format!("{}: {}: {why}", path.display(), link.target)).collect::<Vec<_>>()
+        let broken = page
+            .links
+            .iter()
+            .filter_map(|link| Some((link, objection(link, path, &pages, site)?)));
+        broken
+            .map(|(link, why)| format!("{}: {}: {why}", path.display(), link.target))
+            .collect::<Vec<_>>()
     };
     Ok(pages.iter().flat_map(of).collect())
 }
@@ -42,7 +49,9 @@ struct Link {
 fn read(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Page>) -> Result {
     for entry in fs::read_dir(site.join(folder))? {
         let path = folder.join(entry?.file_name());
-        let is_page = path.extension().is_some_and(|extension| extension == "html");
+        let is_page = path
+            .extension()
+            .is_some_and(|extension| extension == "html");
         if site.join(&path).is_dir() {
             read(site, &path, pages)?;
         } else if is_page && !GENERATED.iter().any(|name| path == Path::new(name)) {
@@ -54,17 +63,31 @@ fn read(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Page>) -> Resu
 }
 
 /// Returns the reason why a link doesn't work.
-fn objection(link: &Link, from: &Path, pages: &BTreeMap<PathBuf, Page>, site: &Path) -> Option<&'static str> {
+fn objection(
+    link: &Link,
+    from: &Path,
+    pages: &BTreeMap<PathBuf, Page>,
+    site: &Path,
+) -> Option<&'static str> {
     let target = &link.target;
     if target.contains("://") || target.starts_with("//") {
-        return link.loaded.then_some("the site must work without a network");
+        return link
+            .loaded
+            .then_some("the site must work without a network");
     }
-    if ["mailto:", "data:", "javascript:"].iter().any(|scheme| target.starts_with(scheme)) {
+    if ["mailto:", "data:", "javascript:"]
+        .iter()
+        .any(|scheme| target.starts_with(scheme))
+    {
         return None;
     }
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
     let path = path.split('?').next().unwrap_or_default();
-    let to = if path.is_empty() { from.to_owned() } else { normal(&from.parent()?.join(path)) };
+    let to = if path.is_empty() {
+        from.to_owned()
+    } else {
+        normal(&from.parent()?.join(path))
+    };
     match pages.get(&to) {
         Some(page) if anchor.is_empty() || page.anchors.contains(anchor) => None,
         Some(_) => Some("the page has no such anchor"),
@@ -90,7 +113,10 @@ impl Page {
             let value = attribute.value.to_string();
             match &*attribute.name.local {
                 "id" => drop(self.anchors.insert(value)),
-                "href" | "src" => self.links.push(Link { target: value, loaded: !is_anchor }),
+                "href" | "src" => self.links.push(Link {
+                    target: value,
+                    loaded: !is_anchor,
+                }),
                 _ => {}
             }
         }
@@ -122,10 +148,26 @@ mod tests {
             (PathBuf::from("sub/b.html"), Page::default()),
         ]);
         let of = |target: &str, loaded| {
-            let link = Link { target: target.to_owned(), loaded };
-            objection(&link, Path::new("sub/b.html"), &pages, Path::new("/nowhere")).is_none()
+            let link = Link {
+                target: target.to_owned(),
+                loaded,
+            };
+            objection(
+                &link,
+                Path::new("sub/b.html"),
+                &pages,
+                Path::new("/nowhere"),
+            )
+            .is_none()
         };
-        for right in ["../a.html", "../a.html#top", "#", "https://example.org/", "b.html?x", "mailto:a@example.org"] {
+        for right in [
+            "../a.html",
+            "../a.html#top",
+            "#",
+            "https://example.org/",
+            "b.html?x",
+            "mailto:a@example.org",
+        ] {
             assert!(of(right, false), "{right}");
         }
         for wrong in ["a.html", "../a.html#bottom", "#top", "../c.html", "c.svg"] {
@@ -136,8 +178,14 @@ mod tests {
 
     #[test]
     fn only_links_are_followed_on_a_click() {
-        let page = Page::parse(r#"<a href="x.html" id="one">x</a><img src='y.svg'><script src="z.js"></script>"#);
-        let links: Vec<_> = page.links.iter().map(|link| (&*link.target, link.loaded)).collect();
+        let page = Page::parse(
+            r#"<a href="x.html" id="one">x</a><img src='y.svg'><script src="z.js"></script>"#,
+        );
+        let links: Vec<_> = page
+            .links
+            .iter()
+            .map(|link| (&*link.target, link.loaded))
+            .collect();
         assert_eq!(links, [("x.html", false), ("y.svg", true), ("z.js", true)]);
         assert!(page.anchors.contains("one"));
     }

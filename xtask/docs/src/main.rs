@@ -1,5 +1,8 @@
 //! `cargo xtask docs`: builds the documentation site from docs/, and checks its links.
-#![expect(clippy::print_stdout, reason = "a command-line tool reports to its terminal")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a command-line tool reports to its terminal"
+)]
 
 mod check;
 mod links;
@@ -64,7 +67,10 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     let mut config = Config::from_disk(source.join("book.toml"))?;
     config.build.build_dir.clone_from(&site);
     config.set("output.html.git-repository-url", links::REPOSITORY)?;
-    config.set("output.html.edit-url-template", format!("{}/edit/main/docs/{{path}}", links::REPOSITORY))?;
+    config.set(
+        "output.html.edit-url-template",
+        format!("{}/edit/main/docs/{{path}}", links::REPOSITORY),
+    )?;
     let mut book = MDBook::load_with_config(source, config)?;
     book.with_preprocessor(links::Links);
     book.build()?;

@@ -67,38 +67,69 @@ fn parse(table: &str) -> Option<(String, Vec<Group>)> {
     let group = |(column, title): (usize, &&str)| {
         let ratio = |row: &Vec<&str>| ratio(row.first()?, row.get(column)?);
         let measured = |row: &&Vec<&str>| row.get(column).is_none_or(|cell| *cell != "–");
-        let ratios: Vec<Ratio> = rows.iter().filter(measured).map(ratio).collect::<Option<_>>()?;
-        (!ratios.is_empty()).then(|| Group { title: (*title).to_owned(), ratios })
+        let ratios: Vec<Ratio> = rows
+            .iter()
+            .filter(measured)
+            .map(ratio)
+            .collect::<Option<_>>()?;
+        (!ratios.is_empty()).then(|| Group {
+            title: (*title).to_owned(),
+            ratios,
+        })
     };
-    let groups: Vec<Group> = head.iter().enumerate().skip(1).map(group).collect::<Option<_>>()?;
+    let groups: Vec<Group> = head
+        .iter()
+        .enumerate()
+        .skip(1)
+        .map(group)
+        .collect::<Option<_>>()?;
     (!groups.is_empty()).then(|| (head[0].to_owned(), groups))
 }
 
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     let inner = line.strip_prefix('|').unwrap_or(line);
-    inner.strip_suffix('|').unwrap_or(inner).split('|').map(str::trim).collect()
+    inner
+        .strip_suffix('|')
+        .unwrap_or(inner)
+        .split('|')
+        .map(str::trim)
+        .collect()
 }
 
 fn ratio(label: &str, cell: &str) -> Option<Ratio> {
     let (median, spread) = cell.split_once(" (")?;
     let (least, most) = spread.strip_suffix(')')?.split_once('–')?;
-    let [least, median, most] = [least, median, most].map(|number| number.parse().ok().filter(|number| *number > 0.0));
-    Some(Ratio { label: label.to_owned(), least: least?, median: median?, most: most? })
+    let [least, median, most] =
+        [least, median, most].map(|number| number.parse().ok().filter(|number| *number > 0.0));
+    Some(Ratio {
+        label: label.to_owned(),
+        least: least?,
+        median: median?,
+        most: most?,
+    })
 }
 
 fn svg(title: &str, groups: &[Group]) -> String {
     let all = || groups.iter().flat_map(|group| &group.ratios);
-    let from = all().map(|ratio| ratio.least.log2().floor()).fold(-1.0, f64::min);
-    let to = all().map(|ratio| ratio.most.log2().ceil()).fold(1.0, f64::max);
+    let from = all()
+        .map(|ratio| ratio.least.log2().floor())
+        .fold(-1.0, f64::min);
+    let to = all()
+        .map(|ratio| ratio.most.log2().ceil())
+        .fold(1.0, f64::max);
     let left = all().map(|ratio| width(&ratio.label)).fold(LEFT, f64::max);
     let x = |value: f64| left + (value.log2() - from) / (to - from) * (WIDTH - left - RIGHT);
     let mut body = String::new();
     let mut y = TOP;
     for group in groups {
         if !group.title.is_empty() {
-            let _ =
-                writeln!(body, r#"  <text class="title" x="16" y="{:.0}">{}</text>"#, y + 16.0, escaped(&group.title));
+            let _ = writeln!(
+                body,
+                r#"  <text class="title" x="16" y="{:.0}">{}</text>"#,
+                y + 16.0,
+                escaped(&group.title)
+            );
             y += ROW;
         }
         for ratio in &group.ratios {
@@ -111,8 +142,16 @@ fn svg(title: &str, groups: &[Group]) -> String {
     let mut power = from;
     while power <= to {
         let (at, class) = (x(power.exp2()), if power == 0.0 { "one" } else { "grid" });
-        let _ = writeln!(grid, r#"  <line class="{class}" x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{y:.0}"/>"#);
-        let _ = writeln!(grid, r#"  <text class="tick" x="{at:.1}" y="{:.0}">{}</text>"#, y + 16.0, power.exp2());
+        let _ = writeln!(
+            grid,
+            r#"  <line class="{class}" x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{y:.0}"/>"#
+        );
+        let _ = writeln!(
+            grid,
+            r#"  <text class="tick" x="{at:.1}" y="{:.0}">{}</text>"#,
+            y + 16.0,
+            power.exp2()
+        );
         power += 1.0;
     }
     let height = y + 28.0;
@@ -153,7 +192,15 @@ fn escaped(text: &str) -> String {
 
 const PAGE: &str = "benches/benchmarks.md";
 /// The plots, in the order of their tables.
-const NAMES: [&str; 7] = ["servers", "postgres", "redis", "etcd", "worker", "caches", "caches-cpu"];
+const NAMES: [&str; 7] = [
+    "servers",
+    "postgres",
+    "redis",
+    "etcd",
+    "worker",
+    "caches",
+    "caches-cpu",
+];
 /// Beginning of a table with ratios.
 const HEAD: &str = "| ratio of ";
 
@@ -168,11 +215,23 @@ pub(crate) fn write(repository: &Path) -> Result {
 /// Returns each plot with its file.
 fn plots(repository: &Path) -> Result<Vec<(String, String)>> {
     let page = fs::read_to_string(repository.join(PAGE))?;
-    let plots: Vec<String> = page.split("\n\n").filter(|part| part.starts_with(HEAD)).filter_map(of_table).collect();
+    let plots: Vec<String> = page
+        .split("\n\n")
+        .filter(|part| part.starts_with(HEAD))
+        .filter_map(of_table)
+        .collect();
     if plots.len() != NAMES.len() {
-        return Err(format!("{PAGE} has {} tables of ratios: name each in plots.rs", plots.len()).into());
+        return Err(format!(
+            "{PAGE} has {} tables of ratios: name each in plots.rs",
+            plots.len()
+        )
+        .into());
     }
-    Ok(NAMES.iter().map(|name| format!("benches/images/ratios-{name}.svg")).zip(plots).collect())
+    Ok(NAMES
+        .iter()
+        .map(|name| format!("benches/images/ratios-{name}.svg"))
+        .zip(plots)
+        .collect())
 }
 
 #[cfg(test)]
@@ -189,8 +248,19 @@ mod tests {
     fn each_column_is_a_group() {
         let (title, groups) = parse(TABLE).unwrap();
         assert_eq!(title, "ratio of requests/s");
-        let ratio = |least, median, most| Ratio { label: "304".to_owned(), least, median, most };
-        assert_eq!(groups[0], Group { title: "ours / a".to_owned(), ratios: vec![ratio(0.5, 1.0, 2.0)] });
+        let ratio = |least, median, most| Ratio {
+            label: "304".to_owned(),
+            least,
+            median,
+            most,
+        };
+        assert_eq!(
+            groups[0],
+            Group {
+                title: "ours / a".to_owned(),
+                ratios: vec![ratio(0.5, 1.0, 2.0)]
+            }
+        );
         assert_eq!(groups[1].ratios, [ratio(2.0, 4.0, 8.0)]);
     }
 
@@ -207,7 +277,10 @@ mod tests {
         let long = "x".repeat(60);
         let svg = of_table(&TABLE.replace("304", &long)).unwrap();
         let left = width(&long);
-        assert!(left > LEFT && svg.contains(&format!("x=\"{:.0}\"", left - 12.0)), "{svg}");
+        assert!(
+            left > LEFT && svg.contains(&format!("x=\"{:.0}\"", left - 12.0)),
+            "{svg}"
+        );
         let at = |share: f64| format!("cx=\"{:.1}\"", left + share * (WIDTH - left - RIGHT));
         assert!(svg.contains(&at(0.25)) && svg.contains(&at(0.75)), "{svg}");
     }
@@ -215,7 +288,10 @@ mod tests {
     #[test]
     fn a_table_without_spreads_has_no_plot() {
         assert_eq!(of_table("| a | b |\n|---|---|\n| 1 | 2 |"), None);
-        assert_eq!(of_table("| a | b |\n|---|---|\n| 1 | 0.00 (0.00–1.00) |"), None);
+        assert_eq!(
+            of_table("| a | b |\n|---|---|\n| 1 | 0.00 (0.00–1.00) |"),
+            None
+        );
         assert_eq!(of_table(""), None);
     }
 

@@ -12,8 +12,13 @@ const PAGES: [&str; 2] = ["settings", "metrics"];
 /// Writes all pages, by a gateway that cargo builds.
 pub(crate) fn write(repository: &Path) -> Result {
     for name in PAGES {
-        let gateway = format!("run --quiet --locked --package ifmatch-gateway --bin ifmatch -- reference {name}");
-        fs::write(repository.join(file(name)), Run::cargo(&gateway, repository).output()?)?;
+        let gateway = format!(
+            "run --quiet --locked --package ifmatch-gateway --bin ifmatch -- reference {name}"
+        );
+        fs::write(
+            repository.join(file(name)),
+            Run::cargo(&gateway, repository).output()?,
+        )?;
     }
     Ok(())
 }
@@ -28,7 +33,11 @@ mod tests {
 
     fn page(name: &str) -> Result<String> {
         let finished = support::run(["reference", name]);
-        if finished.status.success() { Ok(finished.stdout) } else { Err(finished.stderr.into()) }
+        if finished.status.success() {
+            Ok(finished.stdout)
+        } else {
+            Err(finished.stderr.into())
+        }
     }
 
     #[test]
@@ -36,7 +45,11 @@ mod tests {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for name in PAGES {
             let committed = fs::read_to_string(repository.join(file(name))).unwrap();
-            assert_eq!(committed, page(name).unwrap(), "run `cargo xtask docs --reference`");
+            assert_eq!(
+                committed,
+                page(name).unwrap(),
+                "run `cargo xtask docs --reference`"
+            );
         }
     }
 }

@@ -38,7 +38,10 @@ pub enum Engine {
 pub fn url(servers: &[Server], addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let url = servers.first().map(Server::url).unwrap_or_default();
-    let first = servers.first().map(|server| server.address().to_string()).unwrap_or_default();
+    let first = servers
+        .first()
+        .map(|server| server.address().to_string())
+        .unwrap_or_default();
     url.replace(&first, &addresses.join(","))
 }
 
@@ -96,7 +99,9 @@ fn gateway() -> Program {
         url: ("http://", "/records/soak"),
         command: Box::new(|port, folder| {
             let mut command = Gateway::command();
-            command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"]).arg(folder);
+            command
+                .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+                .arg(folder);
             command
         }),
         is_ready: |address| TcpStream::connect(address).is_ok(),

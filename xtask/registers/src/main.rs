@@ -1,5 +1,9 @@
 //! The soak test (`cargo xtask soak`) of the shared registers.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool reports to its terminal"
+)]
 
 mod soak;
 

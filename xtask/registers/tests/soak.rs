@@ -5,7 +5,15 @@ use std::process::Command;
 
 fn soak(engine: &str) {
     let status = Command::new(env!("CARGO_BIN_EXE_xtask-registers"))
-        .args(["soak", "--engine", engine, "--operations", "10000", "--hold", "2"])
+        .args([
+            "soak",
+            "--engine",
+            engine,
+            "--operations",
+            "10000",
+            "--hold",
+            "2",
+        ])
         .status()
         .expect("the program starts");
     assert!(status.success(), "{status}");

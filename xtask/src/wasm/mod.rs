@@ -19,18 +19,44 @@ pub use toolchain::TOOLCHAIN;
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {
     let args = format!("--locked --package {package}");
-    build_in(workspace, workspace.root(), &args, package, Host::JavaScript, deadline)
+    build_in(
+        workspace,
+        workspace.root(),
+        &args,
+        package,
+        Host::JavaScript,
+        deadline,
+    )
 }
 
 /// Builds a package as a component, and returns its bytes.
-pub(crate) fn build_component(workspace: &Workspace, package: &str, deadline: Instant) -> Result<Vec<u8>> {
+pub(crate) fn build_component(
+    workspace: &Workspace,
+    package: &str,
+    deadline: Instant,
+) -> Result<Vec<u8>> {
     let args = format!("--locked --package {package}");
-    let module = build_in(workspace, workspace.root(), &args, package, Host::Components, deadline)?;
-    Ok(ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?)
+    let module = build_in(
+        workspace,
+        workspace.root(),
+        &args,
+        package,
+        Host::Components,
+        deadline,
+    )?;
+    Ok(ComponentEncoder::default()
+        .module(&fs::read(module)?)?
+        .validate(true)
+        .encode()?)
 }
 
 /// Builds the package in a folder outside of the workspace, and returns the path of its module, which has no bindings yet.
-pub(crate) fn build_outside(workspace: &Workspace, dir: &Path, package: &str, deadline: Instant) -> Result<PathBuf> {
+pub(crate) fn build_outside(
+    workspace: &Workspace,
+    dir: &Path,
+    package: &str,
+    deadline: Instant,
+) -> Result<PathBuf> {
     build_in(workspace, dir, "", package, Host::JavaScript, deadline)
 }
 
@@ -44,7 +70,9 @@ fn build_in(
 ) -> Result<PathBuf> {
     let toolchain = Toolchain::find(workspace)?;
     let target = workspace.target().join("wasm");
-    toolchain.build(dir, args, host, &target)?.passes(deadline)?;
+    toolchain
+        .build(dir, args, host, &target)?
+        .passes(deadline)?;
     let module = format!("{}.wasm", package.replace('-', "_"));
     Ok(target.join(TARGET).join(host.profile()).join(module))
 }
@@ -95,7 +123,9 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     match target {
         Target::Worker => {
             bindgen.web(true)?.omit_default_module_path(true);
-            bindgen.reset_state_function(true).force_enable_abort_handler(true)
+            bindgen
+                .reset_state_function(true)
+                .force_enable_abort_handler(true)
         }
         Target::Package => bindgen.web(true)?.omit_default_module_path(true),
         Target::Node => bindgen.nodejs(true)?,

@@ -75,7 +75,9 @@ impl Toolchain {
     /// Finds a toolchain, or offers to install one.
     pub(super) fn find(workspace: &Workspace) -> Result<Self> {
         TOOLCHAIN.require(workspace)?;
-        let Some((program, args)) = PROBE.split_first() else { return Ok(Self::Own) };
+        let Some((program, args)) = PROBE.split_first() else {
+            return Ok(Self::Own);
+        };
         let found = Run::new(program, workspace.root()).args(args).output()?;
         Ok(match found.trim() {
             "" => Self::Own,
@@ -87,7 +89,8 @@ impl Toolchain {
     pub(super) fn build(&self, dir: &Path, args: &str, host: Host, target: &Path) -> Result<Run> {
         // Only this type: libraries of Rust would exclude link-time optimisation.
         let profile = host.profile();
-        let args = format!("rustc {args} --lib --crate-type cdylib --profile {profile} --target {TARGET}");
+        let args =
+            format!("rustc {args} --lib --crate-type cdylib --profile {profile} --target {TARGET}");
         let run = self.cargo(dir, &args, host, SMALL, target)?;
         // The profile of this workspace, for others as well.
         Ok(run
@@ -97,7 +100,13 @@ impl Toolchain {
     }
 
     /// Returns the command that builds tests of a package with the harness in wasm/harness, and prints their paths.
-    pub(super) fn build_tests(&self, workspace: &Workspace, package: &str, which: &str, target: &Path) -> Result<Run> {
+    pub(super) fn build_tests(
+        &self,
+        workspace: &Workspace,
+        package: &str,
+        which: &str,
+        target: &Path,
+    ) -> Result<Run> {
         let args = format!(
             "rustc --locked --quiet --package {package} {which} --profile test --target {TARGET} \
              --message-format json-render-diagnostics -- \
@@ -118,8 +127,14 @@ impl Toolchain {
             .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", host.std_features())
             // Keeps the builder's folders out of panic messages.
             .env("CARGO_UNSTABLE_TRIM_PATHS", "true")
-            .env(&format!("CARGO_PROFILE_{}_TRIM_PATHS", host.profile().to_uppercase()), "all")
-            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", format!("-Cpanic={panic} {flags}"))
+            .env(
+                &format!("CARGO_PROFILE_{}_TRIM_PATHS", host.profile().to_uppercase()),
+                "all",
+            )
+            .env(
+                "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+                format!("-Cpanic={panic} {flags}"),
+            )
             .env("CARGO_TARGET_DIR", target))
     }
 }
@@ -127,11 +142,18 @@ impl Toolchain {
 /// Runs another toolchain's cargo, without the variables that would select this task's toolchain.
 fn other(programs: &Path, args: &str, dir: &Path) -> Result<Run> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)))?;
+    let path = std::env::join_paths(
+        std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)),
+    )?;
     let run = Run::new(programs.join("cargo"), dir)
         .args(args.split_whitespace())
         .env("PATH", path)
         .env("RUSTC", programs.join("rustc"));
-    let inherited = ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
+    let inherited = [
+        "RUSTUP_TOOLCHAIN",
+        "CARGO",
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+    ];
     Ok(inherited.into_iter().fold(run, Run::without))
 }

@@ -15,7 +15,10 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let folder = build(context.workspace, context.deadline)?;
     let (size, most) = (size(&folder)?, budget(context.workspace)?);
     if size > most {
-        return Err(format!("the Worker has {size} bytes compressed; the limit in wasm/budget.json is {most}").into());
+        return Err(format!(
+            "the Worker has {size} bytes compressed; the limit in wasm/budget.json is {most}"
+        )
+        .into());
     }
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
     Copied::build(context, "wasm/template")?.deploys(context, &["", "tables"])?;
@@ -24,7 +27,12 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let caller = context.workspace.root().join("examples/worker_caller");
     wrangler::check(context, &caller, &caller.join("src/index.js"), &[""])?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
-        .args(["--test", "--test-concurrency=1", "--test-timeout=1200000", "."])
+        .args([
+            "--test",
+            "--test-concurrency=1",
+            "--test-timeout=1200000",
+            ".",
+        ])
         .env("IFMATCH_WORKER", &folder)
         .env("IFMATCH_EXAMPLE", example.modules())
         .passes(context.deadline)?;
@@ -38,29 +46,54 @@ fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
     // An isolate's memory holds few bodies: more cases at a time would get 503.
-    let passed = Run::cargo("test --locked --test blackbox -- --test-threads=4", context.workspace.root())
-        .env("IFMATCH_SERVER", "worker")
-        .env("IFMATCH_URL", format!("http://{}", served.blobs))
-        .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
-        .passes(context.deadline);
-    passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
+    let passed = Run::cargo(
+        "test --locked --test blackbox -- --test-threads=4",
+        context.workspace.root(),
+    )
+    .env("IFMATCH_SERVER", "worker")
+    .env("IFMATCH_URL", format!("http://{}", served.blobs))
+    .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
+    .passes(context.deadline);
+    passed.map_err(|error| {
+        format!(
+            "{}\n{error}",
+            std::fs::read_to_string(&log).unwrap_or_default()
+        )
+        .into()
+    })
 }
 
 /// Runs the conformance suite of registers on the one of Durable Objects.
 fn register(context: &Context<'_>) -> Result {
-    let folder = build_package(context.workspace, "worker-register", "worker-register", context.deadline)?;
+    let folder = build_package(
+        context.workspace,
+        "worker-register",
+        "worker-register",
+        context.deadline,
+    )?;
     let log = context.workspace.target().join("worker-register.log");
     let served = Served::start(context, &folder, &log)?;
-    let passed = Run::cargo(&format!("test --locked {FULL} --test worker_register"), context.workspace.root())
-        .env("IFMATCH_URL", format!("http://{}", served.blobs))
-        .passes(context.deadline);
-    passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
+    let passed = Run::cargo(
+        &format!("test --locked {FULL} --test worker_register"),
+        context.workspace.root(),
+    )
+    .env("IFMATCH_URL", format!("http://{}", served.blobs))
+    .passes(context.deadline);
+    passed.map_err(|error| {
+        format!(
+            "{}\n{error}",
+            std::fs::read_to_string(&log).unwrap_or_default()
+        )
+        .into()
+    })
 }
 
 /// Returns the maximum size of the Worker in compressed bytes.
 fn budget(workspace: &Workspace) -> Result<usize> {
     let text = std::fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
     let budget: serde_json::Value = serde_json::from_str(&text)?;
-    let bytes = budget["compressed bytes"].as_u64().ok_or("wasm/budget.json has no `compressed bytes`")?;
+    let bytes = budget["compressed bytes"]
+        .as_u64()
+        .ok_or("wasm/budget.json has no `compressed bytes`")?;
     Ok(usize::try_from(bytes)?)
 }

@@ -49,8 +49,17 @@ pub fn run(options: &Options) -> Result {
     if options.build {
         return Ok(());
     }
-    let persist = options.persist.as_deref().map(std::path::absolute).transpose()?;
-    let server = Server { folder: &folder, port: options.port, tables: options.listen_tables, persist };
+    let persist = options
+        .persist
+        .as_deref()
+        .map(std::path::absolute)
+        .transpose()?;
+    let server = Server {
+        folder: &folder,
+        port: options.port,
+        tables: options.listen_tables,
+        persist,
+    };
     server.command(&workspace, deadline)?.serve()
 }
 
@@ -58,12 +67,20 @@ pub fn run(options: &Options) -> Result {
 pub fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let folder = build_package(workspace, "ifmatch-worker", "worker", deadline)?;
     std::fs::write(folder.join("blobs.js"), BLOBS)?;
-    std::fs::write(folder.join("entry.js"), format!("{ENTRY}export {{ Blobs }} from \"./blobs.js\";\n"))?;
+    std::fs::write(
+        folder.join("entry.js"),
+        format!("{ENTRY}export {{ Blobs }} from \"./blobs.js\";\n"),
+    )?;
     Ok(folder)
 }
 
 /// Builds any Worker with `Records` as its class of Durable Objects.
-fn build_package(workspace: &Workspace, package: &str, folder: &str, deadline: Instant) -> Result<PathBuf> {
+fn build_package(
+    workspace: &Workspace,
+    package: &str,
+    folder: &str,
+    deadline: Instant,
+) -> Result<PathBuf> {
     let module = wasm::build(workspace, package, deadline)?;
     let folder = workspace.target().join(folder);
     write(&module, &folder)?;
@@ -82,7 +99,11 @@ fn size(folder: &Path) -> Result<usize> {
     std::fs::read_dir(folder)?
         .map(|entry| {
             let path = entry?.path();
-            if path.is_dir() { size(&path) } else { wasm::compressed(&path) }
+            if path.is_dir() {
+                size(&path)
+            } else {
+                wasm::compressed(&path)
+            }
         })
         .sum()
 }
@@ -135,14 +156,26 @@ impl Served {
     /// Starts a Worker that writes its output to a file.
     pub fn start(context: &Context<'_>, folder: &Path, log: &Path) -> Result<Self> {
         let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
-        let server = Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };
-        let mut command = server.command(context.workspace, context.deadline)?.log_to(log)?.attached();
+        let server = Server {
+            folder,
+            port: blobs.port(),
+            tables: Some(tables.port()),
+            persist: None,
+        };
+        let mut command = server
+            .command(context.workspace, context.deadline)?
+            .log_to(log)?
+            .attached();
         if Path::new(MEMORY).is_dir() {
             command = command.env("TMPDIR", MEMORY);
         }
         let running = command.start()?;
         listening::wait("the Worker", blobs)?;
         listening::wait("the Worker", tables)?;
-        Ok(Self { blobs, tables, running })
+        Ok(Self {
+            blobs,
+            tables,
+            running,
+        })
     }
 }

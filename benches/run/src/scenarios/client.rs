@@ -27,7 +27,10 @@ impl Client {
 
     /// Sends a request, and reads the head of the response.
     pub(super) fn begin(&mut self, path: &str, fields: &str) -> Result<Head> {
-        write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nhost: bench\r\n{fields}\r\n")?;
+        write!(
+            self.0.get_mut(),
+            "GET {path} HTTP/1.1\r\nhost: bench\r\n{fields}\r\n"
+        )?;
         let mut head = Head { status: 0, len: 0 };
         loop {
             let mut line = String::new();
@@ -36,7 +39,10 @@ impl Client {
             }
             let line = line.trim_end().to_ascii_lowercase();
             if let Some(rest) = line.strip_prefix("http/1.1 ") {
-                head.status = rest.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or_default();
+                head.status = rest
+                    .get(..3)
+                    .and_then(|digits| digits.parse().ok())
+                    .unwrap_or_default();
             } else if let Some(len) = line.strip_prefix("content-length: ") {
                 head.len = len.parse()?;
             } else if line.is_empty() {
@@ -49,7 +55,10 @@ impl Client {
     pub(super) fn read(&mut self, mut left: u64, piece: u64, pause: Duration) -> Result {
         while left > 0 {
             let now = left.min(piece);
-            let read = std::io::copy(&mut Read::by_ref(&mut self.0).take(now), &mut std::io::sink())?;
+            let read = std::io::copy(
+                &mut Read::by_ref(&mut self.0).take(now),
+                &mut std::io::sink(),
+            )?;
             if read < now {
                 return Err(format!("{} bytes are missing", left - read).into());
             }

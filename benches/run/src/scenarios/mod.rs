@@ -34,24 +34,35 @@ const NAMES: [&str; 4] = ["ifmatch", "nginx", "varnish", "Traffic Server"];
 pub(crate) fn run(gateway: &Path, quick: bool, dir: &Path) -> Result {
     let dir = dir.join("scenarios");
     let mut cells: Vec<Vec<String>> = Vec::new();
-    let small = Sizes { memory: 32 << 20, disk: None };
-    let large = Sizes { memory: 2 << 30, disk: Some(8 << 30) };
+    let small = Sizes {
+        memory: 32 << 20,
+        disk: None,
+    };
+    let large = Sizes {
+        memory: 2 << 30,
+        disk: Some(8 << 30),
+    };
     for at in 0..NAMES.len() {
-        let measure = |sizes: Sizes, scenario: &dyn Fn(&Origin, SocketAddr) -> Result<Vec<String>>| {
-            fs::create_dir_all(&dir)?;
-            let origin = Origin::start()?;
-            let upstream = Subject::of("origin", origin.address);
-            let subject = caches::with_sizes(at, gateway, &upstream, sizes, &dir)?;
-            let measured = scenario(&origin, subject.address());
-            drop(subject);
-            // Gigabytes of bodies.
-            fs::remove_dir_all(&dir)?;
-            measured
-        };
-        let mut column = measure(small, &|origin, address| scan(origin, address, if quick { 3_000 } else { 15_000 }))?;
+        let measure =
+            |sizes: Sizes, scenario: &dyn Fn(&Origin, SocketAddr) -> Result<Vec<String>>| {
+                fs::create_dir_all(&dir)?;
+                let origin = Origin::start()?;
+                let upstream = Subject::of("origin", origin.address);
+                let subject = caches::with_sizes(at, gateway, &upstream, sizes, &dir)?;
+                let measured = scenario(&origin, subject.address());
+                drop(subject);
+                // Gigabytes of bodies.
+                fs::remove_dir_all(&dir)?;
+                measured
+            };
+        let mut column = measure(small, &|origin, address| {
+            scan(origin, address, if quick { 3_000 } else { 15_000 })
+        })?;
         column.extend(measure(large, &|_, address| slow_readers(address))?);
         let seconds = if quick { 3 } else { 10 };
-        column.extend(measure(large, &|origin, address| microcache(origin, address, Duration::from_secs(seconds)))?);
+        column.extend(measure(large, &|origin, address| {
+            microcache(origin, address, Duration::from_secs(seconds))
+        })?);
         column.extend(measure(large, &range_twice)?);
         cells.push(column);
     }
@@ -63,13 +74,20 @@ pub(crate) fn run(gateway: &Path, quick: bool, dir: &Path) -> Result {
         "100 MB of 1 GiB: MB from the origin at the first read",
         "100 MB of 1 GiB: MB from the origin at the second read",
     ];
-    println!("{}", report::table("scenario", &rows, &NAMES, |row, column| cells[column][row].clone()));
+    println!(
+        "{}",
+        report::table("scenario", &rows, &NAMES, |row, column| cells[column][row]
+            .clone())
+    );
     Ok(())
 }
 
 /// Requests a hot set that fits, and twice as many objects that are requested once. Returns the hit ratio of the hot set in
 /// the second half.
-#[expect(clippy::cast_precision_loss, reason = "counts, of which fifteen digits are enough")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts, of which fifteen digits are enough"
+)]
 fn scan(origin: &Origin, address: SocketAddr, count: u64) -> Result<Vec<String>> {
     let mut client = Client::connect(address)?;
     let (mut asked, mut before, mut random) = (0_u64, 0, 1_u64);
@@ -80,7 +98,9 @@ fn scan(origin: &Origin, address: SocketAddr, count: u64) -> Result<Vec<String>>
         let path = if at % 3 == 0 {
             asked += 1;
             // Knuth's generator.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             format!("/hot/{}", (random >> 33) % HOT)
         } else {
             format!("/once/{at}")
@@ -88,7 +108,10 @@ fn scan(origin: &Origin, address: SocketAddr, count: u64) -> Result<Vec<String>>
         expect(client.get(&path, "")?, 200)?;
     }
     let missed = origin.requests("hot") - before;
-    Ok(vec![format!("{:.2}", 1.0 - missed as f64 / asked.max(1) as f64)])
+    Ok(vec![format!(
+        "{:.2}",
+        1.0 - missed as f64 / asked.max(1) as f64
+    )])
 }
 
 /// Returns the seconds that a client takes for the large object while others read it slowly.
@@ -102,7 +125,9 @@ fn slow_readers(address: SocketAddr) -> Result<Vec<String>> {
                 client.begin("/large", "").ok()?;
                 // 1 MB/s.
                 while !done.load(Ordering::SeqCst) {
-                    client.read(100_000, u64::MAX, Duration::from_millis(100)).ok()?;
+                    client
+                        .read(100_000, u64::MAX, Duration::from_millis(100))
+                        .ok()?;
                 }
                 Some(())
             })
@@ -118,13 +143,27 @@ fn slow_readers(address: SocketAddr) -> Result<Vec<String>> {
     client.read(LARGE, u64::MAX, Duration::ZERO)?;
     let took = began.elapsed();
     done.store(true, Ordering::SeqCst);
-    let read = slow.into_iter().filter_map(|reader| reader.join().ok().flatten()).count();
+    let read = slow
+        .into_iter()
+        .filter_map(|reader| reader.join().ok().flatten())
+        .count();
     let cut = READERS - read;
-    Ok(vec![format!("{:.1}{}", took.as_secs_f64(), if cut > 0 { format!(" ({cut} cut off)") } else { String::new() })])
+    Ok(vec![format!(
+        "{:.1}{}",
+        took.as_secs_f64(),
+        if cut > 0 {
+            format!(" ({cut} cut off)")
+        } else {
+            String::new()
+        }
+    )])
 }
 
 /// Returns the requests to a slow origin per second, and the 99th percentile of the clients' times in milliseconds.
-#[expect(clippy::cast_precision_loss, reason = "counts, of which fifteen digits are enough")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts, of which fifteen digits are enough"
+)]
 fn microcache(origin: &Origin, address: SocketAddr, time: Duration) -> Result<Vec<String>> {
     let times = Arc::new(Mutex::new(Vec::new()));
     let (before, end) = (origin.requests("slow"), Instant::now() + time);
@@ -141,7 +180,10 @@ fn microcache(origin: &Origin, address: SocketAddr, time: Duration) -> Result<Ve
                     own.push(began.elapsed());
                     thread::sleep(Duration::from_millis(5));
                 }
-                times.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
+                times
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(own);
                 Ok(())
             })
         })
@@ -151,9 +193,15 @@ fn microcache(origin: &Origin, address: SocketAddr, time: Duration) -> Result<Ve
     }
     let mut times = times.lock().unwrap_or_else(PoisonError::into_inner).clone();
     times.sort();
-    let slowest = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+    let slowest = times
+        .get(times.len() * 99 / 100)
+        .copied()
+        .unwrap_or_default();
     let rate = (origin.requests("slow") - before) as f64 / time.as_secs_f64();
-    Ok(vec![format!("{rate:.1}"), format!("{:.0}", slowest.as_secs_f64() * 1e3)])
+    Ok(vec![
+        format!("{rate:.1}"),
+        format!("{:.0}", slowest.as_secs_f64() * 1e3),
+    ])
 }
 
 /// Returns the megabytes that the origin sends for two equal ranges.
@@ -178,7 +226,11 @@ fn range_twice(origin: &Origin, address: SocketAddr) -> Result<Vec<String>> {
 }
 
 fn expect(status: u16, expected: u16) -> Result {
-    if status == expected { Ok(()) } else { Err(format!("status {status} in place of {expected}").into()) }
+    if status == expected {
+        Ok(())
+    } else {
+        Err(format!("status {status} in place of {expected}").into())
+    }
 }
 
 /// The hot set fits into the small caches, with room to spare.

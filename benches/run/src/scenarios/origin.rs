@@ -49,7 +49,11 @@ impl Origin {
 
     /// Returns the number of requests for paths that begin with this segment.
     pub(super) fn requests(&self, segment: &str) -> u64 {
-        let requests = self.counted.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self
+            .counted
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         requests.get(segment).copied().unwrap_or_default()
     }
 
@@ -75,8 +79,18 @@ fn serve(stream: &TcpStream, counted: &Counted) -> std::io::Result<()> {
             reader.read_line(&mut line)?;
             range = parse_range(&line).or(range);
         }
-        let segment = path.trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
-        *counted.requests.lock().unwrap_or_else(PoisonError::into_inner).entry(segment.clone()).or_default() += 1;
+        let segment = path
+            .trim_start_matches('/')
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        *counted
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(segment.clone())
+            .or_default() += 1;
         let (len, lifetime) = match segment.as_str() {
             "large" => (LARGE, 3_600),
             "slow" => (SMALL, 1),
@@ -85,7 +99,9 @@ fn serve(stream: &TcpStream, counted: &Counted) -> std::io::Result<()> {
         if segment == "slow" {
             thread::sleep(SLOW);
         }
-        let (start, end) = range.map_or((0, len - 1), |(start, end)| (start, end.unwrap_or(len - 1).min(len - 1)));
+        let (start, end) = range.map_or((0, len - 1), |(start, end)| {
+            (start, end.unwrap_or(len - 1).min(len - 1))
+        });
         let status = match range {
             Some(_) => format!("206 Partial Content\r\ncontent-range: bytes {start}-{end}/{len}"),
             None => "200 OK".to_owned(),

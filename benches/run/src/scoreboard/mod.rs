@@ -64,18 +64,33 @@ pub(crate) fn run(options: &Options) -> Result {
         return Err(format!("there is no server `{unknown}`, but {}", names.join(", ")).into());
     }
     let workspace = Workspace::load()?;
-    let context = Context { workspace: &workspace, deadline: Instant::now() + LIMIT };
+    let context = Context {
+        workspace: &workspace,
+        deadline: Instant::now() + LIMIT,
+    };
     let chosen: Vec<_> = SERVERS
         .iter()
-        .filter(|server| options.only.is_empty() || options.only.iter().any(|name| name == server.name))
+        .filter(|server| {
+            options.only.is_empty() || options.only.iter().any(|name| name == server.name)
+        })
         .filter(|server| options.except.iter().all(|name| name != server.name))
         .filter(|server| !options.s3 || server.part == Part::S3)
         .collect();
-    chosen.iter().flat_map(|server| server.needs).try_for_each(|tool| tool.require(&workspace))?;
+    chosen
+        .iter()
+        .flat_map(|server| server.needs)
+        .try_for_each(|tool| tool.require(&workspace))?;
     let gateway = programs::gateway(&workspace)?;
     let folder = std::env::temp_dir().join(format!("ifmatch-scoreboard-{}", std::process::id()));
-    let site = Site { context, gateway, folder };
-    let scores = chosen.iter().map(|server| site.score(server)).collect::<Result<Vec<_>>>();
+    let site = Site {
+        context,
+        gateway,
+        folder,
+    };
+    let scores = chosen
+        .iter()
+        .map(|server| site.score(server))
+        .collect::<Result<Vec<_>>>();
     fs::remove_dir_all(&site.folder)?;
     let scores = scores?;
     for part in [Part::Http, Part::S3] {
@@ -95,18 +110,29 @@ impl Site<'_> {
         println!("\n== {}", server.name);
         let folder = self.folder.join(server.name.replace(' ', "-"));
         fs::create_dir_all(folder.join("files"))?;
-        Run::new("chmod", &self.folder).args(["-R", "a+rwX", "."]).output()?;
+        Run::new("chmod", &self.folder)
+            .args(["-R", "a+rwX", "."])
+            .output()?;
         let log = folder.join("output.log");
         let failed = |error| format!("{error}\n{}", fs::read_to_string(&log).unwrap_or_default());
         let started = (server.start)(self, &folder).map_err(failed)?;
-        let report = self.check(&started).map_err(|error| format!("{}: {error}", server.name))?;
+        let report = self
+            .check(&started)
+            .map_err(|error| format!("{}: {error}", server.name))?;
         let version = first_line(&started.version)?;
-        Ok(Score { name: server.name, part: server.part, version, report })
+        Ok(Score {
+            name: server.name,
+            part: server.part,
+            version,
+            report,
+        })
     }
 
     fn check(&self, started: &Started) -> Result<Value> {
         let mut command = Command::new(&self.gateway);
-        command.args(["check", "--suite", "--json"]).arg(&started.url);
+        command
+            .args(["check", "--suite", "--json"])
+            .arg(&started.url);
         for header in started.headers {
             command.args(["--header", header]);
         }
@@ -121,6 +147,8 @@ impl Site<'_> {
 
 /// Returns the first line of a command's output, on either stream.
 fn first_line(command: &str) -> Result<String> {
-    let output = Run::new("sh", Path::new(".")).args(["-c", &format!("{{ {command}; }} 2>&1")]).output()?;
+    let output = Run::new("sh", Path::new("."))
+        .args(["-c", &format!("{{ {command}; }} 2>&1")])
+        .output()?;
     Ok(output.lines().next().unwrap_or_default().trim().to_owned())
 }

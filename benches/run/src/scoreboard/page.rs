@@ -19,7 +19,10 @@ const END: &str = "<!-- end -->";
 type Column = (&'static str, &'static [&'static str]);
 
 const OF_HTTP: [Column; 9] = [
-    ("strong tags, new with every write", &["GET names a strong tag", "a write changes the tag"]),
+    (
+        "strong tags, new with every write",
+        &["GET names a strong tag", "a write changes the tag"],
+    ),
     (
         "a stale write is rejected",
         &[
@@ -28,15 +31,34 @@ const OF_HTTP: [Column; 9] = [
             "If-Match with another tag rejects PUT",
         ],
     ),
-    ("one of 16 writers wins", &["one of 16 concurrent replacements succeeds"]),
+    (
+        "one of 16 writers wins",
+        &["one of 16 concurrent replacements succeeds"],
+    ),
     (
         "one of 16 creators wins",
-        &["If-None-Match: * rejects PUT of an existing resource", "one of 16 concurrent creates succeeds"],
+        &[
+            "If-None-Match: * rejects PUT of an existing resource",
+            "one of 16 concurrent creates succeeds",
+        ],
     ),
-    ("dates guard writes", &["If-Unmodified-Since with an earlier date rejects PUT"]),
+    (
+        "dates guard writes",
+        &["If-Unmodified-Since with an earlier date rejects PUT"],
+    ),
     ("304", &["If-None-Match with the current tag: 304 to GET"]),
-    ("304 to the weak tag", &["If-None-Match with the weak tag: 304"]),
-    ("ranges", &["a range from the start", "a range to the end", "the last bytes"]),
+    (
+        "304 to the weak tag",
+        &["If-None-Match with the weak tag: 304"],
+    ),
+    (
+        "ranges",
+        &[
+            "a range from the start",
+            "a range to the end",
+            "the last bytes",
+        ],
+    ),
     (
         "`If-Range`",
         &[
@@ -48,14 +70,32 @@ const OF_HTTP: [Column; 9] = [
 ];
 
 const OF_S3: [Column; 5] = [
-    ("a write changes the version", &["a write changes the version", "a write returns the version of the next read"]),
-    ("a second creation is rejected", &["a creation is rejected if the object exists"]),
+    (
+        "a write changes the version",
+        &[
+            "a write changes the version",
+            "a write returns the version of the next read",
+        ],
+    ),
+    (
+        "a second creation is rejected",
+        &["a creation is rejected if the object exists"],
+    ),
     (
         "a stale write is rejected",
-        &["a replacement of an old version is rejected", "a replacement of an absent object is rejected"],
+        &[
+            "a replacement of an old version is rejected",
+            "a replacement of an absent object is rejected",
+        ],
     ),
-    ("one of 16 creators wins", &["one of 16 concurrent creates succeeds"]),
-    ("one of 16 writers wins", &["one of 16 concurrent replacements succeeds"]),
+    (
+        "one of 16 creators wins",
+        &["one of 16 concurrent creates succeeds"],
+    ),
+    (
+        "one of 16 writers wins",
+        &["one of 16 concurrent replacements succeeds"],
+    ),
 ];
 
 impl Part {
@@ -79,10 +119,15 @@ impl Part {
 pub(super) fn write(workspace: &Workspace, part: Part, scores: &[&Score]) -> Result {
     let (file, start) = (workspace.root().join(PAGE), part.start());
     let text = fs::read_to_string(&file)?;
-    let parts = text.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let parts = text
+        .split_once(start)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) = parts.ok_or_else(|| format!("{PAGE} lacks {start} or {END}"))?;
     let (table, dangers) = (table(part, scores), dangers(scores)?);
-    fs::write(&file, format!("{before}{start}\n\n{table}\n{dangers}\n{END}{after}"))?;
+    fs::write(
+        &file,
+        format!("{before}{start}\n\n{table}\n{dangers}\n{END}{after}"),
+    )?;
     println!("written: {PAGE}");
     Ok(())
 }
@@ -92,36 +137,69 @@ pub(super) fn table(part: Part, scores: &[&Score]) -> String {
     let columns = part.columns();
     let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
     let row = |Score { name, report, .. }: &&Score| {
-        let cells: Vec<&str> = columns.iter().map(|(_, checks)| cell(report, checks)).collect();
-        let counts: Vec<String> = ["yes", "differs", "no"].iter().map(|result| report[result].to_string()).collect();
-        format!("| **{name}** | {} | {} |\n", cells.join(" | "), counts.join(" / "))
+        let cells: Vec<&str> = columns
+            .iter()
+            .map(|(_, checks)| cell(report, checks))
+            .collect();
+        let counts: Vec<String> = ["yes", "differs", "no"]
+            .iter()
+            .map(|result| report[result].to_string())
+            .collect();
+        format!(
+            "| **{name}** | {} | {} |\n",
+            cells.join(" | "),
+            counts.join(" / ")
+        )
     };
     let rows: String = scores.iter().map(row).collect();
     let line = "---|".repeat(columns.len() + 1);
-    format!("| server | {} | yes / differs / NO |\n|---|{line}\n{rows}", headings.join(" | "))
+    format!(
+        "| server | {} | yes / differs / NO |\n|---|{line}\n{rows}",
+        headings.join(" | ")
+    )
 }
 
 /// Returns the worst result of some checks.
 fn cell(report: &Value, checks: &[&str]) -> &'static str {
     let results: Vec<&str> = checks.iter().map(|name| result(report, name)).collect();
-    let order = [("no", "**NO**"), ("differs", "differs"), ("unchecked", "–"), ("yes", "yes")];
+    let order = [
+        ("no", "**NO**"),
+        ("differs", "differs"),
+        ("unchecked", "–"),
+        ("yes", "yes"),
+    ];
     let worst = order.iter().find(|(result, _)| results.contains(result));
     worst.map_or("?", |(_, shown)| *shown)
 }
 
 fn result<'a>(report: &'a Value, name: &str) -> &'a str {
-    let checks = report["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let checks = report["checks"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let found = checks.iter().find(|check| check["check"] == name);
-    found.and_then(|check| check["result"].as_str()).unwrap_or_default()
+    found
+        .and_then(|check| check["result"].as_str())
+        .unwrap_or_default()
 }
 
 /// Returns each check that says NO, by server.
 fn dangers(scores: &[&Score]) -> Result<String> {
     let mut text = String::new();
-    for Score { name, version, report, .. } in scores {
+    for Score {
+        name,
+        version,
+        report,
+        ..
+    } in scores
+    {
         writeln!(text, "### {name}\n\n{version}\n")?;
-        let checks = report["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let of = |result: &'static str| checks.iter().filter(move |check| check["result"] == result);
+        let checks = report["checks"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let of =
+            |result: &'static str| checks.iter().filter(move |check| check["result"] == result);
         for check in of("no") {
             writeln!(text, "- **NO**: {}", line(check))?;
         }
@@ -138,7 +216,12 @@ fn dangers(scores: &[&Score]) -> Result<String> {
 
 fn line(check: &Value) -> String {
     let part = |name: &str| check[name].as_str().unwrap_or_default();
-    format!("{} (§{}): {}", part("check"), part("section"), part("detail"))
+    format!(
+        "{} (§{}): {}",
+        part("check"),
+        part("section"),
+        part("detail")
+    )
 }
 
 #[cfg(test)]
@@ -150,7 +233,8 @@ mod tests {
     #[test]
     fn a_cell_shows_the_worst_result() {
         let check = |name: &str, result: &str| json!({ "check": name, "result": result });
-        let report = json!({ "checks": [check("a", "yes"), check("b", "differs"), check("c", "no")] });
+        let report =
+            json!({ "checks": [check("a", "yes"), check("b", "differs"), check("c", "no")] });
         assert_eq!(cell(&report, &["a"]), "yes");
         assert_eq!(cell(&report, &["a", "b"]), "differs");
         assert_eq!(cell(&report, &["c", "b", "a"]), "**NO**");
@@ -159,13 +243,20 @@ mod tests {
 
     #[test]
     fn the_columns_name_checks_that_exist() {
-        let root = Workspace::load().unwrap().root().join("crates/ifmatch-gateway-commands/src/check");
+        let root = Workspace::load()
+            .unwrap()
+            .root()
+            .join("crates/ifmatch-gateway-commands/src/check");
         let text: String = ["cases.txt", "tags.rs", "races.rs", "store.rs"]
             .map(|file| fs::read_to_string(root.join(file)).unwrap())
             .concat();
         for name in OF_HTTP.iter().chain(&OF_S3).flat_map(|(_, checks)| *checks) {
-            let methods = ["PUT", "GET", "DELETE"].map(|method| name.replacen(method, "{method}", 1));
-            assert!(text.contains(name) || methods.iter().any(|name| text.contains(name)), "{name}");
+            let methods =
+                ["PUT", "GET", "DELETE"].map(|method| name.replacen(method, "{method}", 1));
+            assert!(
+                text.contains(name) || methods.iter().any(|name| text.contains(name)),
+                "{name}"
+            );
         }
     }
 }

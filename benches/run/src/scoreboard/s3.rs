@@ -25,18 +25,37 @@ pub(super) fn before_s3rver(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let behind = s3rver(site, folder)?;
     let started = serve(site, folder, |run| {
         let run = run.args(["--store", "s3://box/blobs", "--data", "records"]);
-        behind.env.iter().fold(run, |run, (name, value)| run.env(name, value))
+        behind
+            .env
+            .iter()
+            .fold(run, |run, (name, value)| run.env(name, value))
     })?;
-    Ok(Started { running: behind.running.into_iter().chain(started.running).collect(), ..started })
+    Ok(Started {
+        running: behind.running.into_iter().chain(started.running).collect(),
+        ..started
+    })
 }
 
 fn serve(site: &Site<'_>, folder: &Path, store: impl FnOnce(Run) -> Run) -> Result<Started> {
     let (blobs, objects) = (listening::free_address()?, listening::free_address()?);
     let run = Run::new(&site.gateway, folder).args(["serve", "--listen", &blobs.to_string()]);
-    let run = run.args(["--listen-tables", "off", "--console", "off", "--listen-s3", &objects.to_string()]);
+    let run = run.args([
+        "--listen-tables",
+        "off",
+        "--console",
+        "off",
+        "--listen-s3",
+        &objects.to_string(),
+    ]);
     let running = vec![store(run).start_with_log(&folder.join("output.log"))?];
     listening::wait("ifmatch", blobs)?;
-    let started = started("ifmatch for S3", objects, "", &version(&site.gateway), running)?;
+    let started = started(
+        "ifmatch for S3",
+        objects,
+        "",
+        &version(&site.gateway),
+        running,
+    )?;
     // The first blob creates the bucket.
     put(blobs, "/box/first")?;
     Ok(of_bucket(started, objects, ACCOUNT, KEY))
@@ -44,27 +63,73 @@ fn serve(site: &Site<'_>, folder: &Path, store: impl FnOnce(Run) -> Run) -> Resu
 
 pub(super) fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let moto = servers::moto(site, folder)?;
-    let address = moto.url.trim_start_matches("http://").trim_end_matches("/box").parse()?;
-    Ok(of_bucket(Started { headers: &[], ..moto }, address, "any", "any"))
+    let address = moto
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches("/box")
+        .parse()?;
+    Ok(of_bucket(
+        Started {
+            headers: &[],
+            ..moto
+        },
+        address,
+        "any",
+        "any",
+    ))
 }
 
 pub(super) fn s3rver(site: &Site<'_>, folder: &Path) -> Result<Started> {
     npm::require(site.context.workspace, S3RVER, site.context.deadline)?;
-    let package = site.context.workspace.root().join(S3RVER).join("node_modules/s3rver");
+    let package = site
+        .context
+        .workspace
+        .root()
+        .join(S3RVER)
+        .join("node_modules/s3rver");
     let address = listening::free_address()?;
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let run = Run::new("node", folder).args([package.join("bin/s3rver.js")]);
-    let run = run.args(["--directory", "files", "--address", &host, "--port", &port, "--configure-bucket", "box"]);
-    let version = format!("node --print \"'s3rver ' + require('{}').version\"", package.join("package.json").display());
-    let started = started("s3rver", address, "", &version, vec![run.start_with_log(&folder.join("output.log"))?])?;
+    let run = run.args([
+        "--directory",
+        "files",
+        "--address",
+        &host,
+        "--port",
+        &port,
+        "--configure-bucket",
+        "box",
+    ]);
+    let version = format!(
+        "node --print \"'s3rver ' + require('{}').version\"",
+        package.join("package.json").display()
+    );
+    let started = started(
+        "s3rver",
+        address,
+        "",
+        &version,
+        vec![run.start_with_log(&folder.join("output.log"))?],
+    )?;
     Ok(of_bucket(started, address, "S3RVER", "S3RVER"))
 }
 
 /// Builds s3s-fs, and returns its program.
 pub(crate) fn s3s_fs_program(context: &Context<'_>) -> Result<PathBuf> {
     let root = context.workspace.target().join("scoreboard/s3s-fs");
-    let install = ["install", "--quiet", "--locked", S3S_FS, "--features", "binary", "--root"];
-    Run::new("cargo", context.workspace.root()).args(install).args([&root]).passes(context.deadline)?;
+    let install = [
+        "install",
+        "--quiet",
+        "--locked",
+        S3S_FS,
+        "--features",
+        "binary",
+        "--root",
+    ];
+    Run::new("cargo", context.workspace.root())
+        .args(install)
+        .args([&root])
+        .passes(context.deadline)?;
     Ok(root.join("bin/s3s-fs"))
 }
 
@@ -88,5 +153,9 @@ fn of_bucket(started: Started, address: SocketAddr, key: &str, secret: &str) -> 
         ("AWS_SECRET_ACCESS_KEY", secret.to_owned()),
         ("AWS_REGION", "us-east-1".to_owned()),
     ];
-    Started { url: "s3://box".to_owned(), env, ..started }
+    Started {
+        url: "s3://box".to_owned(),
+        env,
+        ..started
+    }
 }

@@ -44,32 +44,122 @@ pub(super) struct Started {
     pub(super) running: Vec<Running>,
 }
 
-const NGINX: Tool = Tool { name: "nginx", probe: &["nginx", "-v"], install: "apt-get install nginx-light" };
-const APACHE: Tool = Tool { name: "Apache", probe: &["apache2", "-v"], install: "apt-get install apache2-bin" };
+const NGINX: Tool = Tool {
+    name: "nginx",
+    probe: &["nginx", "-v"],
+    install: "apt-get install nginx-light",
+};
+const APACHE: Tool = Tool {
+    name: "Apache",
+    probe: &["apache2", "-v"],
+    install: "apt-get install apache2-bin",
+};
 const LIGHTTPD: Tool = Tool {
     name: "lighttpd with mod_webdav",
-    probe: &["sh", "-c", "lighttpd -v && ls /usr/lib/lighttpd/mod_webdav.so"],
+    probe: &[
+        "sh",
+        "-c",
+        "lighttpd -v && ls /usr/lib/lighttpd/mod_webdav.so",
+    ],
     install: "apt-get install lighttpd lighttpd-mod-webdav",
 };
-const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
-const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
+const RCLONE: Tool = Tool {
+    name: "rclone",
+    probe: &["rclone", "version"],
+    install: "apt-get install rclone",
+};
+const NPM: Tool = Tool {
+    name: "npm",
+    probe: &["npm", "--version"],
+    install: "apt-get install npm",
+};
 
 /// All servers, in the order of the page.
 pub(super) const SERVERS: [Server; 14] = [
-    Server { name: "ifmatch serve", part: Part::Http, needs: &[], start: gateway },
-    Server { name: "ifmatch Worker", part: Part::Http, needs: &[NPM, wasm::TOOLCHAIN], start: worker },
-    Server { name: "ifmatch proxy, nginx behind it", part: Part::Http, needs: &[NGINX], start: proxy },
-    Server { name: "nginx", part: Part::Http, needs: &[NGINX], start: nginx },
-    Server { name: "Apache", part: Part::Http, needs: &[APACHE], start: apache },
-    Server { name: "lighttpd", part: Part::Http, needs: &[LIGHTTPD], start: lighttpd },
-    Server { name: "rclone serve webdav", part: Part::Http, needs: &[RCLONE], start: rclone },
-    Server { name: "Azurite", part: Part::Http, needs: &[NPM, PYTHON], start: azurite },
-    Server { name: "moto S3", part: Part::Http, needs: &[PYTHON], start: moto },
-    Server { name: "ifmatch serve for S3", part: Part::S3, needs: &[], start: s3::gateway },
-    Server { name: "ifmatch serve, s3rver behind it", part: Part::S3, needs: &[NPM], start: s3::before_s3rver },
-    Server { name: "moto", part: Part::S3, needs: &[PYTHON], start: s3::moto },
-    Server { name: "s3rver", part: Part::S3, needs: &[NPM], start: s3::s3rver },
-    Server { name: "s3s-fs", part: Part::S3, needs: &[], start: s3::s3s_fs },
+    Server {
+        name: "ifmatch serve",
+        part: Part::Http,
+        needs: &[],
+        start: gateway,
+    },
+    Server {
+        name: "ifmatch Worker",
+        part: Part::Http,
+        needs: &[NPM, wasm::TOOLCHAIN],
+        start: worker,
+    },
+    Server {
+        name: "ifmatch proxy, nginx behind it",
+        part: Part::Http,
+        needs: &[NGINX],
+        start: proxy,
+    },
+    Server {
+        name: "nginx",
+        part: Part::Http,
+        needs: &[NGINX],
+        start: nginx,
+    },
+    Server {
+        name: "Apache",
+        part: Part::Http,
+        needs: &[APACHE],
+        start: apache,
+    },
+    Server {
+        name: "lighttpd",
+        part: Part::Http,
+        needs: &[LIGHTTPD],
+        start: lighttpd,
+    },
+    Server {
+        name: "rclone serve webdav",
+        part: Part::Http,
+        needs: &[RCLONE],
+        start: rclone,
+    },
+    Server {
+        name: "Azurite",
+        part: Part::Http,
+        needs: &[NPM, PYTHON],
+        start: azurite,
+    },
+    Server {
+        name: "moto S3",
+        part: Part::Http,
+        needs: &[PYTHON],
+        start: moto,
+    },
+    Server {
+        name: "ifmatch serve for S3",
+        part: Part::S3,
+        needs: &[],
+        start: s3::gateway,
+    },
+    Server {
+        name: "ifmatch serve, s3rver behind it",
+        part: Part::S3,
+        needs: &[NPM],
+        start: s3::before_s3rver,
+    },
+    Server {
+        name: "moto",
+        part: Part::S3,
+        needs: &[PYTHON],
+        start: s3::moto,
+    },
+    Server {
+        name: "s3rver",
+        part: Part::S3,
+        needs: &[NPM],
+        start: s3::s3rver,
+    },
+    Server {
+        name: "s3s-fs",
+        part: Part::S3,
+        needs: &[],
+        start: s3::s3s_fs,
+    },
 ];
 
 /// A signature that moto doesn't verify. Unsigned requests would need a public bucket.
@@ -80,8 +170,15 @@ const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 fn gateway(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let address = listening::free_address()?;
     let listen = address.to_string();
-    let run = Run::new(&site.gateway, folder).args(["serve", "--listen", &listen, "--data", "files"]);
-    started("ifmatch", address, "/box", &version(&site.gateway), vec![run.start()?])
+    let run =
+        Run::new(&site.gateway, folder).args(["serve", "--listen", &listen, "--data", "files"]);
+    started(
+        "ifmatch",
+        address,
+        "/box",
+        &version(&site.gateway),
+        vec![run.start()?],
+    )
 }
 
 fn proxy(site: &Site<'_>, folder: &Path) -> Result<Started> {
@@ -98,7 +195,13 @@ fn proxy(site: &Site<'_>, folder: &Path) -> Result<Started> {
     ]);
     let mut running = upstream.running;
     running.push(run.start()?);
-    started("ifmatch proxy", address, "/", &version(&site.gateway), running)
+    started(
+        "ifmatch proxy",
+        address,
+        "/",
+        &version(&site.gateway),
+        running,
+    )
 }
 
 pub(super) fn version(gateway: &Path) -> String {
@@ -107,43 +210,95 @@ pub(super) fn version(gateway: &Path) -> String {
 
 fn worker(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let modules = worker::build(site.context.workspace, site.context.deadline)?;
-    let Served { blobs, running, .. } = Served::start(&site.context, &modules, &folder.join("worker.log"))?;
-    started("the Worker", blobs, "/box", &version(&site.gateway), vec![running])
+    let Served { blobs, running, .. } =
+        Served::start(&site.context, &modules, &folder.join("worker.log"))?;
+    started(
+        "the Worker",
+        blobs,
+        "/box",
+        &version(&site.gateway),
+        vec![running],
+    )
 }
 
 fn nginx(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let address = listening::free_address()?;
     let file = configuration(site, folder, "nginx.conf", address)?;
     let run = Run::new("nginx", folder).args(["-c".as_ref(), file.as_os_str()]);
-    started("nginx", address, "/", "nginx -v", vec![run.start_with_log(&folder.join("output.log"))?])
+    started(
+        "nginx",
+        address,
+        "/",
+        "nginx -v",
+        vec![run.start_with_log(&folder.join("output.log"))?],
+    )
 }
 
 fn apache(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let address = listening::free_address()?;
     let file = configuration(site, folder, "apache.conf", address)?;
-    let run = Run::new("apache2", folder).args(["-DFOREGROUND".as_ref(), "-f".as_ref(), file.as_os_str()]);
-    started("Apache", address, "/", "apache2 -v", vec![run.start_with_log(&folder.join("output.log"))?])
+    let run = Run::new("apache2", folder).args([
+        "-DFOREGROUND".as_ref(),
+        "-f".as_ref(),
+        file.as_os_str(),
+    ]);
+    started(
+        "Apache",
+        address,
+        "/",
+        "apache2 -v",
+        vec![run.start_with_log(&folder.join("output.log"))?],
+    )
 }
 
 fn lighttpd(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let address = listening::free_address()?;
     let file = configuration(site, folder, "lighttpd.conf", address)?;
     let run = Run::new("lighttpd", folder).args(["-D".as_ref(), "-f".as_ref(), file.as_os_str()]);
-    started("lighttpd", address, "/", "lighttpd -v", vec![run.start_with_log(&folder.join("output.log"))?])
+    started(
+        "lighttpd",
+        address,
+        "/",
+        "lighttpd -v",
+        vec![run.start_with_log(&folder.join("output.log"))?],
+    )
 }
 
 fn rclone(_site: &Site<'_>, folder: &Path) -> Result<Started> {
     let address = listening::free_address()?;
-    let run = Run::new("rclone", folder).args(["serve", "webdav", "files", "--addr", &address.to_string()]);
-    started("rclone", address, "/", "rclone version", vec![run.start_with_log(&folder.join("output.log"))?])
+    let run = Run::new("rclone", folder).args([
+        "serve",
+        "webdav",
+        "files",
+        "--addr",
+        &address.to_string(),
+    ]);
+    started(
+        "rclone",
+        address,
+        "/",
+        "rclone version",
+        vec![run.start_with_log(&folder.join("output.log"))?],
+    )
 }
 
 fn azurite(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let server = sdk::start_azurite(&site.context, folder)?;
-    let script = site.context.workspace.root().join("tests/scoreboard/container.py");
+    let script = site
+        .context
+        .workspace
+        .root()
+        .join("tests/scoreboard/container.py");
     let endpoint = format!("http://{}/{ACCOUNT}", server.blobs);
-    let url = Run::new("python3", folder).args([script]).args([endpoint.as_str(), ACCOUNT, KEY, "box"]).output()?;
-    let lock = site.context.workspace.root().join("tests/azurite/package.json");
+    let url = Run::new("python3", folder)
+        .args([script])
+        .args([endpoint.as_str(), ACCOUNT, KEY, "box"])
+        .output()?;
+    let lock = site
+        .context
+        .workspace
+        .root()
+        .join("tests/azurite/package.json");
     Ok(Started {
         url: url.trim().to_owned(),
         headers: &["x-ms-blob-type: BlockBlob", "x-ms-version: 2021-12-02"],
@@ -161,11 +316,17 @@ pub(super) fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let run = Run::new(&python, folder).args(["-m", "moto.server", "-H", &host, "-p", &port]);
     let running = vec![run.start_with_log(&folder.join("output.log"))?];
-    let version = format!("{} -m pip list --format freeze | grep moto", python.display());
+    let version = format!(
+        "{} -m pip list --format freeze | grep moto",
+        python.display()
+    );
     let started = started("moto", address, "/box", &version, running)?;
     // The bucket.
     put(address, "/box")?;
-    Ok(Started { headers: &[SIGNATURE], ..started })
+    Ok(Started {
+        headers: &[SIGNATURE],
+        ..started
+    })
 }
 
 pub(super) fn started(
@@ -186,8 +347,19 @@ pub(super) fn started(
 }
 
 /// Fills in a configuration of the repository, and returns the file.
-fn configuration(site: &Site<'_>, folder: &Path, name: &str, address: SocketAddr) -> Result<PathBuf> {
-    let mut text = fs::read_to_string(site.context.workspace.root().join("tests/scoreboard").join(name))?;
+fn configuration(
+    site: &Site<'_>,
+    folder: &Path,
+    name: &str,
+    address: SocketAddr,
+) -> Result<PathBuf> {
+    let mut text = fs::read_to_string(
+        site.context
+            .workspace
+            .root()
+            .join("tests/scoreboard")
+            .join(name),
+    )?;
     for (word, value) in [
         ("{folder}", folder.display().to_string()),
         ("{address}", address.to_string()),
@@ -205,8 +377,15 @@ fn configuration(site: &Site<'_>, folder: &Path, name: &str, address: SocketAddr
 /// Sends a PUT without content.
 pub(super) fn put(address: SocketAddr, path: &str) -> Result {
     let mut stream = TcpStream::connect(address)?;
-    write!(stream, "PUT {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "PUT {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    if answer.starts_with("HTTP/1.1 20") { Ok(()) } else { Err(answer.into()) }
+    if answer.starts_with("HTTP/1.1 20") {
+        Ok(())
+    } else {
+        Err(answer.into())
+    }
 }

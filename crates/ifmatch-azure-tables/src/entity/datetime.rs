@@ -34,7 +34,8 @@ impl DateTime {
     }
 
     fn moment(self) -> Option<OffsetDateTime> {
-        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * NANOS_IN_TICK).ok()?;
+        let moment =
+            OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * NANOS_IN_TICK).ok()?;
         (1..=9999).contains(&moment.year()).then_some(moment)
     }
 }
@@ -44,10 +45,21 @@ impl fmt::Display for DateTime {
         let moment = self.moment().ok_or(fmt::Error)?;
         let (year, month, day) = (moment.year(), u8::from(moment.month()), moment.day());
         let (hour, minute, second) = moment.to_hms();
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
+        )?;
         let digits = format!("{:07}", moment.nanosecond() / 100);
-        let digits = if f.alternate() { &digits } else { digits.trim_end_matches('0') };
-        if digits.is_empty() { f.write_str("Z") } else { write!(f, ".{digits}Z") }
+        let digits = if f.alternate() {
+            &digits
+        } else {
+            digits.trim_end_matches('0')
+        };
+        if digits.is_empty() {
+            f.write_str("Z")
+        } else {
+            write!(f, ".{digits}Z")
+        }
     }
 }
 
@@ -61,23 +73,44 @@ mod tests {
             ("2026-11-21T12:30:15Z", "2026-11-21T12:30:15Z"),
             ("2026-11-21T12:30:15.000000Z", "2026-11-21T12:30:15Z"),
             ("2026-11-21T12:30:15.1200000Z", "2026-11-21T12:30:15.12Z"),
-            ("2026-11-21T12:30:15.123456789Z", "2026-11-21T12:30:15.1234567Z"),
+            (
+                "2026-11-21T12:30:15.123456789Z",
+                "2026-11-21T12:30:15.1234567Z",
+            ),
             ("2008-07-10T00:00:00", "2008-07-10T00:00:00Z"),
             ("2026-11-21T12:30:15+02:00", "2026-11-21T10:30:15Z"),
             ("1601-01-01T00:00:00Z", "1601-01-01T00:00:00Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
-            ("9999-12-31T23:59:59.9999999Z", "9999-12-31T23:59:59.9999999Z"),
-            ("1969-12-31T23:59:59.9999999Z", "1969-12-31T23:59:59.9999999Z"),
+            (
+                "9999-12-31T23:59:59.9999999Z",
+                "9999-12-31T23:59:59.9999999Z",
+            ),
+            (
+                "1969-12-31T23:59:59.9999999Z",
+                "1969-12-31T23:59:59.9999999Z",
+            ),
         ];
         for (text, written) in rows {
-            assert_eq!(DateTime::parse(text).map(|moment| moment.to_string()).as_deref(), Some(written), "{text}");
+            assert_eq!(
+                DateTime::parse(text)
+                    .map(|moment| moment.to_string())
+                    .as_deref(),
+                Some(written),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn rejects_invalid_times() {
-        for text in ["", "2026-11-21", "2026-13-01T00:00:00Z", "T", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"]
-        {
+        for text in [
+            "",
+            "2026-11-21",
+            "2026-13-01T00:00:00Z",
+            "T",
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+01:00",
+        ] {
             assert_eq!(DateTime::parse(text), None, "{text}");
         }
         assert_eq!(DateTime::of(Timestamp::from_micros(u64::MAX)), None);

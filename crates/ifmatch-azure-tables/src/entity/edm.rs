@@ -26,7 +26,11 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Bytes that Azure counts for the length of text and binary values.
 const LENGTH: usize = 4;
 /// Names of doubles that JSON numbers can't represent.
-const NOT_FINITE: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
+const NOT_FINITE: [(&str, f64); 3] = [
+    ("NaN", f64::NAN),
+    ("Infinity", f64::INFINITY),
+    ("-Infinity", f64::NEG_INFINITY),
+];
 
 impl EdmValue {
     /// Parses a value of the declared type, or of the type implied by its JSON. Returns `None` for null.
@@ -38,11 +42,15 @@ impl EdmValue {
             (_, Json::Null) => return Ok(None),
             (None, Json::Bool(value)) => Some(Self::Boolean(*value)),
             (None, Json::Number(number)) => Some(Self::of_number(number)),
-            (None | Some("Edm.String"), Json::String(text)) => Some(Self::String(text.as_str().into())),
+            (None | Some("Edm.String"), Json::String(text)) => {
+                Some(Self::String(text.as_str().into()))
+            }
             (Some(declared), json) => Self::declared(declared, json),
             (None, Json::Array(_) | Json::Object(_)) => None,
         };
-        let value = value.ok_or_else(|| TableError::invalid("the value of a property does not match its type"))?;
+        let value = value.ok_or_else(|| {
+            TableError::invalid("the value of a property does not match its type")
+        })?;
         if value.size() > MAX_BYTES + LENGTH {
             return Err(TableError::new(ErrorCode::PropertyValueTooLarge));
         }
@@ -51,8 +59,13 @@ impl EdmValue {
 
     /// Without a declared type, a number is an `Edm.Int32` if it fits.
     fn of_number(number: &Number) -> Self {
-        let whole = number.as_i64().and_then(|number| i32::try_from(number).ok());
-        whole.map_or_else(|| Self::Double(number.as_f64().unwrap_or(f64::NAN)), Self::Int32)
+        let whole = number
+            .as_i64()
+            .and_then(|number| i32::try_from(number).ok());
+        whole.map_or_else(
+            || Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            Self::Int32,
+        )
     }
 
     fn declared(declared: &str, json: &Json) -> Option<Self> {
@@ -111,7 +124,10 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 fn double(text: &str) -> Option<f64> {
-    let named = NOT_FINITE.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    let named = NOT_FINITE
+        .iter()
+        .find(|(name, _)| *name == text)
+        .map(|(_, value)| *value);
     named.or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()))
 }
 
@@ -157,7 +173,9 @@ mod tests {
             let stored: Json = serde_json::from_str(&json.to_string()).expect("JSON");
             assert_eq!(parse(&stored, declared), Some(value));
         }
-        assert!(matches!(parse(&json!("NaN"), Some("Edm.Double")), Some(EdmValue::Double(number)) if number.is_nan()));
+        assert!(
+            matches!(parse(&json!("NaN"), Some("Edm.Double")), Some(EdmValue::Double(number)) if number.is_nan())
+        );
     }
 
     #[test]
@@ -173,10 +191,25 @@ mod tests {
             assert_eq!(parse(&json, None), Some(value));
         }
         assert_eq!(parse(&Json::Null, Some("Edm.Guid")), None);
-        assert_eq!(parse(&json!("5"), Some("Edm.Int32")), Some(EdmValue::Int32(5)));
-        assert_eq!(parse(&json!("2.5"), Some("Edm.Double")), Some(EdmValue::Double(2.5)));
-        for (text, value) in [("true", true), ("True", true), ("False", false), ("FALSE", false)] {
-            assert_eq!(parse(&json!(text), Some("Edm.Boolean")), Some(EdmValue::Boolean(value)), "{text}");
+        assert_eq!(
+            parse(&json!("5"), Some("Edm.Int32")),
+            Some(EdmValue::Int32(5))
+        );
+        assert_eq!(
+            parse(&json!("2.5"), Some("Edm.Double")),
+            Some(EdmValue::Double(2.5))
+        );
+        for (text, value) in [
+            ("true", true),
+            ("True", true),
+            ("False", false),
+            ("FALSE", false),
+        ] {
+            assert_eq!(
+                parse(&json!(text), Some("Edm.Boolean")),
+                Some(EdmValue::Boolean(value)),
+                "{text}"
+            );
         }
     }
 
@@ -203,8 +236,14 @@ mod tests {
                 "{json} {declared}"
             );
         }
-        assert_eq!(EdmValue::parse(&json!([]), None).unwrap_err().code(), ErrorCode::InvalidInput);
+        assert_eq!(
+            EdmValue::parse(&json!([]), None).unwrap_err().code(),
+            ErrorCode::InvalidInput
+        );
         let long = json!("x".repeat(MAX_BYTES / 2 + 1));
-        assert_eq!(EdmValue::parse(&long, None).unwrap_err().code(), ErrorCode::PropertyValueTooLarge);
+        assert_eq!(
+            EdmValue::parse(&long, None).unwrap_err().code(),
+            ErrorCode::PropertyValueTooLarge
+        );
     }
 }

@@ -37,8 +37,11 @@ impl IfMatch {
             Some(opaque) => [b"W/", opaque].concat(),
             None => value.to_vec(),
         };
-        let text = EntityTag::parse(&text).ok().and_then(|_| String::from_utf8(text).ok());
-        let invalid = || TableError::invalid("If-Match must be * or a tag returned by this service");
+        let text = EntityTag::parse(&text)
+            .ok()
+            .and_then(|_| String::from_utf8(text).ok());
+        let invalid =
+            || TableError::invalid("If-Match must be * or a tag returned by this service");
         text.map(|text| Self::Tag(text.into())).ok_or_else(invalid)
     }
 
@@ -81,15 +84,35 @@ mod tests {
             "W/\"datetime'2020-09-13T12%3A26%3A40.5Z'\"",
         ];
         for other in others {
-            let refused = IfMatch::parse(other.as_bytes()).expect("a tag").check(current);
-            assert_eq!(refused.unwrap_err().code(), ErrorCode::UpdateConditionNotSatisfied, "{other}");
+            let refused = IfMatch::parse(other.as_bytes())
+                .expect("a tag")
+                .check(current);
+            assert_eq!(
+                refused.unwrap_err().code(),
+                ErrorCode::UpdateConditionNotSatisfied,
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn rejects_malformed_tags() {
-        for text in ["", "abc", "W/", "w/", "w/w/\"a\"", "wW/\"a\"", "\"a", "W/\"a\", W/\"b\"", "**"] {
-            assert_eq!(IfMatch::parse(text.as_bytes()).unwrap_err().code(), ErrorCode::InvalidInput, "{text}");
+        for text in [
+            "",
+            "abc",
+            "W/",
+            "w/",
+            "w/w/\"a\"",
+            "wW/\"a\"",
+            "\"a",
+            "W/\"a\", W/\"b\"",
+            "**",
+        ] {
+            assert_eq!(
+                IfMatch::parse(text.as_bytes()).unwrap_err().code(),
+                ErrorCode::InvalidInput,
+                "{text}"
+            );
         }
     }
 }

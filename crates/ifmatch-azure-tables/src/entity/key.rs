@@ -31,7 +31,10 @@ impl EntityKey {
     pub(crate) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
         check(partition)?;
         check(row)?;
-        Ok(Self { partition: partition.into(), row: row.into() })
+        Ok(Self {
+            partition: partition.into(),
+            row: row.into(),
+        })
     }
 
     /// Returns the name of the entity's blob.
@@ -78,7 +81,9 @@ fn check(key: &str) -> Result<(), TableError> {
     }
     let forbidden = |char: char| char.is_control() || matches!(char, '/' | '\\' | '#' | '?');
     if key.contains(forbidden) {
-        return Err(TableError::invalid("a key must not contain '/', '\\', '#', '?' or control characters"));
+        return Err(TableError::invalid(
+            "a key must not contain '/', '\\', '#', '?' or control characters",
+        ));
     }
     Ok(())
 }
@@ -144,8 +149,15 @@ mod tests {
     fn keys_of_a_kibibyte_fit_unless_both_are_that_long() {
         let longest = "漢".repeat(MAX_UNITS);
         let table = "0".repeat(32);
-        assert!(EntityKey::new(&longest, &"漢".repeat(120)).expect("valid").name_in(&table).is_ok());
-        let both = EntityKey::new(&longest, &longest).expect("valid").name_in(&table);
+        assert!(
+            EntityKey::new(&longest, &"漢".repeat(120))
+                .expect("valid")
+                .name_in(&table)
+                .is_ok()
+        );
+        let both = EntityKey::new(&longest, &longest)
+            .expect("valid")
+            .name_in(&table);
         assert_eq!(both.unwrap_err().code(), ErrorCode::KeyValueTooLarge);
         let longer = EntityKey::new(&"a".repeat(MAX_UNITS + 1), "");
         assert_eq!(longer.unwrap_err().code(), ErrorCode::KeyValueTooLarge);

@@ -30,8 +30,11 @@ pub(crate) const PARTITION_KEY: &str = "PartitionKey";
 pub(crate) const ROW_KEY: &str = "RowKey";
 pub(crate) const TIMESTAMP: &str = "Timestamp";
 /// Built-in properties with their types.
-const BUILT_IN: [(&str, &str); 3] =
-    [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
+const BUILT_IN: [(&str, &str); 3] = [
+    (PARTITION_KEY, "Edm.String"),
+    (ROW_KEY, "Edm.String"),
+    (TIMESTAMP, "Edm.DateTime"),
+];
 
 impl Entity {
     /// Parses the body of a request, ignoring its keys and timestamp.
@@ -49,7 +52,10 @@ impl Entity {
                 continue;
             }
             check_name(name)?;
-            let declared = body.get(&format!("{name}{TYPE}")).map(type_name).transpose()?;
+            let declared = body
+                .get(&format!("{name}{TYPE}"))
+                .map(type_name)
+                .transpose()?;
             if let Some(value) = EdmValue::parse(json, declared)? {
                 properties.insert(name.as_str().into(), value);
             }
@@ -60,7 +66,12 @@ impl Entity {
     /// Returns this entity with the properties of another one on top.
     #[must_use]
     pub(crate) fn merged(mut self, other: &Self) -> Self {
-        self.properties.extend(other.properties.iter().map(|(name, value)| (name.clone(), value.clone())));
+        self.properties.extend(
+            other
+                .properties
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         self
     }
 
@@ -72,13 +83,20 @@ impl Entity {
         if self.properties.len() > MAX_PROPERTIES {
             return Err(TableError::new(ErrorCode::TooManyProperties));
         }
-        if self.bytes(key) > MAX_BYTES { Err(TableError::new(ErrorCode::EntityTooLarge)) } else { Ok(()) }
+        if self.bytes(key) > MAX_BYTES {
+            Err(TableError::new(ErrorCode::EntityTooLarge))
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the size as Azure counts it, in bytes.
     pub(crate) fn bytes(&self, key: &EntityKey) -> usize {
         let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
-        let each = self.properties.iter().map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
+        let each = self
+            .properties
+            .iter()
+            .map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
         keys + each.sum::<usize>()
     }
 
@@ -106,8 +124,12 @@ impl Entity {
     /// # Errors
     /// The bytes are damaged, or were written by a newer release.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let damaged =
-            || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or was written by a newer release");
+        let damaged = || {
+            StoreError::new(
+                StoreErrorKind::Unreadable,
+                "the entity is damaged, or was written by a newer release",
+            )
+        };
         let stored: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
         match (&stored["version"], &stored["properties"]) {
             (version, Json::Object(properties)) if *version == VERSION => {
@@ -133,14 +155,21 @@ pub(crate) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> 
 
 /// Rejects a property with a type annotation that contradicts its type.
 fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), TableError> {
-    match body.get(&format!("{name}{TYPE}")).map(type_name).transpose()? {
-        Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} must be {type}"))),
+    match body
+        .get(&format!("{name}{TYPE}"))
+        .map(type_name)
+        .transpose()?
+    {
+        Some(declared) if declared != r#type => Err(TableError::invalid(format!(
+            "the type of {name} must be {type}"
+        ))),
         _ => Ok(()),
     }
 }
 
 fn type_name(json: &Json) -> Result<&str, TableError> {
-    json.as_str().ok_or_else(|| TableError::invalid("the type of a property must be a string"))
+    json.as_str()
+        .ok_or_else(|| TableError::invalid("the type of a property must be a string"))
 }
 
 /// A name must be a C# identifier.
@@ -150,7 +179,11 @@ fn check_name(name: &str) -> Result<(), TableError> {
     }
     let begins = name.starts_with(|char: char| char.is_alphabetic() || char == '_');
     let inner = |char: char| char.is_alphanumeric() || char == '_';
-    if begins && name.chars().all(inner) { Ok(()) } else { Err(TableError::new(ErrorCode::PropertyNameInvalid)) }
+    if begins && name.chars().all(inner) {
+        Ok(())
+    } else {
+        Err(TableError::new(ErrorCode::PropertyNameInvalid))
+    }
 }
 
 #[cfg(test)]
@@ -171,7 +204,10 @@ mod tests {
         let entity = parse(&body).expect("an entity");
         let names: Vec<_> = entity.properties().map(|(name, _)| name).collect();
         assert_eq!(names, ["_x1", "large", "real", "text", "whole"]);
-        assert_eq!(Entity::decode(entity.encode().as_bytes()).expect("stored"), entity);
+        assert_eq!(
+            Entity::decode(entity.encode().as_bytes()).expect("stored"),
+            entity
+        );
     }
 
     #[test]
@@ -185,15 +221,27 @@ mod tests {
             ("Timestamp", "Edm.String", false),
         ];
         for (name, declared, is_right) in rows {
-            let body = json!({ name: "2020-01-01T00:00:00Z", format!("{name}@odata.type"): declared });
+            let body =
+                json!({ name: "2020-01-01T00:00:00Z", format!("{name}@odata.type"): declared });
             let error = parse(&body).err().map(|error| error.code());
-            assert_eq!(error, (!is_right).then_some(ErrorCode::InvalidInput), "{body}");
+            assert_eq!(
+                error,
+                (!is_right).then_some(ErrorCode::InvalidInput),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn decoding_rejects_damaged_bytes() {
-        for text in ["", "{}", "[]", r#"{"version":2,"properties":{}}"#, r#"{"version":1}"#, "\"x\""] {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"version":2,"properties":{}}"#,
+            r#"{"version":1}"#,
+            "\"x\"",
+        ] {
             let error = Entity::decode(text.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), &StoreErrorKind::Unreadable, "{text}");
         }
@@ -202,40 +250,70 @@ mod tests {
     #[test]
     fn merging_keeps_other_properties() {
         let before = parse(&json!({ "a": 1, "b": 2 })).expect("an entity");
-        let merged = before.merged(&parse(&json!({ "b": "3", "c": 4, "a": null })).expect("an entity"));
-        assert_eq!(merged, parse(&json!({ "a": 1, "b": "3", "c": 4 })).expect("an entity"));
+        let merged =
+            before.merged(&parse(&json!({ "b": "3", "c": 4, "a": null })).expect("an entity"));
+        assert_eq!(
+            merged,
+            parse(&json!({ "a": 1, "b": "3", "c": 4 })).expect("an entity")
+        );
     }
 
     #[test]
     fn property_names_are_identifiers() {
         for name in ["", "1a", "a-b", "a b", "a.b", "@a"] {
-            assert_eq!(parse(&json!({ name: 1 })).unwrap_err().code(), ErrorCode::PropertyNameInvalid, "{name}");
+            assert_eq!(
+                parse(&json!({ name: 1 })).unwrap_err().code(),
+                ErrorCode::PropertyNameInvalid,
+                "{name}"
+            );
         }
         assert!(parse(&json!({ "é": 1 })).is_ok());
-        assert_eq!(parse(&json!({ "n".repeat(256): 1 })).unwrap_err().code(), ErrorCode::PropertyNameTooLong);
+        assert_eq!(
+            parse(&json!({ "n".repeat(256): 1 })).unwrap_err().code(),
+            ErrorCode::PropertyNameTooLong
+        );
     }
 
     #[test]
     fn entities_have_limits() {
         let key = EntityKey::new("p", "r").expect("valid");
         let many = |count: usize, text: &str| {
-            let body: Map<_, _> = (0..count).map(|at| (format!("p{at:03}"), Json::from(text))).collect();
+            let body: Map<_, _> = (0..count)
+                .map(|at| (format!("p{at:03}"), Json::from(text)))
+                .collect();
             Entity::parse(&body).expect("an entity").check(&key)
         };
         assert!(many(MAX_PROPERTIES, "x").is_ok());
-        assert_eq!(many(MAX_PROPERTIES + 1, "x").unwrap_err().code(), ErrorCode::TooManyProperties);
+        assert_eq!(
+            many(MAX_PROPERTIES + 1, "x").unwrap_err().code(),
+            ErrorCode::TooManyProperties
+        );
         let text = "x".repeat(32 * 1024);
         assert!(many(15, &text).is_ok());
-        assert_eq!(many(16, &text).unwrap_err().code(), ErrorCode::EntityTooLarge);
+        assert_eq!(
+            many(16, &text).unwrap_err().code(),
+            ErrorCode::EntityTooLarge
+        );
     }
 
     #[test]
     fn both_keys_are_required() {
         let key = |body: Json| key_in(body.as_object().expect("an object"));
         assert!(key(json!({ "PartitionKey": "", "RowKey": "" })).is_ok());
-        for body in [json!({ "PartitionKey": "p" }), json!({ "RowKey": "r", "PartitionKey": null })] {
-            assert_eq!(key(body).unwrap_err().code(), ErrorCode::PropertiesNeedValue);
+        for body in [
+            json!({ "PartitionKey": "p" }),
+            json!({ "RowKey": "r", "PartitionKey": null }),
+        ] {
+            assert_eq!(
+                key(body).unwrap_err().code(),
+                ErrorCode::PropertiesNeedValue
+            );
         }
-        assert_eq!(key(json!({ "PartitionKey": 1, "RowKey": "r" })).unwrap_err().code(), ErrorCode::InvalidInput);
+        assert_eq!(
+            key(json!({ "PartitionKey": 1, "RowKey": "r" }))
+                .unwrap_err()
+                .code(),
+            ErrorCode::InvalidInput
+        );
     }
 }

@@ -46,7 +46,8 @@ impl BatchOperations {
         access: &TableAccess,
     ) -> Result<Self, FailedOperation> {
         if parts.len() > MAX_OPERATIONS {
-            let detail = "The batch request operation exceeds the maximum 100 changes per change set.";
+            let detail =
+                "The batch request operation exceeds the maximum 100 changes per change set.";
             return Err((MAX_OPERATIONS - 1, TableError::invalid(detail)));
         }
         let mut batch: Option<Self> = None;
@@ -55,12 +56,20 @@ impl BatchOperations {
             let failed = |error| (index, error);
             let (table, change) = change(&part, account, access).map_err(failed)?;
             let headers = part.head.headers;
-            let batch =
-                batch.get_or_insert_with(|| Self { table: table.clone(), changes: Vec::new(), headers: Vec::new() });
+            let batch = batch.get_or_insert_with(|| Self {
+                table: table.clone(),
+                changes: Vec::new(),
+                headers: Vec::new(),
+            });
             let is_same = batch.table.as_str().eq_ignore_ascii_case(table.as_str())
-                && batch.changes.first().is_none_or(|first| first.key.partition == change.key.partition);
+                && batch
+                    .changes
+                    .first()
+                    .is_none_or(|first| first.key.partition == change.key.partition);
             if !is_same {
-                return Err(failed(TableError::new(ErrorCode::CommandsInBatchActOnDifferentPartitions)));
+                return Err(failed(TableError::new(
+                    ErrorCode::CommandsInBatchActOnDifferentPartitions,
+                )));
             }
             if !rows.insert(change.key.row.clone()) {
                 return Err(failed(TableError::new(ErrorCode::InvalidDuplicateRow)));
@@ -68,7 +77,12 @@ impl BatchOperations {
             batch.changes.push(change);
             batch.headers.push(headers);
         }
-        batch.ok_or_else(|| (0, TableError::invalid("a batch must have at least one operation")))
+        batch.ok_or_else(|| {
+            (
+                0,
+                TableError::invalid("a batch must have at least one operation"),
+            )
+        })
     }
 
     /// Carries out all operations or none, and returns the responses of all.
@@ -82,14 +96,23 @@ impl BatchOperations {
     ) -> Result<Vec<Response<BlobBody>>, FailedOperation> {
         let generations = entities.change_all(&self.changes).await?;
         let all = self.changes.iter().zip(&self.headers).zip(generations);
-        Ok(all.map(|((change, headers), generation)| respond(entities, format, change, headers, generation)).collect())
+        Ok(all
+            .map(|((change, headers), generation)| {
+                respond(entities, format, change, headers, generation)
+            })
+            .collect())
     }
 }
 
-fn change(part: &ChangesetPart, account: &str, access: &TableAccess) -> Result<(TableName, EntityChange), TableError> {
+fn change(
+    part: &ChangesetPart,
+    account: &str,
+    access: &TableAccess,
+) -> Result<(TableName, EntityChange), TableError> {
     let path = part.head.uri.path();
     if path.split('/').nth(1) != Some(account) {
-        return Err(TableError::new(ErrorCode::InvalidUri).detail("all operations must be on the account of the batch"));
+        return Err(TableError::new(ErrorCode::InvalidUri)
+            .detail("all operations must be on the account of the batch"));
     }
     let verb = Verb::of(&part.head)?;
     let headers = &part.head.headers;
@@ -97,7 +120,12 @@ fn change(part: &ChangesetPart, account: &str, access: &TableAccess) -> Result<(
         (TableResource::Entities(table), Verb::Post) => {
             write::no_conditions(headers)?;
             let body = write::object(part.body.as_bytes())?;
-            (table, key_in(&body)?, EntityOperation::Insert(Entity::parse(&body)?), IfMatch::None)
+            (
+                table,
+                key_in(&body)?,
+                EntityOperation::Insert(Entity::parse(&body)?),
+                IfMatch::None,
+            )
         }
         (TableResource::Entity(table, key), Verb::Put | Verb::Merge) => {
             let guard = write::guard(headers)?;
@@ -109,10 +137,15 @@ fn change(part: &ChangesetPart, account: &str, access: &TableAccess) -> Result<(
             (table, key, operation, guard)
         }
         (TableResource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
-            IfMatch::None => return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),
+            IfMatch::None => {
+                return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match"));
+            }
             guard => (table, key, EntityOperation::Delete(guard.clone()), guard),
         },
-        _ => return Err(TableError::new(ErrorCode::NotImplemented).detail("a batch consists of changes to entities")),
+        _ => {
+            return Err(TableError::new(ErrorCode::NotImplemented)
+                .detail("a batch consists of changes to entities"));
+        }
     };
     for needed in permissions(verb, &guard) {
         access.to_entities(needed)?;
@@ -132,8 +165,14 @@ fn respond(
     let mut response = match (&change.operation, generation) {
         (EntityOperation::Insert(entity), Some(generation)) => {
             let mut response = write::created(headers, || {
-                let stored = StoredEntity { entity: entity.clone(), generation };
-                format.element(name.as_str(), format.entity(name, &change.key, &stored, None))
+                let stored = StoredEntity {
+                    entity: entity.clone(),
+                    generation,
+                };
+                format.element(
+                    name.as_str(),
+                    format.entity(name, &change.key, &stored, None),
+                )
             });
             format.locate(response.headers_mut(), name, &change.key);
             response
@@ -152,7 +191,10 @@ pub(crate) async fn multipart(
     id: u64,
 ) -> Result<Response<BlobBody>, TableError> {
     let parts = outcome.unwrap_or_else(|(index, error)| vec![error.at(index).to_response()]);
-    let (batch, set) = (format!("batchresponse_{id:016x}"), format!("changesetresponse_{id:016x}"));
+    let (batch, set) = (
+        format!("batchresponse_{id:016x}"),
+        format!("changesetresponse_{id:016x}"),
+    );
     let mut text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={set}\r\n\r\n");
     for part in parts {
         let (head, body) = part.into_parts();
@@ -161,7 +203,10 @@ pub(crate) async fn multipart(
             .await
             .map_err(|error| TableError::new(ErrorCode::InternalError).detail(error.to_string()))?;
         let reason = head.status.canonical_reason().unwrap_or_default();
-        let _ = write!(text, "--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
+        let _ = write!(
+            text,
+            "--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+        );
         let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
         text += "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n";
         for (name, value) in &head.headers {
@@ -169,7 +214,11 @@ pub(crate) async fn multipart(
             let name = if name == ETAG { "ETag" } else { name.as_str() };
             let _ = write!(text, "{name}: {}\r\n", value.to_str().unwrap_or_default());
         }
-        let _ = write!(text, "\r\n{}\r\n", String::from_utf8_lossy(&body.to_bytes()));
+        let _ = write!(
+            text,
+            "\r\n{}\r\n",
+            String::from_utf8_lossy(&body.to_bytes())
+        );
     }
     let _ = write!(text, "--{set}--\r\n--{batch}--\r\n");
     let mut response = Response::new(BlobBody::from(text));

@@ -39,7 +39,11 @@ pub(crate) async fn entities(
     if options.top == 0 {
         return Ok(format.listing(table.name.as_str(), Vec::new()));
     }
-    let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
+    let (partition, row) = options
+        .filter
+        .as_ref()
+        .map(Filter::keys)
+        .unwrap_or_default();
     let part = PageQuery {
         container: &entities.containers.entities,
         prefix: key::prefix(&table.identity, partition, row),
@@ -47,14 +51,26 @@ pub(crate) async fn entities(
         limit: options.top,
         budget: PageBudget::default(),
     };
-    let rows = MatchingEntities { entities, filter: options.filter.as_ref(), access };
+    let rows = MatchingEntities {
+        entities,
+        filter: options.filter.as_ref(),
+        access,
+    };
     // A batch that takes effect meanwhile might be seen in part.
     for _ in 0..READS {
         let before = match partition {
             Some(partition) => Some(entities.batches(partition).await?),
             None => None,
         };
-        let response = read_page(entities, options, format, access, (part.clone(), memory()?), &rows).await?;
+        let response = read_page(
+            entities,
+            options,
+            format,
+            access,
+            (part.clone(), memory()?),
+            &rows,
+        )
+        .await?;
         if let (Some(partition), Some(before)) = (partition, before)
             && entities.batches(partition).await? != before
         {
@@ -62,7 +78,8 @@ pub(crate) async fn entities(
         }
         return Ok(response);
     }
-    Err(TableError::new(ErrorCode::ServerBusy).detail("batches changed the partition during each read"))
+    Err(TableError::new(ErrorCode::ServerBusy)
+        .detail("batches changed the partition during each read"))
 }
 
 /// Reads one page.
@@ -78,7 +95,10 @@ async fn read_page(
     // A continuation token must not name an entity that the client may not see.
     let (page, next) = loop {
         let page = page(entities.store, part.clone(), rows, &mut memory).await?;
-        let next = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str()));
+        let next = page
+            .next
+            .as_ref()
+            .and_then(|name| EntityKey::parse(name.as_str()));
         match (next, page.rows.last()) {
             (Some(next), Some((last, _))) if !access.covers(&table.name, &next) => {
                 let last = last.clone();
@@ -90,17 +110,27 @@ async fn read_page(
             (next, _) => break (page, next),
         }
     };
-    if entities.containers.find(entities.store, &table.name).await?.as_ref() != Some(table) {
+    if entities
+        .containers
+        .find(entities.store, &table.name)
+        .await?
+        .as_ref()
+        != Some(table)
+    {
         // The table was deleted meanwhile, so the page may be incomplete.
         return Err(TableError::new(ErrorCode::TableNotFound));
     }
     let select = options.select.as_deref();
-    let json =
-        |(key, stored): &(EntityKey, StoredEntity)| Json::Object(format.entity(&table.name, key, stored, select));
+    let json = |(key, stored): &(EntityKey, StoredEntity)| {
+        Json::Object(format.entity(&table.name, key, stored, select))
+    };
     let mut response = format.listing(table.name.as_str(), page.rows.iter().map(json).collect());
     if let Some(key) = next {
         let next = [(NEXT_PARTITION, key.partition), (NEXT_ROW, key.row)];
-        response.headers_mut().extend(next.into_iter().filter_map(|(name, key)| Some((name, token(&key)?))));
+        response.headers_mut().extend(
+            next.into_iter()
+                .filter_map(|(name, key)| Some((name, token(&key)?))),
+        );
     }
     Ok(response)
 }
@@ -124,18 +154,30 @@ pub(crate) async fn tables(
         limit: options.top,
         budget: PageBudget::default(),
     };
-    let tables = MatchingTables { store, containers, filter: options.filter.as_ref() };
+    let tables = MatchingTables {
+        store,
+        containers,
+        filter: options.filter.as_ref(),
+    };
     let page = page(store, part, &tables, &mut memory).await?;
-    let rows = page.rows.iter().map(|name| Json::Object(format.table(name))).collect();
+    let rows = page
+        .rows
+        .iter()
+        .map(|name| Json::Object(format.table(name)))
+        .collect();
     let mut response = format.listing("Tables", rows);
     let next = page.next.as_ref().and_then(|name| token(name.as_str()));
-    response.headers_mut().extend(next.map(|next| (NEXT_TABLE, next)));
+    response
+        .headers_mut()
+        .extend(next.map(|next| (NEXT_TABLE, next)));
     Ok(response)
 }
 
 /// Returns the name of the blob to continue after.
 fn after(options: &QueryOptions, table: &Table) -> Result<Option<String>, TableError> {
-    let Some(partition) = &options.next_partition else { return Ok(None) };
+    let Some(partition) = &options.next_partition else {
+        return Ok(None);
+    };
     let row = options.next_row.as_ref().map_or("", |row| &row.0);
     let name = EntityKey::new(&partition.0, row)?.name_in(&table.identity)?;
     Ok(Some(name.as_str().to_owned()))
@@ -156,15 +198,21 @@ impl RowSource for MatchingEntities<'_> {
     type Row = (EntityKey, StoredEntity);
 
     async fn row(&self, name: &BlobName) -> Result<Option<Self::Row>, TableError> {
-        let Some(key) = EntityKey::parse(name.as_str()) else { return Ok(None) };
+        let Some(key) = EntityKey::parse(name.as_str()) else {
+            return Ok(None);
+        };
         let passes = |stored: Option<&StoredEntity>| {
-            self.filter.map_or(Some(true), |filter| filter.holds(&SeenEntity { key: &key, stored }))
+            self.filter.map_or(Some(true), |filter| {
+                filter.holds(&SeenEntity { key: &key, stored })
+            })
         };
         if !self.access.covers(&self.entities.table.name, &key) || passes(None) == Some(false) {
             return Ok(None);
         }
         let stored = self.entities.get(&key).await?;
-        Ok(stored.filter(|stored| passes(Some(stored)) == Some(true)).map(|stored| (key, stored)))
+        Ok(stored
+            .filter(|stored| passes(Some(stored)) == Some(true))
+            .map(|stored| (key, stored)))
     }
 
     fn bytes((key, stored): &Self::Row) -> usize {
@@ -191,11 +239,15 @@ impl Row for SeenEntity<'_> {
             (_, None) => PropertyValue::Unknown,
             (TIMESTAMP, Some(stored)) => {
                 let moment = DateTime::of(stored.generation.timestamp());
-                moment.map_or(PropertyValue::Missing, |moment| PropertyValue::Is(Scalar::Moment(moment)))
+                moment.map_or(PropertyValue::Missing, |moment| {
+                    PropertyValue::Is(Scalar::Moment(moment))
+                })
             }
             (name, Some(stored)) => {
                 let value: Option<&EdmValue> = stored.entity.get(name);
-                value.map_or(PropertyValue::Missing, |value| PropertyValue::Is(value.into()))
+                value.map_or(PropertyValue::Missing, |value| {
+                    PropertyValue::Is(value.into())
+                })
             }
         }
     }
@@ -212,9 +264,19 @@ impl RowSource for MatchingTables<'_> {
     type Row = TableName;
 
     async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {
-        let blob = BlobPath { container: self.containers.tables.clone(), name: name.clone() };
-        let table = self.containers.read(self.store, &blob).await?.map(|table| table.name);
-        Ok(table.filter(|name| self.filter.is_none_or(|filter| filter.holds(name) == Some(true))))
+        let blob = BlobPath {
+            container: self.containers.tables.clone(),
+            name: name.clone(),
+        };
+        let table = self
+            .containers
+            .read(self.store, &blob)
+            .await?
+            .map(|table| table.name);
+        Ok(table.filter(|name| {
+            self.filter
+                .is_none_or(|filter| filter.holds(name) == Some(true))
+        }))
     }
 
     fn bytes(name: &TableName) -> usize {
@@ -224,7 +286,11 @@ impl RowSource for MatchingTables<'_> {
 
 impl Row for TableName {
     fn property(&self, name: &str) -> PropertyValue<'_> {
-        if name == "TableName" { PropertyValue::Is(Scalar::Text(self.as_str())) } else { PropertyValue::Missing }
+        if name == "TableName" {
+            PropertyValue::Is(Scalar::Text(self.as_str()))
+        } else {
+            PropertyValue::Missing
+        }
     }
 }
 
@@ -234,7 +300,10 @@ pub(crate) async fn entity(
     options: &QueryOptions,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let stored = entities.get(key).await?.ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
+    let stored = entities
+        .get(key)
+        .await?
+        .ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
     let name = &entities.table.name;
     let json = format.entity(name, key, &stored, options.select.as_deref());
     let mut response = format.element(name.as_str(), json);
@@ -248,6 +317,9 @@ pub(crate) async fn table(
     name: &TableName,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let table = containers.find(store, name).await?.ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
+    let table = containers
+        .find(store, name)
+        .await?
+        .ok_or_else(|| TableError::new(ErrorCode::ResourceNotFound))?;
     Ok(format.element("Tables", format.table(&table.name)))
 }

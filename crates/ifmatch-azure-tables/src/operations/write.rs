@@ -12,7 +12,9 @@ use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{ErrorCode, TableError};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{EntityChange, EntityOperation, StoredEntity, TableEntities, numbered};
+use crate::storage::entities::{
+    EntityChange, EntityOperation, StoredEntity, TableEntities, numbered,
+};
 use crate::storage::tables::{AccountContainers, TableName};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -28,13 +30,20 @@ pub(crate) async fn create_table(
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = containers.create(store, name).await?;
-    Ok(created(headers, || format.element("Tables", format.table(&table.name))))
+    Ok(created(headers, || {
+        format.element("Tables", format.table(&table.name))
+    }))
 }
 
 /// Returns the name of a table to create.
 pub(crate) fn table_name(body: &Map<String, Json>) -> Result<TableName, TableError> {
-    let name = body.get("TableName").ok_or_else(|| TableError::new(ErrorCode::PropertiesNeedValue))?;
-    TableName::new(name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?)
+    let name = body
+        .get("TableName")
+        .ok_or_else(|| TableError::new(ErrorCode::PropertiesNeedValue))?;
+    TableName::new(
+        name.as_str()
+            .ok_or_else(|| TableError::invalid("the name of a table must be a string"))?,
+    )
 }
 
 /// Returns an entity to insert, and its key.
@@ -59,10 +68,20 @@ pub(crate) async fn insert(
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let operation = EntityOperation::Insert(entity.clone());
-    let generation = numbered(entities.change(EntityChange { key: key.clone(), operation }).await?)?;
+    let generation = numbered(
+        entities
+            .change(EntityChange {
+                key: key.clone(),
+                operation,
+            })
+            .await?,
+    )?;
     let name = &entities.table.name;
     let mut response = created(headers, || {
-        format.element(name.as_str(), format.entity(name, key, &StoredEntity { entity, generation }, None))
+        format.element(
+            name.as_str(),
+            format.entity(name, key, &StoredEntity { entity, generation }, None),
+        )
     });
     response::tag(response.headers_mut(), generation);
     format.locate(response.headers_mut(), name, key);
@@ -106,9 +125,16 @@ pub(crate) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
 }
 
 /// Rejects the conditions for which `is_rejected` returns `true`.
-fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool) -> Result<(), TableError> {
-    match Preconditions::HEADERS.iter().find(|name| is_rejected(name) && headers.contains_key(*name)) {
-        Some(name) => Err(TableError::new(ErrorCode::ConditionHeadersNotSupported).detail(format!("remove {name}"))),
+fn unconditional(
+    headers: &HeaderMap,
+    is_rejected: impl Fn(&HeaderName) -> bool,
+) -> Result<(), TableError> {
+    match Preconditions::HEADERS
+        .iter()
+        .find(|name| is_rejected(name) && headers.contains_key(*name))
+    {
+        Some(name) => Err(TableError::new(ErrorCode::ConditionHeadersNotSupported)
+            .detail(format!("remove {name}"))),
         None => Ok(()),
     }
 }
@@ -118,8 +144,15 @@ fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool)
 /// # Errors
 /// The body is Atom.
 pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
-    let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-    if media.contains("xml") { Err(TableError::new(ErrorCode::AtomFormatNotSupported)) } else { Ok(()) }
+    let media = headers
+        .get(CONTENT_TYPE)
+        .and_then(|media| media.to_str().ok())
+        .unwrap_or_default();
+    if media.contains("xml") {
+        Err(TableError::new(ErrorCode::AtomFormatNotSupported))
+    } else {
+        Ok(())
+    }
 }
 
 /// Parses a body, which must be a JSON object. The result takes many times its memory: don't keep it while waiting.
@@ -130,25 +163,41 @@ pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Json>, TableError> {
     match serde_json::from_slice(bytes) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
-        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
+        Err(error) => Err(TableError::invalid(format!(
+            "the body is not JSON: {error}"
+        ))),
     }
 }
 
 /// Builds the response to a creation, without content if the client prefers so.
-pub(crate) fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) -> Response<BlobBody> {
+pub(crate) fn created(
+    headers: &HeaderMap,
+    content: impl FnOnce() -> Response<BlobBody>,
+) -> Response<BlobBody> {
     let prefers = |preference: &str| {
-        let lines = headers.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
-        lines.flat_map(|line| line.split(',')).any(|one| one.trim().eq_ignore_ascii_case(preference))
+        let lines = headers
+            .get_all(PREFER)
+            .iter()
+            .filter_map(|line| line.to_str().ok());
+        lines
+            .flat_map(|line| line.split(','))
+            .any(|one| one.trim().eq_ignore_ascii_case(preference))
     };
     if prefers("return-no-content") {
         let mut response = response::empty();
-        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("return-no-content"));
+        response.headers_mut().insert(
+            PREFERENCE_APPLIED,
+            HeaderValue::from_static("return-no-content"),
+        );
         return response;
     }
     let mut response = content();
     *response.status_mut() = StatusCode::CREATED;
     if prefers("return-content") {
-        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("return-content"));
+        response.headers_mut().insert(
+            PREFERENCE_APPLIED,
+            HeaderValue::from_static("return-content"),
+        );
     }
     response
 }

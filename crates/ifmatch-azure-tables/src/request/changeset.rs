@@ -18,36 +18,71 @@ pub(crate) struct ChangesetPart {
 /// # Errors
 /// The body isn't a changeset.
 pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<ChangesetPart>, TableError> {
-    let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    let media = headers
+        .get(CONTENT_TYPE)
+        .and_then(|media| media.to_str().ok())
+        .unwrap_or_default();
     let sets = split(body, &boundary(media)?)?;
-    let [set] = sets[..] else { return Err(malformed("a batch must have one changeset, and no queries")) };
+    let [set] = sets[..] else {
+        return Err(malformed("a batch must have one changeset, and no queries"));
+    };
     let (fields, set) = head(set)?;
-    let media = fields.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-    if !media.trim_start().to_ascii_lowercase().starts_with("multipart/mixed") {
+    let media = fields
+        .get(CONTENT_TYPE)
+        .and_then(|media| media.to_str().ok())
+        .unwrap_or_default();
+    if !media
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("multipart/mixed")
+    {
         return Err(malformed("a batch must have one changeset, and no queries"));
     }
-    split(set, &boundary(media)?)?.into_iter().map(request).collect()
+    split(set, &boundary(media)?)?
+        .into_iter()
+        .map(request)
+        .collect()
 }
 
 /// Parses a part: its own header, a request line, the header of the request, and its body.
 fn request(part: &str) -> Result<ChangesetPart, TableError> {
     let (fields, inner) = head(part)?;
-    let media = fields.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    let media = fields
+        .get(CONTENT_TYPE)
+        .and_then(|media| media.to_str().ok())
+        .unwrap_or_default();
     if !media.trim().eq_ignore_ascii_case("application/http") {
-        return Err(malformed("a part of a changeset must have the type application/http"));
+        return Err(malformed(
+            "a part of a changeset must have the type application/http",
+        ));
     }
-    let (line, rest) = inner.split_once('\n').ok_or_else(|| malformed("a part has no request line"))?;
+    let (line, rest) = inner
+        .split_once('\n')
+        .ok_or_else(|| malformed("a part has no request line"))?;
     let mut words = line.trim_end().split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
-    let (Some(method), Some(target), Some("HTTP/1.1"), None) = (method, target, version, words.next()) else {
+    let (Some(method), Some(target), Some("HTTP/1.1"), None) =
+        (method, target, version, words.next())
+    else {
         return Err(malformed("a request line must be: method, URL, HTTP/1.1"));
     };
-    let method: Method = method.parse().map_err(|_| malformed("a part has an invalid method"))?;
-    let uri: Uri = target.parse().map_err(|_| malformed("a part has an invalid URL"))?;
+    let method: Method = method
+        .parse()
+        .map_err(|_| malformed("a part has an invalid method"))?;
+    let uri: Uri = target
+        .parse()
+        .map_err(|_| malformed("a part has an invalid URL"))?;
     let (headers, body) = head(rest)?;
     let mut request = Request::new(());
-    (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
-    Ok(ChangesetPart { head: request.into_parts().0, body: body.trim_end_matches(['\r', '\n']).to_owned() })
+    (
+        *request.method_mut(),
+        *request.uri_mut(),
+        *request.headers_mut(),
+    ) = (method, uri, headers);
+    Ok(ChangesetPart {
+        head: request.into_parts().0,
+        body: body.trim_end_matches(['\r', '\n']).to_owned(),
+    })
 }
 
 /// Parses header lines up to an empty one, and returns what follows.
@@ -62,10 +97,15 @@ fn head(text: &str) -> Result<(HeaderMap, &str), TableError> {
             return Ok((headers, rest));
         }
         let field = line.split_once(':').and_then(|(name, value)| {
-            Some((http::HeaderName::from_bytes(name.as_bytes()).ok()?, value.trim().parse().ok()?))
+            Some((
+                http::HeaderName::from_bytes(name.as_bytes()).ok()?,
+                value.trim().parse().ok()?,
+            ))
         });
         let (name, value) = field.ok_or_else(|| malformed("a part has an invalid header field"))?;
-        headers.try_append(name, value).map_err(|_| malformed("a part has too many header fields"))?;
+        headers
+            .try_append(name, value)
+            .map_err(|_| malformed("a part has too many header fields"))?;
     }
 }
 
@@ -89,9 +129,14 @@ fn split<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>, TableError> 
 }
 
 fn boundary(media: &str) -> Result<String, TableError> {
-    let parameters = media.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('='));
+    let parameters = media
+        .split(';')
+        .skip(1)
+        .filter_map(|parameter| parameter.trim().split_once('='));
     let mut boundaries = parameters.filter(|(name, _)| name.eq_ignore_ascii_case("boundary"));
-    let boundary = boundaries.next().map(|(_, value)| value.trim_matches('"').to_owned());
+    let boundary = boundaries
+        .next()
+        .map(|(_, value)| value.trim_matches('"').to_owned());
     boundary
         .filter(|boundary| !boundary.is_empty() && boundary.len() <= 200)
         .ok_or_else(|| malformed("the type of a batch must be multipart/mixed with a boundary"))
@@ -107,23 +152,34 @@ mod tests {
 
     fn parsed(body: &str) -> Result<Vec<ChangesetPart>, TableError> {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, "multipart/mixed; boundary=b".parse().expect("valid"));
+        headers.insert(
+            CONTENT_TYPE,
+            "multipart/mixed; boundary=b".parse().expect("valid"),
+        );
         parse(&headers, body)
     }
 
     fn changeset(parts: &str) -> String {
-        format!("--b\r\nContent-Type: multipart/mixed; boundary=\"c\"\r\n\r\n{parts}--c--\r\n\r\n--b--\r\n")
+        format!(
+            "--b\r\nContent-Type: multipart/mixed; boundary=\"c\"\r\n\r\n{parts}--c--\r\n\r\n--b--\r\n"
+        )
     }
 
     #[test]
     fn parts_are_requests() {
         let part = "--c\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\nPATCH http://h/a/t(PartitionKey='p',RowKey='r') \
                     HTTP/1.1\r\nIf-Match: *\r\nContent-Type: application/json\r\n\r\n{\"a\": \"--c\"}\r\n";
-        for body in [changeset(&part.repeat(2)), changeset(&part.repeat(2)).replace("\r\n", "\n")] {
+        for body in [
+            changeset(&part.repeat(2)),
+            changeset(&part.repeat(2)).replace("\r\n", "\n"),
+        ] {
             let parts = parsed(&body).expect("a changeset");
             assert_eq!(parts.len(), 2);
             assert_eq!(parts[0].head.method, "PATCH");
-            assert_eq!(parts[0].head.uri.path(), "/a/t(PartitionKey='p',RowKey='r')");
+            assert_eq!(
+                parts[0].head.uri.path(),
+                "/a/t(PartitionKey='p',RowKey='r')"
+            );
             assert_eq!(parts[0].head.headers["if-match"], "*");
             assert_eq!(parts[1].body, "{\"a\": \"--c\"}");
         }
@@ -133,7 +189,9 @@ mod tests {
     fn rejects_other_bodies() {
         let part = "--c\r\nContent-Type: application/http\r\n\r\nGET /a HTTP/1.1\r\n\r\n";
         let whole = changeset(part);
-        let fields = (0..24_577).fold("HTTP/1.1".to_owned(), |fields, name| fields + &format!("\r\nh{name}:"));
+        let fields = (0..24_577).fold("HTTP/1.1".to_owned(), |fields, name| {
+            fields + &format!("\r\nh{name}:")
+        });
         for body in [
             "",
             "--b--",

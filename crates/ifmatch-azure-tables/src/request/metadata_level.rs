@@ -21,26 +21,41 @@ impl MetadataLevel {
     ///
     /// # Errors
     /// The request doesn't accept JSON.
-    pub(crate) fn requested(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self, TableError> {
+    pub(crate) fn requested(
+        parameter: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<Self, TableError> {
         let mut accept = String::new();
         for line in headers.get_all(ACCEPT) {
             accept.push_str(line.to_str().unwrap_or_default());
             accept.push(',');
         }
         let wanted = parameter.unwrap_or(&accept);
-        let mut ranges = wanted.split(',').map(str::trim).filter(|range| !range.is_empty()).peekable();
+        let mut ranges = wanted
+            .split(',')
+            .map(str::trim)
+            .filter(|range| !range.is_empty())
+            .peekable();
         if ranges.peek().is_none() {
             return Ok(Self::Minimal);
         }
-        ranges.find_map(Self::of_range).ok_or_else(|| TableError::new(ErrorCode::AtomFormatNotSupported))
+        ranges
+            .find_map(Self::of_range)
+            .ok_or_else(|| TableError::new(ErrorCode::AtomFormatNotSupported))
     }
 
     fn of_range(range: &str) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let json = parts.next().is_some_and(|media| {
-            ["application/json", "application/*", "*/*", "json"].iter().any(|json| media.eq_ignore_ascii_case(json))
+            ["application/json", "application/*", "*/*", "json"]
+                .iter()
+                .any(|json| media.eq_ignore_ascii_case(json))
         });
-        let level = parts.find_map(|part| part.to_ascii_lowercase().strip_prefix("odata=").map(ToOwned::to_owned));
+        let level = parts.find_map(|part| {
+            part.to_ascii_lowercase()
+                .strip_prefix("odata=")
+                .map(ToOwned::to_owned)
+        });
         let level = match level.as_deref() {
             Some("nometadata") => Self::None,
             Some("fullmetadata") => Self::Full,
@@ -69,15 +84,37 @@ mod tests {
             (None, &[][..], Some(MetadataLevel::Minimal)),
             (None, &["application/json"], Some(MetadataLevel::Minimal)),
             (None, &["*/*"], Some(MetadataLevel::Minimal)),
-            (None, &["application/json;odata=nometadata"], Some(MetadataLevel::None)),
-            (None, &["application/atom+xml", "application/json; odata=FullMetadata; q=0.5"], Some(MetadataLevel::Full)),
-            (Some("application/json;odata=fullmetadata"), &["application/atom+xml"], Some(MetadataLevel::Full)),
+            (
+                None,
+                &["application/json;odata=nometadata"],
+                Some(MetadataLevel::None),
+            ),
+            (
+                None,
+                &[
+                    "application/atom+xml",
+                    "application/json; odata=FullMetadata; q=0.5",
+                ],
+                Some(MetadataLevel::Full),
+            ),
+            (
+                Some("application/json;odata=fullmetadata"),
+                &["application/atom+xml"],
+                Some(MetadataLevel::Full),
+            ),
             (None, &["application/atom+xml"], None),
             (Some("atom"), &["application/json"], None),
         ];
         for (parameter, accept, wanted) in rows {
-            let headers = accept.iter().map(|line| (ACCEPT, line.parse().expect("a value"))).collect();
-            assert_eq!(MetadataLevel::requested(parameter, &headers).ok(), wanted, "{parameter:?} {accept:?}");
+            let headers = accept
+                .iter()
+                .map(|line| (ACCEPT, line.parse().expect("a value")))
+                .collect();
+            assert_eq!(
+                MetadataLevel::requested(parameter, &headers).ok(),
+                wanted,
+                "{parameter:?} {accept:?}"
+            );
         }
     }
 }

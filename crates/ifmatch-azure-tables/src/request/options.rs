@@ -42,8 +42,9 @@ impl QueryOptions {
             next_table: None,
             other: None,
         };
-        let malformed =
-            |error: InvalidName| TableError::new(ErrorCode::InvalidQueryParameterValue).detail(error.to_string());
+        let malformed = |error: InvalidName| {
+            TableError::new(ErrorCode::InvalidQueryParameterValue).detail(error.to_string())
+        };
         for parameter in name::parameters(query) {
             let (name, value) = parameter.map_err(malformed)?;
             options.take(&name, &value)?;
@@ -83,7 +84,9 @@ impl ContinuationToken {
     }
 
     fn decode(text: &str) -> Result<Self, TableError> {
-        let bytes = text.strip_prefix(TOKEN).and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
+        let bytes = text
+            .strip_prefix(TOKEN)
+            .and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
         let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let wrong = || {
             TableError::new(ErrorCode::InvalidQueryParameterValue)
@@ -94,15 +97,21 @@ impl ContinuationToken {
 }
 
 fn select(text: &str) -> Option<Vec<String>> {
-    let names: Vec<String> =
-        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+    let names: Vec<String> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(ToOwned::to_owned)
+        .collect();
     (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 
 fn top(text: &str) -> Result<usize, TableError> {
     match text.parse() {
         Ok(top @ 0..=MAX_ROWS) => Ok(top),
-        _ => Err(TableError::invalid(format!("$top must be a number from 0 to {MAX_ROWS}"))),
+        _ => Err(TableError::invalid(format!(
+            "$top must be a number from 0 to {MAX_ROWS}"
+        ))),
     }
 }
 
@@ -112,17 +121,30 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded() {
-        let options = QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+1%2B1&timeout=5").unwrap_err();
+        let options = QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+1%2B1&timeout=5")
+            .unwrap_err();
         assert_eq!(options.code(), ErrorCode::InvalidInput);
-        let options = QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+'1%2B1'&timeout=5").expect("options");
+        let options =
+            QueryOptions::parse("$select=a,%20b,&$top=3&%24filter=a+eq+'1%2B1'&timeout=5")
+                .expect("options");
         assert_eq!(options.select, Some(vec!["a".into(), "b".into()]));
         assert_eq!(options.top, 3);
         assert_eq!(options.filter, Filter::parse("a eq '1+1'").ok());
         assert_eq!(options.other, None);
-        let other = |query| QueryOptions::parse(query).expect("options").other.expect("about something else");
+        let other = |query| {
+            QueryOptions::parse(query)
+                .expect("options")
+                .other
+                .expect("about something else")
+        };
         assert_eq!(other("comp=acl"), (String::new(), "acl".to_owned()));
-        assert_eq!(other("comp=stats&restype=service"), ("service".to_owned(), "stats".to_owned()));
-        assert!(QueryOptions::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none()));
+        assert_eq!(
+            other("comp=stats&restype=service"),
+            ("service".to_owned(), "stats".to_owned())
+        );
+        assert!(
+            QueryOptions::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none())
+        );
     }
 
     #[test]
@@ -135,10 +157,17 @@ mod tests {
             ("$filter=%zz", ErrorCode::InvalidQueryParameterValue),
             ("NextRowKey=", ErrorCode::InvalidQueryParameterValue),
             ("NextTableName=abc", ErrorCode::InvalidQueryParameterValue),
-            ("NextPartitionKey=1!_w", ErrorCode::InvalidQueryParameterValue),
+            (
+                "NextPartitionKey=1!_w",
+                ErrorCode::InvalidQueryParameterValue,
+            ),
         ];
         for (query, code) in rows {
-            assert_eq!(QueryOptions::parse(query).unwrap_err().code(), code, "{query}");
+            assert_eq!(
+                QueryOptions::parse(query).unwrap_err().code(),
+                code,
+                "{query}"
+            );
         }
     }
 

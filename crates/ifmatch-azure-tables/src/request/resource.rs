@@ -30,23 +30,39 @@ impl TableResource {
     /// The path names no resource.
     pub(crate) fn parse(path: &str) -> Result<Self, TableError> {
         let unknown = || TableError::new(ErrorCode::InvalidUri);
-        let inner = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(_, inner)| inner);
+        let inner = path
+            .strip_prefix('/')
+            .and_then(|path| path.split_once('/'))
+            .map_or("", |(_, inner)| inner);
         if inner.contains('/') {
             return Err(unknown());
         }
         let inner = name::decode(inner).map_err(|error| unknown().detail(error.to_string()))?;
-        let Some((name, keys)) = inner.split_once('(') else { return Self::plain(&inner) };
+        let Some((name, keys)) = inner.split_once('(') else {
+            return Self::plain(&inner);
+        };
         let keys = keys.strip_suffix(')').ok_or_else(unknown)?;
         match (name, keys) {
             (name, "") => Self::plain(name),
             ("Tables", keys) => {
                 let (table, rest) = quoted(keys).ok_or_else(unknown)?;
-                if rest.is_empty() { TableName::new(&table).map(Self::Table) } else { Err(unknown()) }
+                if rest.is_empty() {
+                    TableName::new(&table).map(Self::Table)
+                } else {
+                    Err(unknown())
+                }
             }
             (name, keys) => {
-                let wrong = || TableError::invalid("an entity must be addressed as (PartitionKey='…',RowKey='…')");
+                let wrong = || {
+                    TableError::invalid(
+                        "an entity must be addressed as (PartitionKey='…',RowKey='…')",
+                    )
+                };
                 let (partition, row) = pair(keys).ok_or_else(wrong)?;
-                Ok(Self::Entity(TableName::new(name)?, EntityKey::new(&partition, &row)?))
+                Ok(Self::Entity(
+                    TableName::new(name)?,
+                    EntityKey::new(&partition, &row)?,
+                ))
             }
         }
     }
@@ -103,8 +119,9 @@ mod tests {
 
     #[test]
     fn paths_name_tables_and_entities() {
-        let entity =
-            |partition, row| TableResource::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
+        let entity = |partition, row| {
+            TableResource::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"))
+        };
         let rows = [
             ("/a", TableResource::Service),
             ("/a/", TableResource::Service),
@@ -118,12 +135,25 @@ mod tests {
             ("/a/tab(PartitionKey='p',RowKey='r')", entity("p", "r")),
             ("/a/tab(RowKey='r',PartitionKey='p')", entity("p", "r")),
             ("/a/tab(PartitionKey='',RowKey='')", entity("", "")),
-            ("/a/tab(PartitionKey='o''b',RowKey='''')", entity("o'b", "'")),
-            ("/a/tab(PartitionKey='a%2C%20(x,y)',RowKey=')%26+')", entity("a, (x,y)", ")&+")),
-            ("/a/tab(PartitionKey='%25',RowKey='%C3%A9')", entity("%", "é")),
+            (
+                "/a/tab(PartitionKey='o''b',RowKey='''')",
+                entity("o'b", "'"),
+            ),
+            (
+                "/a/tab(PartitionKey='a%2C%20(x,y)',RowKey=')%26+')",
+                entity("a, (x,y)", ")&+"),
+            ),
+            (
+                "/a/tab(PartitionKey='%25',RowKey='%C3%A9')",
+                entity("%", "é"),
+            ),
         ];
         for (path, address) in rows {
-            assert_eq!(TableResource::parse(path).expect("an address"), address, "{path}");
+            assert_eq!(
+                TableResource::parse(path).expect("an address"),
+                address,
+                "{path}"
+            );
         }
     }
 
@@ -136,18 +166,34 @@ mod tests {
             ("/a/%zz", ErrorCode::InvalidUri),
             ("/a/%FF", ErrorCode::InvalidUri),
             ("/a/tab('p')", ErrorCode::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='r',)", ErrorCode::InvalidInput),
+            (
+                "/a/tab(PartitionKey='p',RowKey='r',)",
+                ErrorCode::InvalidInput,
+            ),
             ("/a/tab(PartitionKey='p')", ErrorCode::InvalidInput),
-            ("/a/tab(PartitionKey='p',PartitionKey='r')", ErrorCode::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='r'x)", ErrorCode::InvalidInput),
-            ("/a/tab(PartitionKey='p',RowKey='%2F')", ErrorCode::InvalidInput),
+            (
+                "/a/tab(PartitionKey='p',PartitionKey='r')",
+                ErrorCode::InvalidInput,
+            ),
+            (
+                "/a/tab(PartitionKey='p',RowKey='r'x)",
+                ErrorCode::InvalidInput,
+            ),
+            (
+                "/a/tab(PartitionKey='p',RowKey='%2F')",
+                ErrorCode::InvalidInput,
+            ),
             ("/a/tab(PartitionKey=p,RowKey='r')", ErrorCode::InvalidInput),
             ("/a/ta", ErrorCode::OutOfRangeInput),
             ("/a/1tab", ErrorCode::InvalidResourceName),
             ("/a/Tables('tables')", ErrorCode::InvalidResourceName),
         ];
         for (path, code) in rows {
-            assert_eq!(TableResource::parse(path).unwrap_err().code(), code, "{path}");
+            assert_eq!(
+                TableResource::parse(path).unwrap_err().code(),
+                code,
+                "{path}"
+            );
         }
     }
 }

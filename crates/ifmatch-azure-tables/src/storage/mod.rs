@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{ContentChange, Current, Opened, Put, StoreError, StoreErrorKind, Update, Updated, Upload};
+use ifmatch_blob::store::{
+    ContentChange, Current, Opened, Put, StoreError, StoreErrorKind, Update, Updated, Upload,
+};
 use ifmatch_core::precondition::Preconditions;
 
 pub(crate) mod entities;
@@ -19,7 +21,11 @@ pub(crate) mod tables;
 pub(crate) fn put(content: String, preconditions: Preconditions) -> Put {
     let length = u64::try_from(content.len()).ok();
     let body = Upload::new(Full::new(Bytes::from(content)));
-    Put { preconditions, length, ..Put::new(body) }
+    Put {
+        preconditions,
+        length,
+        ..Put::new(body)
+    }
 }
 
 /// Changes a blob by a function of its content, and returns what the function has found in its last call.
@@ -37,7 +43,9 @@ pub(crate) async fn update<T: Send + 'static>(
     });
     let updated = store.update(blob, update).await?;
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
-    found.map(|found| (updated, found)).ok_or_else(|| StoreErrorKind::Unavailable.into())
+    found
+        .map(|found| (updated, found))
+        .ok_or_else(|| StoreErrorKind::Unavailable.into())
 }
 
 /// Returns `true` if the preconditions of a write are false.

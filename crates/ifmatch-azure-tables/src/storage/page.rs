@@ -13,7 +13,10 @@ pub(crate) trait RowSource: Sync {
     type Row: Send;
 
     /// Builds the row of a blob. Returns `None` if the blob is filtered out or no longer exists.
-    fn row(&self, name: &BlobName) -> impl Future<Output = Result<Option<Self::Row>, TableError>> + Send;
+    fn row(
+        &self,
+        name: &BlobName,
+    ) -> impl Future<Output = Result<Option<Self::Row>, TableError>> + Send;
 
     /// Returns the size of a row, in bytes.
     fn bytes(row: &Self::Row) -> usize;
@@ -48,7 +51,10 @@ pub(crate) struct PageBudget {
 
 impl Default for PageBudget {
     fn default() -> Self {
-        Self { examined: 10_000, bytes: PAGE }
+        Self {
+            examined: 10_000,
+            bytes: PAGE,
+        }
     }
 }
 
@@ -70,13 +76,30 @@ pub(crate) async fn page<R: RowSource>(
     rows: &R,
     memory: &mut DocumentMemory,
 ) -> Result<RowPage<R::Row>, TableError> {
-    let PageQuery { container, prefix, after, limit, budget } = part;
-    let mut query = ListQuery { prefix, after, ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1)) };
-    let mut page = RowPage { rows: Vec::new(), next: None };
+    let PageQuery {
+        container,
+        prefix,
+        after,
+        limit,
+        budget,
+    } = part;
+    let mut query = ListQuery {
+        prefix,
+        after,
+        ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1))
+    };
+    let mut page = RowPage {
+        rows: Vec::new(),
+        next: None,
+    };
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;
     while let Some(names) = store.list(container, &query).await? {
-        for entry in names.items.into_iter().filter(|entry| R::is_position(&entry.name)) {
+        for entry in names
+            .items
+            .into_iter()
+            .filter(|entry| R::is_position(&entry.name))
+        {
             if examined == budget.examined {
                 return Ok(RowPage { next: last, ..page });
             }
@@ -136,24 +159,42 @@ mod tests {
         let container = ContainerName::new("numbers").expect("valid");
         let others = ["!before", "1-between", "4-between", "4-more", "a-behind"].map(str::to_owned);
         for name in (0..9).map(|number| number.to_string()).chain(others) {
-            let blob = BlobPath { container: container.clone(), name: BlobName::new(&name).expect("valid") };
-            store.put(&blob, put(String::new(), Preconditions::absent())).await.expect("stored");
+            let blob = BlobPath {
+                container: container.clone(),
+                name: BlobName::new(&name).expect("valid"),
+            };
+            store
+                .put(&blob, put(String::new(), Preconditions::absent()))
+                .await
+                .expect("stored");
         }
         let budget = |examined, bytes| PageBudget { examined, bytes };
         let rows: [(usize, PageBudget, &[&[usize]]); 6] = [
             (9, budget(100, 100), &[&[0, 2, 4, 6, 8]]),
             (2, budget(100, 100), &[&[0, 2], &[4, 6], &[8]]),
             (9, budget(3, 100), &[&[0, 2], &[4], &[6, 8]]),
-            (9, budget(1, 100), &[&[0], &[], &[2], &[], &[4], &[], &[6], &[], &[8]]),
+            (
+                9,
+                budget(1, 100),
+                &[&[0], &[], &[2], &[], &[4], &[], &[6], &[], &[8]],
+            ),
             (9, budget(100, 6), &[&[0, 2, 4], &[6], &[8]]),
             (9, budget(100, 1), &[&[0], &[2], &[4], &[6], &[8]]),
         ];
         for (limit, budget, expected) in rows {
             let (mut pages, mut after) = (Vec::new(), None);
             loop {
-                let part = PageQuery { container: &container, prefix: String::new(), after, limit, budget };
+                let part = PageQuery {
+                    container: &container,
+                    prefix: String::new(),
+                    after,
+                    limit,
+                    budget,
+                };
                 let RowPage { rows, next } =
-                    page(&store, part, &Even, &mut Documents::default().begin(None)).await.expect("a page");
+                    page(&store, part, &Even, &mut Documents::default().begin(None))
+                        .await
+                        .expect("a page");
                 pages.push(rows);
                 match next {
                     Some(next) => after = Some(next.as_str().to_owned()),

@@ -51,7 +51,11 @@ impl EntityContent {
             Self::Plain(plain, Some(generation)) => {
                 json!({ "generation": generation.get(), "entity": entity(plain) }).to_string()
             }
-            Self::Intent(BatchIntent { batch, before, after }) => {
+            Self::Intent(BatchIntent {
+                batch,
+                before,
+                after,
+            }) => {
                 let generation = before.as_ref().map(|(_, generation)| generation.get());
                 let before = before.as_ref().map(|(before, _)| entity(before));
                 json!({ "batch": batch, "before": before, "generation": generation, "after": after.as_ref().map(entity) })
@@ -62,14 +66,23 @@ impl EntityContent {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let json: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
-        let entity = |name: &str| json[name].as_str().map(|text| Entity::decode(text.as_bytes())).transpose();
+        let entity = |name: &str| {
+            json[name]
+                .as_str()
+                .map(|text| Entity::decode(text.as_bytes()))
+                .transpose()
+        };
         let generation = json["generation"].as_u64().map(Revision::new);
         if let Some(batch) = json["batch"].as_str() {
             let before = match entity("before")? {
                 Some(before) => Some((before, generation.ok_or_else(damaged)?)),
                 None => None,
             };
-            return Ok(Self::Intent(BatchIntent { batch: batch.to_owned(), before, after: entity("after")? }));
+            return Ok(Self::Intent(BatchIntent {
+                batch: batch.to_owned(),
+                before,
+                after: entity("after")?,
+            }));
         }
         match entity("entity")? {
             Some(plain) => Ok(Self::Plain(plain, generation)),
@@ -129,7 +142,11 @@ impl PartitionBatches {
             BatchState::Committed => Ok(true),
             BatchState::Rejected => Ok(false),
             BatchState::Unknown => {
-                let list = if commits { &mut batches.committed } else { &mut batches.rejected };
+                let list = if commits {
+                    &mut batches.committed
+                } else {
+                    &mut batches.rejected
+                };
                 list.push(batch.clone());
                 batches.count += u64::from(commits);
                 Err(commits)
@@ -139,7 +156,11 @@ impl PartitionBatches {
     }
 
     /// Removes a batch without intents.
-    pub(crate) async fn forget(store: &dyn BlobStore, record: &BlobPath, batch: &str) -> Result<(), TableError> {
+    pub(crate) async fn forget(
+        store: &dyn BlobStore,
+        record: &BlobPath,
+        batch: &str,
+    ) -> Result<(), TableError> {
         let batch = batch.to_owned();
         Self::change(store, record, move |batches| {
             if batches.state(&batch) == BatchState::Unknown {
@@ -159,8 +180,13 @@ impl PartitionBatches {
         change: impl Fn(&mut Self) -> Result<T, T> + Send + Sync + 'static,
     ) -> Result<T, TableError> {
         let (_, outcome) = update(store, record, move |current| {
-            let batches = current.map_or_else(|| Some(Self::default()), |current| Self::decode(&current.bytes));
-            let Some(mut batches) = batches else { return (ContentChange::Keep, Err(damaged())) };
+            let batches = current.map_or_else(
+                || Some(Self::default()),
+                |current| Self::decode(&current.bytes),
+            );
+            let Some(mut batches) = batches else {
+                return (ContentChange::Keep, Err(damaged()));
+            };
             match change(&mut batches) {
                 Ok(outcome) => (ContentChange::Keep, Ok(outcome)),
                 Err(outcome) => (ContentChange::Replace(batches.encode().into()), Ok(outcome)),
@@ -171,19 +197,37 @@ impl PartitionBatches {
     }
 
     fn encode(&self) -> String {
-        let Self { count, committed, rejected } = self;
-        json!({ "version": VERSION, "count": count, "committed": committed, "rejected": rejected }).to_string()
+        let Self {
+            count,
+            committed,
+            rejected,
+        } = self;
+        json!({ "version": VERSION, "count": count, "committed": committed, "rejected": rejected })
+            .to_string()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let json: Json = serde_json::from_slice(bytes).ok().filter(|json: &Json| json["version"] == VERSION)?;
+        let json: Json = serde_json::from_slice(bytes)
+            .ok()
+            .filter(|json: &Json| json["version"] == VERSION)?;
         let list = |name: &str| -> Option<Vec<String>> {
-            json[name].as_array()?.iter().map(|one| one.as_str().map(ToOwned::to_owned)).collect()
+            json[name]
+                .as_array()?
+                .iter()
+                .map(|one| one.as_str().map(ToOwned::to_owned))
+                .collect()
         };
-        Some(Self { count: json["count"].as_u64()?, committed: list("committed")?, rejected: list("rejected")? })
+        Some(Self {
+            count: json["count"].as_u64()?,
+            committed: list("committed")?,
+            rejected: list("rejected")?,
+        })
     }
 }
 
 fn damaged() -> StoreError {
-    StoreError::new(StoreErrorKind::Unreadable, "a batch is damaged, or was written by a newer release")
+    StoreError::new(
+        StoreErrorKind::Unreadable,
+        "a batch is damaged, or was written by a newer release",
+    )
 }

@@ -74,30 +74,54 @@ impl AccountContainers {
     /// The account's name is too long, which can't happen for valid accounts.
     pub(crate) fn of(account: &Account) -> Result<Self, InvalidName> {
         let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
-        Ok(Self { tables: container("tables")?, entities: container("entities")?, sweeps: container("sweeps")? })
+        Ok(Self {
+            tables: container("tables")?,
+            entities: container("entities")?,
+            sweeps: container("sweeps")?,
+        })
     }
 
     fn blob(&self, name: &TableName) -> Result<BlobPath, StoreError> {
         let name = BlobName::new(&name.as_str().to_ascii_lowercase());
         let name = name.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        Ok(BlobPath { container: self.tables.clone(), name })
+        Ok(BlobPath {
+            container: self.tables.clone(),
+            name,
+        })
     }
 
     /// Finds a table by name.
-    pub(crate) async fn find(&self, store: &dyn BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
+    pub(crate) async fn find(
+        &self,
+        store: &dyn BlobStore,
+        name: &TableName,
+    ) -> Result<Option<Table>, StoreError> {
         self.read(store, &self.blob(name)?).await
     }
 
     /// Reads the table stored in a blob.
-    pub(crate) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
-        let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+    pub(crate) async fn read(
+        &self,
+        store: &dyn BlobStore,
+        blob: &BlobPath,
+    ) -> Result<Option<Table>, StoreError> {
+        let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else {
+            return Ok(None);
+        };
         Table::decode(&bytes(opened).await?).map(Some)
     }
 
     /// Creates a table. Of several concurrent creations one succeeds.
-    pub(crate) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
+    pub(crate) async fn create(
+        &self,
+        store: &dyn BlobStore,
+        name: &TableName,
+    ) -> Result<Table, TableError> {
         let identity = format!("{:016x}{:016x}", random()?, random()?);
-        let table = Table { name: name.clone(), identity: identity.into() };
+        let table = Table {
+            name: name.clone(),
+            identity: identity.into(),
+        };
         let put = put(table.encode(), Preconditions::absent());
         match store.put(&self.blob(name)?, put).await {
             Ok(_) => Ok(table),
@@ -107,7 +131,11 @@ impl AccountContainers {
     }
 
     /// Deletes a table, which makes its entities unreachable.
-    pub(crate) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
+    pub(crate) async fn delete(
+        &self,
+        store: &dyn BlobStore,
+        name: &TableName,
+    ) -> Result<(), TableError> {
         match store.delete(&self.blob(name)?, Delete::default()).await {
             Ok(()) => Ok(()),
             Err(error) if *error.kind() == StoreErrorKind::NotFound => {
@@ -123,17 +151,26 @@ const VERSION: u64 = 1;
 
 impl Table {
     fn encode(&self) -> String {
-        json!({ "version": VERSION, "name": self.name.as_str(), "identity": &*self.identity }).to_string()
+        json!({ "version": VERSION, "name": self.name.as_str(), "identity": &*self.identity })
+            .to_string()
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let stored: Option<Json> = serde_json::from_slice(bytes).ok();
-        let table = stored.filter(|stored| stored["version"] == VERSION).and_then(|stored| {
-            let name = TableName::new(stored["name"].as_str()?).ok()?;
-            Some(Self { name, identity: stored["identity"].as_str()?.into() })
-        });
+        let table = stored
+            .filter(|stored| stored["version"] == VERSION)
+            .and_then(|stored| {
+                let name = TableName::new(stored["name"].as_str()?).ok()?;
+                Some(Self {
+                    name,
+                    identity: stored["identity"].as_str()?.into(),
+                })
+            });
         table.ok_or_else(|| {
-            StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or was written by a newer release")
+            StoreError::new(
+                StoreErrorKind::Unreadable,
+                "the table is damaged, or was written by a newer release",
+            )
         })
     }
 }

@@ -19,7 +19,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Returns a client with requests that stop.
 fn stopped(fixture: &Fixture, stop: &Stop) -> Client {
-    Client::over(Hooked { inner: Arc::new(fixture.store.clone()), hook: stop.clone() }, &fixture.clock)
+    Client::over(
+        Hooked {
+            inner: Arc::new(fixture.store.clone()),
+            hook: stop.clone(),
+        },
+        &fixture.clock,
+    )
 }
 
 /// Stops the write or deletion with this number.
@@ -37,21 +43,50 @@ async fn batch(client: &Client, if_match: &str) -> Answer {
         )
     };
     let parts = [
-        part("PATCH", "(PartitionKey='p',RowKey='a')", Some(if_match), r#"{"v":2}"#),
-        part("POST", "", None, r#"{"PartitionKey":"p","RowKey":"b","v":2}"#),
+        part(
+            "PATCH",
+            "(PartitionKey='p',RowKey='a')",
+            Some(if_match),
+            r#"{"v":2}"#,
+        ),
+        part(
+            "POST",
+            "",
+            None,
+            r#"{"PartitionKey":"p","RowKey":"b","v":2}"#,
+        ),
         part("DELETE", "(PartitionKey='p',RowKey='c')", Some("*"), ""),
     ];
     let parts = parts.concat();
-    let body = format!("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n{parts}--c--\r\n--b--\r\n");
-    client.send("POST", "/$batch", &[("content-type", "multipart/mixed; boundary=b")], &body).await
+    let body = format!(
+        "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n{parts}--c--\r\n--b--\r\n"
+    );
+    client
+        .send(
+            "POST",
+            "/$batch",
+            &[("content-type", "multipart/mixed; boundary=b")],
+            &body,
+        )
+        .await
 }
 
 /// Returns `v` and `other` of each entity of the partition, as a query finds them.
 async fn query(client: &Client) -> Value {
     let fields = [("accept", "application/json;odata=nometadata")];
-    let answer = client.send("GET", "/tab()?$filter=PartitionKey%20eq%20'p'", &fields, "").await;
-    let rows = answer.expect(200).json()["value"].as_array().expect("rows").clone();
-    let row = |row: &Value| (row["RowKey"].as_str().expect("a key").to_owned(), json!([row["v"], row["other"]]));
+    let answer = client
+        .send("GET", "/tab()?$filter=PartitionKey%20eq%20'p'", &fields, "")
+        .await;
+    let rows = answer.expect(200).json()["value"]
+        .as_array()
+        .expect("rows")
+        .clone();
+    let row = |row: &Value| {
+        (
+            row["RowKey"].as_str().expect("a key").to_owned(),
+            json!([row["v"], row["other"]]),
+        )
+    };
     Value::Object(rows.iter().map(row).collect())
 }
 
@@ -65,15 +100,25 @@ fn new() -> Value {
 
 async fn prepared() -> (Fixture, String) {
     let fixture = fixture().await;
-    let tag = fixture.client.insert_as("p", "a", json!({ "v": 1 })).await.tag();
-    fixture.client.insert_as("p", "c", json!({ "v": 1 })).await.expect(204);
+    let tag = fixture
+        .client
+        .insert_as("p", "a", json!({ "v": 1 }))
+        .await
+        .tag();
+    fixture
+        .client
+        .insert_as("p", "c", json!({ "v": 1 }))
+        .await
+        .expect(204);
     (fixture, tag)
 }
 
 /// Checks that each entity read alone is as in the query.
 async fn read_alone(client: &Client, expected: &Value) {
     for row in ["a", "b", "c"] {
-        let answer = client.get(&format!("/tab(PartitionKey='p',RowKey='{row}')")).await;
+        let answer = client
+            .get(&format!("/tab(PartitionKey='p',RowKey='{row}')"))
+            .await;
         match expected.get(row) {
             None => answer.refused(404, "ResourceNotFound"),
             Some(values) => assert_eq!(answer.expect(200).json()["v"], values[0], "{row}"),
@@ -85,13 +130,34 @@ async fn read_alone(client: &Client, expected: &Value) {
 async fn record(fixture: &Fixture) -> Value {
     let container = ContainerName::internal("entities.photos").expect("valid");
     let query = ListQuery::first(100);
-    let page = fixture.store.list(&container, &query).await.expect("the store works").expect("the container exists");
-    let Some(entry) = page.items.into_iter().find(|entry| entry.name.as_str().ends_with("/!.p")) else {
+    let page = fixture
+        .store
+        .list(&container, &query)
+        .await
+        .expect("the store works")
+        .expect("the container exists");
+    let Some(entry) = page
+        .items
+        .into_iter()
+        .find(|entry| entry.name.as_str().ends_with("/!.p"))
+    else {
         return Value::Null;
     };
-    let blob = BlobPath { container, name: entry.name };
-    let opened = fixture.store.open(&blob, Reading::WHOLE).await.expect("the store works");
-    let body = opened.expect("records are not deleted").source.read(None).await.expect("the store works");
+    let blob = BlobPath {
+        container,
+        name: entry.name,
+    };
+    let opened = fixture
+        .store
+        .open(&blob, Reading::WHOLE)
+        .await
+        .expect("the store works");
+    let body = opened
+        .expect("records are not deleted")
+        .source
+        .read(None)
+        .await
+        .expect("the store works");
     let bytes = body.collect().await.expect("the store works").to_bytes();
     serde_json::from_slice(&bytes).expect("a record is JSON")
 }
@@ -122,19 +188,59 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
         assert!(seen == old() || seen == new(), "step {at}: {seen}");
         read_alone(&fixture.client, &seen).await;
         let is_new = seen == new();
-        (unchanged, changed) = (unchanged + usize::from(!is_new), changed + usize::from(is_new));
+        (unchanged, changed) = (
+            unchanged + usize::from(!is_new),
+            changed + usize::from(is_new),
+        );
         // Others go on, whatever is left behind.
-        let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
+        let merged = fixture
+            .client
+            .send(
+                "MERGE",
+                "/tab(PartitionKey='p',RowKey='a')",
+                &[],
+                r#"{"other":1}"#,
+            )
+            .await;
         merged.expect(204);
-        assert_eq!(query(&fixture.client).await["a"], json!([if is_new { 2 } else { 1 }, 1]), "step {at}");
-        fixture.client.insert_as("p", "b", json!({ "v": 3 })).await.expect(if is_new { 409 } else { 204 });
-        fixture.client.insert_as("p", "c", json!({ "v": 3 })).await.expect(if is_new { 204 } else { 409 });
-        let deleted =
-            fixture.client.send("DELETE", "/tab(PartitionKey='p',RowKey='b')", &[("if-match", "*")], "").await;
+        assert_eq!(
+            query(&fixture.client).await["a"],
+            json!([if is_new { 2 } else { 1 }, 1]),
+            "step {at}"
+        );
+        fixture
+            .client
+            .insert_as("p", "b", json!({ "v": 3 }))
+            .await
+            .expect(if is_new { 409 } else { 204 });
+        fixture
+            .client
+            .insert_as("p", "c", json!({ "v": 3 }))
+            .await
+            .expect(if is_new { 204 } else { 409 });
+        let deleted = fixture
+            .client
+            .send(
+                "DELETE",
+                "/tab(PartitionKey='p',RowKey='b')",
+                &[("if-match", "*")],
+                "",
+            )
+            .await;
         deleted.expect(204);
         let again = batch(&fixture.client, "*").await;
-        assert!(String::from_utf8_lossy(&again.body).matches("HTTP/1.1 204").count() == 3, "step {at}: {again:?}");
-        assert_eq!(query(&fixture.client).await, json!({ "a": [2, 1], "b": [2, null] }), "step {at}");
+        assert!(
+            String::from_utf8_lossy(&again.body)
+                .matches("HTTP/1.1 204")
+                .count()
+                == 3,
+            "step {at}: {again:?}"
+        );
+        assert_eq!(
+            query(&fixture.client).await,
+            json!({ "a": [2, 1], "b": [2, null] }),
+            "step {at}"
+        );
     }
     // Three intents and the record come before, as many after.
     assert_eq!((unchanged, changed), (4, 4));
@@ -152,16 +258,27 @@ async fn a_batch_whose_client_disconnects_is_carried_out_and_leaves_the_record()
             let reached = tokio::time::timeout(LIMIT, stop.reached()).await;
             reached.expect("the batch reaches the step within a minute");
             running.abort();
-            assert!(running.await.expect_err("there is no answer").is_cancelled());
+            assert!(
+                running
+                    .await
+                    .expect_err("there is no answer")
+                    .is_cancelled()
+            );
             if !is_alone {
                 let address = "/tab(PartitionKey='p',RowKey='a')";
-                fixture.client.send("MERGE", address, &[], r#"{"other":1}"#).await.expect(204);
+                fixture
+                    .client
+                    .send("MERGE", address, &[], r#"{"other":1}"#)
+                    .await
+                    .expect(204);
             }
             stop.go_on();
             let other = if is_alone { Value::Null } else { json!(1) };
             let expected = json!({ "a": [2, other], "b": [2, null] });
             let is_over = async || {
-                let Value::Object(record) = record(&fixture).await else { return false };
+                let Value::Object(record) = record(&fixture).await else {
+                    return false;
+                };
                 query(&fixture.client).await == expected
                     && record["committed"] == json!([])
                     && record["rejected"] == json!([])
@@ -189,10 +306,20 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
             let if_match = if is_guarded { tag } else { "*".to_owned() };
             let running = tokio::spawn(async move { batch(&client, &if_match).await });
             stop.reached().await;
-            let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
+            let merged = fixture
+                .client
+                .send(
+                    "MERGE",
+                    "/tab(PartitionKey='p',RowKey='a')",
+                    &[],
+                    r#"{"other":1}"#,
+                )
+                .await;
             merged.expect(204);
             stop.go_on();
-            let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
+            let answer = tokio::time::timeout(LIMIT, running)
+                .await
+                .expect("the batch ends within a minute");
             let answer = answer.expect("no panic");
             let text = String::from_utf8_lossy(answer.expect(202).body.as_ref()).into_owned();
             let seen = query(&fixture.client).await;
@@ -213,7 +340,11 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
 async fn a_write_does_not_remove_the_intent_of_a_batch() {
     for (method, fields, expected) in [
         ("PUT", &[][..], json!({ "a": [2, 1], "b": [2, null] })),
-        ("PUT", &[("if-match", "*")], json!({ "a": [2, 1], "b": [2, null] })),
+        (
+            "PUT",
+            &[("if-match", "*")],
+            json!({ "a": [2, 1], "b": [2, null] }),
+        ),
         ("MERGE", &[], json!({ "a": [2, 1], "b": [2, null] })),
         ("DELETE", &[("if-match", "*")], json!({ "c": [1, null] })),
     ] {
@@ -221,16 +352,27 @@ async fn a_write_does_not_remove_the_intent_of_a_batch() {
         let (late, undecided) = (at_write(0), at_write(3));
         let (writer, batcher) = (stopped(&fixture, &late), stopped(&fixture, &undecided));
         let writing = tokio::spawn(async move {
-            writer.send(method, "/tab(PartitionKey='p',RowKey='a')", fields, r#"{"other":1}"#).await
+            writer
+                .send(
+                    method,
+                    "/tab(PartitionKey='p',RowKey='a')",
+                    fields,
+                    r#"{"other":1}"#,
+                )
+                .await
         });
         late.reached().await;
         let running = tokio::spawn(async move { batch(&batcher, "*").await });
         undecided.reached().await;
         late.go_on();
-        let written = tokio::time::timeout(LIMIT, writing).await.expect("the write ends within a minute");
+        let written = tokio::time::timeout(LIMIT, writing)
+            .await
+            .expect("the write ends within a minute");
         written.expect("no panic").expect(204);
         undecided.go_on();
-        let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
+        let answer = tokio::time::timeout(LIMIT, running)
+            .await
+            .expect("the batch ends within a minute");
         answer.expect("no panic").expect(202);
         let seen = query(&fixture.client).await;
         assert_eq!(seen, expected, "{method} {fields:?}");
@@ -256,8 +398,10 @@ async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {
         }
         batch(&fixture.client, "*").await.expect(202);
         stop.go_on();
-        let seen =
-            tokio::time::timeout(LIMIT, running).await.expect("the query ends within a minute").expect("no panic");
+        let seen = tokio::time::timeout(LIMIT, running)
+            .await
+            .expect("the query ends within a minute")
+            .expect("no panic");
         assert!(seen == old() || seen == new(), "step {at}: {seen}");
     }
 }

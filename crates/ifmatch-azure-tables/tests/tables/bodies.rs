@@ -37,7 +37,10 @@ async fn a_body_needs_memory() {
         refused.refused(503, "ServerBusy");
         assert_eq!(refused.header("retry-after"), "1", "{method} {address}");
         drop(others);
-        client.send(method, address, fields, body).await.expect(status);
+        client
+            .send(method, address, fields, body)
+            .await
+            .expect(status);
         assert_eq!(documents.taken(), 0, "{method} {address}");
     }
 }
@@ -46,25 +49,47 @@ async fn a_body_needs_memory() {
 async fn a_query_may_ask_for_no_entities() {
     let client = fixture().await.client;
     client.insert(json!({ "a": 1 })).await.expect(204);
-    for address in ["/tab()?$top=0", "/Tables?$top=0", "/tab()?$filter=a%20eq%201&$top=0"] {
+    for address in [
+        "/tab()?$top=0",
+        "/Tables?$top=0",
+        "/tab()?$filter=a%20eq%201&$top=0",
+    ] {
         let page = client.get(address).await.expect(200);
         assert_eq!(page.json()["value"], json!([]), "{address}");
-        assert!(!page.headers.keys().any(|name| name.as_str().starts_with("x-ms-continuation")), "{address}");
+        assert!(
+            !page
+                .headers
+                .keys()
+                .any(|name| name.as_str().starts_with("x-ms-continuation")),
+            "{address}"
+        );
     }
-    client.get("/none()?$top=0").await.refused(404, "TableNotFound");
+    client
+        .get("/none()?$top=0")
+        .await
+        .refused(404, "TableNotFound");
 }
 
 #[tokio::test]
 async fn a_tag_is_the_time_of_the_write() {
     let fixture = fixture().await;
     let inserted = fixture.client.insert(json!({})).await;
-    assert_eq!(inserted.tag(), "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\"");
+    assert_eq!(
+        inserted.tag(),
+        "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\""
+    );
     let read = fixture.client.get(ENTITY).await;
     assert_eq!(read.json()["Timestamp"], "2020-09-13T12:26:40.5000000Z");
-    assert_eq!((read.tag(), read.json()["odata.etag"].as_str()), (inserted.tag(), Some(inserted.tag().as_str())));
+    assert_eq!(
+        (read.tag(), read.json()["odata.etag"].as_str()),
+        (inserted.tag(), Some(inserted.tag().as_str()))
+    );
     fixture.clock.advance(Duration::from_micros(1_500_001));
     let replaced = fixture.client.write("PUT", None, json!({})).await;
-    assert_eq!(replaced.tag(), "W/\"datetime'2020-09-13T12%3A26%3A42.0000010Z'\"");
+    assert_eq!(
+        replaced.tag(),
+        "W/\"datetime'2020-09-13T12%3A26%3A42.0000010Z'\""
+    );
 }
 
 #[tokio::test]
@@ -83,11 +108,17 @@ async fn tags_are_unique_on_a_stopped_clock() {
 async fn accounts_have_separate_tables() {
     let fixture = fixture().await;
     fixture.client.insert(json!({ "a": 1 })).await.expect(204);
-    let reports = Client { account: "reports", ..fixture.client.clone() };
+    let reports = Client {
+        account: "reports",
+        ..fixture.client.clone()
+    };
     assert_eq!(reports.get("/Tables").await.json()["value"], json!([]));
     reports.get(ENTITY).await.refused(404, "TableNotFound");
     reports.create("tab").await;
     reports.get(ENTITY).await.refused(404, "ResourceNotFound");
-    reports.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
+    reports
+        .send("DELETE", "/Tables('tab')", &[], "")
+        .await
+        .expect(204);
     assert_eq!(fixture.client.properties().await, json!({ "a": 1 }));
 }

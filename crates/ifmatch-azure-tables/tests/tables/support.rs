@@ -53,10 +53,19 @@ pub(crate) async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let store = IndexedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
-    let client = Client { folder: Some(Arc::new(folder)), ..Client::over(store.clone(), &clock) };
+    let store = IndexedStore::with_driver(folder.path(), driver)
+        .await
+        .expect("an empty folder opens");
+    let client = Client {
+        folder: Some(Arc::new(folder)),
+        ..Client::over(store.clone(), &clock)
+    };
     client.create("tab").await;
-    Fixture { store, clock, client }
+    Fixture {
+        store,
+        clock,
+        client,
+    }
 }
 
 impl Fixture {
@@ -69,7 +78,13 @@ impl Fixture {
     ) -> Client {
         let client = self.client.clone();
         let hook = Act::new(counted, before, move || act(client.clone()));
-        Client::over(Hooked { inner: Arc::new(self.store.clone()), hook }, &self.clock)
+        Client::over(
+            Hooked {
+                inner: Arc::new(self.store.clone()),
+                hook,
+            },
+            &self.clock,
+        )
     }
 }
 
@@ -102,28 +117,62 @@ impl Client {
         let accounts = ["photos", "reports"].map(|name| Account::new(name, KEY).expect("valid"));
         let accounts = Accounts::new(accounts).expect("two names");
         let service = TableService::with_clock(Arc::new(store), clock.clone()).accounts(accounts);
-        Self { service, clock: clock.clone(), account: ACCOUNT, folder: None }
+        Self {
+            service,
+            clock: clock.clone(),
+            account: ACCOUNT,
+            folder: None,
+        }
     }
 
     /// Sends a signed request. The address begins after the account.
-    pub(crate) async fn send(&self, method: &str, address: &str, fields: &[(&str, &str)], body: &str) -> Answer {
-        let date = HttpDate::from_unix(i64::try_from(self.clock.now().micros() / 1_000_000).expect("soon"));
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        address: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let date = HttpDate::from_unix(
+            i64::try_from(self.clock.now().micros() / 1_000_000).expect("soon"),
+        );
         let date = date.to_header().to_str().expect("ASCII").to_owned();
-        let mut request = Request::builder().method(method).uri(format!("/{}{address}", self.account));
-        request = request.header("host", "127.0.0.1:10002").header("x-ms-date", date);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("/{}{address}", self.account));
+        request = request
+            .header("host", "127.0.0.1:10002")
+            .header("x-ms-date", date);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let mut request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a valid request");
+        let mut request = request
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .expect("a valid request");
         Signer::new(self.account, KEY).sign(Form::Table, &mut request);
-        let response = self.service.clone().oneshot(request).await.expect("infallible");
+        let response = self
+            .service
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("infallible");
         let answer = Answer::read(response).await.expect("a whole body");
-        assert!(answer.status != StatusCode::NO_CONTENT || answer.body.is_empty(), "{answer:?}");
+        assert!(
+            answer.status != StatusCode::NO_CONTENT || answer.body.is_empty(),
+            "{answer:?}"
+        );
         answer
     }
 
     pub(crate) async fn create(&self, table: &str) {
-        let created = self.send("POST", "/Tables", &[], &json!({ "TableName": table }).to_string()).await;
+        let created = self
+            .send(
+                "POST",
+                "/Tables",
+                &[],
+                &json!({ "TableName": table }).to_string(),
+            )
+            .await;
         assert_eq!(created.status, StatusCode::CREATED, "{created:?}");
     }
 
@@ -136,25 +185,50 @@ impl Client {
         self.insert_as("p", "r", properties).await
     }
 
-    pub(crate) async fn insert_as(&self, partition: &str, row: &str, mut properties: Value) -> Answer {
+    pub(crate) async fn insert_as(
+        &self,
+        partition: &str,
+        row: &str,
+        mut properties: Value,
+    ) -> Answer {
         properties["PartitionKey"] = partition.into();
         properties["RowKey"] = row.into();
-        self.send("POST", "/tab", &[("prefer", "return-no-content")], &properties.to_string()).await
+        self.send(
+            "POST",
+            "/tab",
+            &[("prefer", "return-no-content")],
+            &properties.to_string(),
+        )
+        .await
     }
 
     /// Replaces [`ENTITY`], or merges into it.
-    pub(crate) async fn write(&self, method: &str, if_match: Option<&str>, properties: Value) -> Answer {
+    pub(crate) async fn write(
+        &self,
+        method: &str,
+        if_match: Option<&str>,
+        properties: Value,
+    ) -> Answer {
         let fields: Vec<_> = if_match.map(|tag| ("if-match", tag)).into_iter().collect();
-        self.send(method, ENTITY, &fields, &properties.to_string()).await
+        self.send(method, ENTITY, &fields, &properties.to_string())
+            .await
     }
 
     pub(crate) async fn delete(&self, if_match: &str) -> Answer {
-        self.send("DELETE", ENTITY, &[("if-match", if_match)], "").await
+        self.send("DELETE", ENTITY, &[("if-match", if_match)], "")
+            .await
     }
 
     /// Returns the properties of [`ENTITY`], or null if it doesn't exist.
     pub(crate) async fn properties(&self) -> Value {
-        let answer = self.send("GET", ENTITY, &[("accept", "application/json;odata=nometadata")], "").await;
+        let answer = self
+            .send(
+                "GET",
+                ENTITY,
+                &[("accept", "application/json;odata=nometadata")],
+                "",
+            )
+            .await;
         if answer.status == StatusCode::NOT_FOUND {
             return Value::Null;
         }
@@ -176,7 +250,10 @@ impl Answer {
         let json = self.json();
         let code = json["odata.error"]["code"].as_str().expect("a code");
         assert_eq!(self.header("x-ms-error-code"), code);
-        assert!(json["odata.error"]["message"]["value"].is_string(), "{json}");
+        assert!(
+            json["odata.error"]["message"]["value"].is_string(),
+            "{json}"
+        );
         (self.status.as_u16(), code.to_owned())
     }
 

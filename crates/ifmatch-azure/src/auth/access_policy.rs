@@ -20,7 +20,8 @@ pub(crate) struct AccessPolicy {
 }
 
 /// The names of the limits: the parameter of a signature, and the element of a document.
-pub(crate) const LIMITS: [(&str, &str); 3] = [("st", "Start"), ("se", "Expiry"), ("sp", "Permission")];
+pub(crate) const LIMITS: [(&str, &str); 3] =
+    [("st", "Start"), ("se", "Expiry"), ("sp", "Permission")];
 
 impl AccessPolicy {
     /// Returns the limit that has this name as a parameter of a signature.
@@ -32,23 +33,40 @@ impl AccessPolicy {
     /// Reads the form in which stores keep it.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(',');
-        let id = name::decode(parts.next().filter(|id| !id.is_empty())?).ok()?.into_owned();
-        let limits = LIMITS.map(|_| parts.next().filter(|text| !text.is_empty()).map(ToOwned::to_owned));
+        let id = name::decode(parts.next().filter(|id| !id.is_empty())?)
+            .ok()?
+            .into_owned();
+        let limits = LIMITS.map(|_| {
+            parts
+                .next()
+                .filter(|text| !text.is_empty())
+                .map(ToOwned::to_owned)
+        });
         Some(Self { id, limits })
     }
 
     pub(crate) fn is_valid(&self) -> bool {
         let [start, end, permissions] = &self.limits;
-        let is_time = |text: &Option<String>| text.as_deref().is_none_or(|text| instant(text).is_some());
-        let known =
-            |text: &String| text.len() <= PERMISSIONS.len() && text.chars().all(|letter| PERMISSIONS.contains(letter));
+        let is_time =
+            |text: &Option<String>| text.as_deref().is_none_or(|text| instant(text).is_some());
+        let known = |text: &String| {
+            text.len() <= PERMISSIONS.len()
+                && text.chars().all(|letter| PERMISSIONS.contains(letter))
+        };
         let id = self.id.chars().count();
-        (1..=MAX_ID).contains(&id) && is_time(start) && is_time(end) && permissions.as_ref().is_none_or(known)
+        (1..=MAX_ID).contains(&id)
+            && is_time(start)
+            && is_time(end)
+            && permissions.as_ref().is_none_or(known)
     }
 }
 
 /// Returns the policies in the fields of a container.
 pub(crate) fn of(headers: &BlobHeaders) -> Vec<AccessPolicy> {
-    let text = headers.policies.as_ref().map(FieldText::as_str).unwrap_or_default();
+    let text = headers
+        .policies
+        .as_ref()
+        .map(FieldText::as_str)
+        .unwrap_or_default();
     text.split(';').filter_map(AccessPolicy::parse).collect()
 }

@@ -116,7 +116,11 @@ pub(crate) fn authenticate_part(
     } else {
         authenticate_for(accounts, sent, now, is_own, |claim| claim.blob_text(sent))?
     };
-    if is_own(authenticated.account) { Ok(authenticated.grant) } else { Err(AuthError::Mismatch) }
+    if is_own(authenticated.account) {
+        Ok(authenticated.grant)
+    } else {
+        Err(AuthError::Mismatch)
+    }
 }
 
 /// Verifies that the signature in the URL of a copy's source permits reading it.
@@ -138,7 +142,11 @@ pub(crate) fn authenticate_source(
     match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
         AccessGrant::SharedAccess(access) => {
             access.permit(Level::Object, "r")?;
-            if reads_tags { Ok(access.permit(Level::Object, "t")?) } else { Ok(()) }
+            if reads_tags {
+                Ok(access.permit(Level::Object, "t")?)
+            } else {
+                Ok(())
+            }
         }
         AccessGrant::Everything => Ok(()),
     }
@@ -169,7 +177,9 @@ pub enum AuthError {
     #[error("the request isn't signed. Sign it with the account's key (SharedKey)")]
     Missing,
     /// `Authorization` is repeated or malformed, or its scheme is unknown.
-    #[error("Authorization is malformed. Write 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
+    #[error(
+        "Authorization is malformed. Write 'SharedKey account:signature' or 'SharedKeyLite account:signature'"
+    )]
     Malformed,
     /// The shared access signature doesn't allow the request.
     #[error("{0}")]
@@ -180,7 +190,9 @@ pub enum AuthError {
     )]
     Skewed,
     /// The account is unknown or not the path's, or the signature is wrong.
-    #[error("the signature doesn't match the account's key. Check the account, the key, and the string to sign")]
+    #[error(
+        "the signature doesn't match the account's key. Check the account, the key, and the string to sign"
+    )]
     Mismatch,
 }
 
@@ -235,7 +247,13 @@ fn authenticate<'a>(
     now: Timestamp,
     signed: impl FnOnce(SignatureClaim<'_>) -> Option<String>,
 ) -> Result<Authenticated<'a>, AuthError> {
-    authenticate_for(accounts, head, now, |account| addresses(head.uri.path(), account), signed)
+    authenticate_for(
+        accounts,
+        head,
+        now,
+        |account| addresses(head.uri.path(), account),
+        signed,
+    )
 }
 
 /// Verifies the signature. Its account must be one that may make the request.
@@ -247,14 +265,19 @@ fn authenticate_for<'a>(
     signed: impl FnOnce(SignatureClaim<'_>) -> Option<String>,
 ) -> Result<Authenticated<'a>, AuthError> {
     let claim = claim(head)?;
-    let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
+    let signature = STANDARD
+        .decode(claim.signature)
+        .map_err(|_| AuthError::Malformed)?;
     let text = signed(claim).ok_or(AuthError::Mismatch)?;
     let account = accounts.get(claim.account).filter(|account| may(account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so only signed requests learn about the server's clock.
     if in_time(&head.headers, now) {
-        Ok(Authenticated { account, grant: AccessGrant::Everything })
+        Ok(Authenticated {
+            account,
+            grant: AccessGrant::Everything,
+        })
     } else {
         Err(AuthError::Skewed)
     }
@@ -272,7 +295,10 @@ fn authenticate_shared<'a>(
     let account = verify_shared(accounts, head, &claim)?;
     // Limits are checked last, so only the holder of a signature learns about them.
     let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now, policy)?;
-    Ok(Authenticated { account, grant: AccessGrant::SharedAccess(grant) })
+    Ok(Authenticated {
+        account,
+        grant: AccessGrant::SharedAccess(grant),
+    })
 }
 
 /// Verifies the signature, and returns its account.
@@ -281,10 +307,19 @@ fn verify_shared<'a>(
     head: &Parts,
     claim: &SharedAccessClaim,
 ) -> Result<&'a Account, AuthError> {
-    let signature = claim.signature().and_then(|text| STANDARD.decode(text).ok()).ok_or(AuthError::Mismatch)?;
+    let signature = claim
+        .signature()
+        .and_then(|text| STANDARD.decode(text).ok())
+        .ok_or(AuthError::Mismatch)?;
     let name = head.uri.path().split('/').nth(1).unwrap_or_default();
-    let account = accounts.get(name).filter(|account| addresses(head.uri.path(), account));
-    let is_signed = is_signed(account.map_or(&[], Account::keys), &claim.text(name), &signature);
+    let account = accounts
+        .get(name)
+        .filter(|account| addresses(head.uri.path(), account));
+    let is_signed = is_signed(
+        account.map_or(&[], Account::keys),
+        &claim.text(name),
+        &signature,
+    );
     account.filter(|_| is_signed).ok_or(AuthError::Mismatch)
 }
 
@@ -301,8 +336,15 @@ fn claim(head: &Parts) -> Result<SignatureClaim<'_>, AuthError> {
         _ if scheme.eq_ignore_ascii_case(SHARED_KEY_LITE) => SignatureScheme::Lite,
         _ => return Err(AuthError::Malformed),
     };
-    let (account, signature) = credentials.trim().split_once(':').ok_or(AuthError::Malformed)?;
-    Ok(SignatureClaim { scheme, account, signature })
+    let (account, signature) = credentials
+        .trim()
+        .split_once(':')
+        .ok_or(AuthError::Malformed)?;
+    Ok(SignatureClaim {
+        scheme,
+        account,
+        signature,
+    })
 }
 
 /// Returns `true` if the request is to be authenticated by its query. `Authorization` takes precedence: the query's signature is then
@@ -313,7 +355,9 @@ fn has_shared_access(head: &Parts) -> bool {
 
 /// Returns `true` if the path begins with the account's name: a key is valid only for its own account.
 fn addresses(path: &str, account: &Account) -> bool {
-    let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(account.name()));
+    let inner = path
+        .strip_prefix('/')
+        .and_then(|path| path.strip_prefix(account.name()));
     inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -371,12 +415,21 @@ mod tests {
     impl Vector {
         fn of(value: &Value) -> Self {
             let text = |name: &str| value[name].as_str().expect("text");
-            let mut request = Request::builder().method(text("method")).uri(text("target"));
+            let mut request = Request::builder()
+                .method(text("method"))
+                .uri(text("target"));
             for field in value["headers"].as_array().expect("fields") {
-                request = request.header(field[0].as_str().expect("a name"), field[1].as_str().expect("a value"));
+                request = request.header(
+                    field[0].as_str().expect("a name"),
+                    field[1].as_str().expect("a value"),
+                );
             }
             let head = request.body(()).expect("a request").into_parts().0;
-            Self { name: text("name").to_owned(), is_table: text("service") == "table", head }
+            Self {
+                name: text("name").to_owned(),
+                is_table: text("service") == "table",
+                head,
+            }
         }
 
         fn check(&self, head: &Parts) -> Result<(), AuthError> {
@@ -390,19 +443,35 @@ mod tests {
             } else {
                 authenticate_blob(&accounts, head, now, None)
             };
-            account.map(|found| assert_eq!(found.account.name(), ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT))
+            account.map(|found| {
+                assert_eq!(
+                    found.account.name(),
+                    ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT
+                )
+            })
         }
 
         fn date(&self) -> Timestamp {
-            let date = self.head.headers.get("x-ms-date").or(self.head.headers.get("date")).expect("a date");
-            let seconds = HttpDate::parse(date.as_bytes()).expect("a date").unix().cast_unsigned();
+            let date = self
+                .head
+                .headers
+                .get("x-ms-date")
+                .or(self.head.headers.get("date"))
+                .expect("a date");
+            let seconds = HttpDate::parse(date.as_bytes())
+                .expect("a date")
+                .unix()
+                .cast_unsigned();
             Timestamp::from_micros(seconds * 1_000_000)
         }
 
         /// Returns `true` if the signature covers the header.
         fn signs(&self, name: &HeaderName) -> bool {
-            let is_lite = self.head.headers[AUTHORIZATION].as_bytes().starts_with(b"SharedKeyLite");
-            let is_date = name == "x-ms-date" || (name == "date" && !self.head.headers.contains_key("x-ms-date"));
+            let is_lite = self.head.headers[AUTHORIZATION]
+                .as_bytes()
+                .starts_with(b"SharedKeyLite");
+            let is_date = name == "x-ms-date"
+                || (name == "date" && !self.head.headers.contains_key("x-ms-date"));
             let is_content = name == "content-type" || name == "content-md5";
             match (self.is_table, is_lite) {
                 (true, true) => is_date,
@@ -415,7 +484,12 @@ mod tests {
 
     fn vectors() -> Vec<Vector> {
         let vectors: Value = serde_json::from_str(VECTORS).expect("JSON");
-        vectors.as_array().expect("a list").iter().map(Vector::of).collect()
+        vectors
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(Vector::of)
+            .collect()
     }
 
     #[test]
@@ -432,19 +506,43 @@ mod tests {
         for vector in vectors() {
             let name = &vector.name;
             let mut changed = vector.head.clone();
-            changed.uri = format!("{}x", vector.head.uri.path()).parse().expect("a path");
-            assert_eq!(vector.check(&changed), Err(AuthError::Mismatch), "{name}: the path");
-            for field in vector.head.headers.keys().filter(|field| *field != AUTHORIZATION) {
+            changed.uri = format!("{}x", vector.head.uri.path())
+                .parse()
+                .expect("a path");
+            assert_eq!(
+                vector.check(&changed),
+                Err(AuthError::Mismatch),
+                "{name}: the path"
+            );
+            for field in vector
+                .head
+                .headers
+                .keys()
+                .filter(|field| *field != AUTHORIZATION)
+            {
                 let mut changed = vector.head.clone();
-                changed.headers.insert(field, "Sat, 21 Nov 2026 00:00:01 GMT".parse().expect("a value"));
-                let expected = if vector.signs(field) { Err(AuthError::Mismatch) } else { Ok(()) };
+                changed.headers.insert(
+                    field,
+                    "Sat, 21 Nov 2026 00:00:01 GMT".parse().expect("a value"),
+                );
+                let expected = if vector.signs(field) {
+                    Err(AuthError::Mismatch)
+                } else {
+                    Ok(())
+                };
                 assert_eq!(vector.check(&changed), expected, "{name}: {field}");
             }
-            let lite_table =
-                vector.is_table && vector.head.headers[AUTHORIZATION].as_bytes().starts_with(b"SharedKeyLite");
+            let lite_table = vector.is_table
+                && vector.head.headers[AUTHORIZATION]
+                    .as_bytes()
+                    .starts_with(b"SharedKeyLite");
             let mut changed = vector.head.clone();
             changed.method = Method::OPTIONS;
-            let expected = if lite_table { Ok(()) } else { Err(AuthError::Mismatch) };
+            let expected = if lite_table {
+                Ok(())
+            } else {
+                Err(AuthError::Mismatch)
+            };
             assert_eq!(vector.check(&changed), expected, "{name}: the method");
         }
     }
@@ -454,20 +552,34 @@ mod tests {
         for vector in vectors() {
             let (date, head) = (vector.date(), &vector.head);
             let earlier = |duration: Duration| {
-                Timestamp::from_micros(date.micros() - u64::try_from(duration.as_micros()).expect("short"))
+                Timestamp::from_micros(
+                    date.micros() - u64::try_from(duration.as_micros()).expect("short"),
+                )
             };
             let second = Duration::from_secs(1);
-            assert_eq!(vector.check_at(head, date.saturating_add(MAX_SKEW)), Ok(()), "{}", vector.name);
-            assert_eq!(vector.check_at(head, date.saturating_add(MAX_SKEW + second)), Err(AuthError::Skewed));
+            assert_eq!(
+                vector.check_at(head, date.saturating_add(MAX_SKEW)),
+                Ok(()),
+                "{}",
+                vector.name
+            );
+            assert_eq!(
+                vector.check_at(head, date.saturating_add(MAX_SKEW + second)),
+                Err(AuthError::Skewed)
+            );
             assert_eq!(vector.check_at(head, earlier(MAX_SKEW)), Ok(()));
-            assert_eq!(vector.check_at(head, earlier(MAX_SKEW + second)), Err(AuthError::Skewed));
+            assert_eq!(
+                vector.check_at(head, earlier(MAX_SKEW + second)),
+                Err(AuthError::Skewed)
+            );
         }
     }
 
     /// Builds a request with this signature, and without an account if `None`.
     fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
-        let mut request =
-            Request::get(target).header("x-ms-version", "2021-12-02").header(AUTHORIZATION, authorization);
+        let mut request = Request::get(target)
+            .header("x-ms-version", "2021-12-02")
+            .header(AUTHORIZATION, authorization);
         if let Some(date) = date {
             request = request.header("x-ms-date", date);
         }
@@ -485,8 +597,17 @@ mod tests {
     }
 
     fn authenticated(head: &Parts) -> Result<(), AuthError> {
-        let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT").expect("a date").unix().cast_unsigned();
-        authenticate_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000), None).map(|_| ())
+        let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT")
+            .expect("a date")
+            .unix()
+            .cast_unsigned();
+        authenticate_blob(
+            &Accounts::development(),
+            head,
+            Timestamp::from_micros(date * 1_000_000),
+            None,
+        )
+        .map(|_| ())
     }
 
     #[test]
@@ -501,13 +622,21 @@ mod tests {
             "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%0D",
             "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%7F",
         ] {
-            assert_eq!(authenticated(&signed(altered, QUERY)), Err(AuthError::Mismatch), "{altered}");
+            assert_eq!(
+                authenticated(&signed(altered, QUERY)),
+                Err(AuthError::Mismatch),
+                "{altered}"
+            );
         }
     }
 
     #[test]
     fn rejections_do_not_reveal_accounts() {
-        let dates = [None, Some("Thu, 01 Jan 2015 00:00:00 GMT"), Some("Sat, 21 Nov 2026 00:00:00 GMT")];
+        let dates = [
+            None,
+            Some("Thu, 01 Jan 2015 00:00:00 GMT"),
+            Some("Sat, 21 Nov 2026 00:00:00 GMT"),
+        ];
         for (scheme, signature) in [
             ("SharedKey", "!!!!"),
             ("SharedKey", ""),
@@ -518,9 +647,14 @@ mod tests {
             for date in dates {
                 let refused = |account: &str| {
                     let authorization = format!("{scheme} {account}:{signature}");
-                    authenticated(&request(&format!("/{account}/c"), &authorization, date)).expect_err("a refusal")
+                    authenticated(&request(&format!("/{account}/c"), &authorization, date))
+                        .expect_err("a refusal")
                 };
-                assert_eq!(refused("devstoreaccount1"), refused("unknown"), "{scheme} {signature} {date:?}");
+                assert_eq!(
+                    refused("devstoreaccount1"),
+                    refused("unknown"),
+                    "{scheme} {signature} {date:?}"
+                );
             }
         }
     }

@@ -95,10 +95,14 @@ pub enum SharedAccessError {
     #[error("the parameter {0} of the shared access signature is missing, repeated or malformed")]
     Malformed(&'static str),
     /// The version is older than those supported.
-    #[error("sv must be 2018-11-09 or later: create the shared access signature with a newer version")]
+    #[error(
+        "sv must be 2018-11-09 or later: create the shared access signature with a newer version"
+    )]
     Version,
     /// A kind of signature that isn't supported.
-    #[error("{0}: create a service or account SAS that states its own permissions and times, with the account's key")]
+    #[error(
+        "{0}: create a service or account SAS that states its own permissions and times, with the account's key"
+    )]
     Unsupported(&'static str),
     /// `si` names a policy that the container doesn't have.
     #[error(
@@ -106,7 +110,9 @@ pub enum SharedAccessError {
     )]
     Policy,
     /// Both the signature and its policy state a limit.
-    #[error("the stored access policy and the shared access signature both state {0}: only one of them may")]
+    #[error(
+        "the stored access policy and the shared access signature both state {0}: only one of them may"
+    )]
     Twice(&'static str),
     /// The time isn't between `st` and `se`.
     #[error("the shared access signature has expired, or is not valid yet, by the server's clock")]
@@ -138,9 +144,12 @@ impl SharedAccessError {
     /// Returns Azure's error code.
     pub fn code(self) -> &'static str {
         match self {
-            Self::Malformed(_) | Self::Version | Self::Unsupported(_) | Self::Policy | Self::Twice(_) | Self::Time => {
-                "AuthenticationFailed"
-            }
+            Self::Malformed(_)
+            | Self::Version
+            | Self::Unsupported(_)
+            | Self::Policy
+            | Self::Twice(_)
+            | Self::Time => "AuthenticationFailed",
             Self::Protocol => "AuthorizationProtocolMismatch",
             Self::Address => "AuthorizationSourceIPMismatch",
             Self::Service => "AuthorizationServiceMismatch",
@@ -178,15 +187,25 @@ impl SharedAccess {
     /// The signature doesn't grant it.
     pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
         match &self.scope {
-            SignedScope::Account(levels) if !levels.contains(&level) => return Err(SharedAccessError::ResourceType),
+            SignedScope::Account(levels) if !levels.contains(&level) => {
+                return Err(SharedAccessError::ResourceType);
+            }
             // As in Azure, a signature for a container is one for its blobs: their listing, and nothing else of its own.
-            SignedScope::Blob if level == Level::Service || (level == Level::Container && any_of != "l") => {
+            SignedScope::Blob
+                if level == Level::Service || (level == Level::Container && any_of != "l") =>
+            {
                 return Err(SharedAccessError::Permission);
             }
-            SignedScope::Table(..) if level != Level::Object => return Err(SharedAccessError::Permission),
+            SignedScope::Table(..) if level != Level::Object => {
+                return Err(SharedAccessError::Permission);
+            }
             _ => {}
         }
-        if any_of.chars().any(|one| self.has(one)) { Ok(()) } else { Err(SharedAccessError::Permission) }
+        if any_of.chars().any(|one| self.has(one)) {
+            Ok(())
+        } else {
+            Err(SharedAccessError::Permission)
+        }
     }
 
     /// Permits reading the kind of the account, which needs the permission to read, at any level.
@@ -194,7 +213,11 @@ impl SharedAccess {
     /// # Errors
     /// The signature doesn't grant it.
     pub fn permit_account_information(&self) -> Result<(), SharedAccessError> {
-        if self.has('r') { Ok(()) } else { Err(SharedAccessError::Permission) }
+        if self.has('r') {
+            Ok(())
+        } else {
+            Err(SharedAccessError::Permission)
+        }
     }
 
     /// Returns `true` if the permission was signed.
@@ -205,7 +228,9 @@ impl SharedAccess {
     /// Returns `true` if the signature is for this table, and the key of the entity lies in the signed range.
     pub fn covers(&self, table: &str, partition: &str, row: &str) -> bool {
         match &self.scope {
-            SignedScope::Table(own, range) => own.eq_ignore_ascii_case(table) && range.contains(partition, row),
+            SignedScope::Table(own, range) => {
+                own.eq_ignore_ascii_case(table) && range.contains(partition, row)
+            }
             _ => true,
         }
     }
@@ -217,7 +242,11 @@ impl SharedAccess {
 
     /// Returns `true` for a parameter, in lower case, that belongs to the signature and not to the operation.
     pub(crate) fn has_parameter(&self, name: &str) -> bool {
-        name == "sig" || self.parameters.iter().any(|line| matches!(line, Of(own) if *own == name))
+        name == "sig"
+            || self
+                .parameters
+                .iter()
+                .any(|line| matches!(line, Of(own) if *own == name))
     }
 }
 
@@ -235,14 +264,21 @@ impl KeyRange {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(SharedAccessError::Malformed(partition)),
         };
-        Ok(Self { start: bound("spk", "srk")?, end: bound("epk", "erk")? })
+        Ok(Self {
+            start: bound("spk", "srk")?,
+            end: bound("epk", "erk")?,
+        })
     }
 
     /// Compares ordinally, in UTF-16 like the service.
     fn contains(&self, partition: &str, row: &str) -> bool {
         let order = |one: &str, other: &str| one.encode_utf16().cmp(other.encode_utf16());
         let order = |(bound, in_it): &(String, Option<String>)| {
-            let rows = || in_it.as_ref().map_or(std::cmp::Ordering::Equal, |bound| order(row, bound));
+            let rows = || {
+                in_it
+                    .as_ref()
+                    .map_or(std::cmp::Ordering::Equal, |bound| order(row, bound))
+            };
             order(partition, bound).then_with(rows)
         };
         self.start.as_ref().is_none_or(|bound| order(bound).is_ge())
@@ -265,37 +301,63 @@ impl SharedAccessClaim {
     /// The parameters are malformed, or ask for what isn't supported.
     pub(super) fn parse(head: &Parts, service: SignedService) -> Result<Self, SharedAccessError> {
         let malformed = SharedAccessError::Malformed("names and values");
-        let parameters = QueryParameters::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
+        let parameters =
+            QueryParameters::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
         // They could move text from one line to another.
         if parameters.has_control() {
             return Err(malformed);
         }
-        let mut claim = Self { parameters, lines: &[], resource: String::new() };
+        let mut claim = Self {
+            parameters,
+            lines: &[],
+            resource: String::new(),
+        };
         if claim.parameters.names().any(|name| name.starts_with("sk")) {
-            return Err(SharedAccessError::Unsupported("user delegation is not supported"));
+            return Err(SharedAccessError::Unsupported(
+                "user delegation is not supported",
+            ));
         }
         if claim.find("si").is_some() && service == SignedService::Table {
-            return Err(SharedAccessError::Unsupported("tables have no stored access policies (si)"));
+            return Err(SharedAccessError::Unsupported(
+                "tables have no stored access policies (si)",
+            ));
         }
         if claim.find("ses").is_some() {
-            return Err(SharedAccessError::Unsupported("encryption scopes (ses) are not supported"));
+            return Err(SharedAccessError::Unsupported(
+                "encryption scopes (ses) are not supported",
+            ));
         }
-        let version = claim.find("sv").filter(|text| is_date(text)).ok_or(SharedAccessError::Malformed("sv"))?;
+        let version = claim
+            .find("sv")
+            .filter(|text| is_date(text))
+            .ok_or(SharedAccessError::Malformed("sv"))?;
         if version < OLDEST {
             return Err(SharedAccessError::Version);
         }
         let has_scope = version >= WITH_SCOPE;
         let kinds = ["ss", "sr", "tn"].map(|name| claim.find(name));
         (claim.lines, claim.resource) = match (kinds, service) {
-            ([Some(_), None, None], _) => (if has_scope { ACCOUNT_2020 } else { ACCOUNT_2018 }, String::new()),
-            ([None, Some(kind), None], SignedService::Blob) => {
-                (if has_scope { BLOB_2020 } else { BLOB_2018 }, blob_resource(head, kind)?)
+            ([Some(_), None, None], _) => (
+                if has_scope {
+                    ACCOUNT_2020
+                } else {
+                    ACCOUNT_2018
+                },
+                String::new(),
+            ),
+            ([None, Some(kind), None], SignedService::Blob) => (
+                if has_scope { BLOB_2020 } else { BLOB_2018 },
+                blob_resource(head, kind)?,
+            ),
+            ([None, None, Some(table)], SignedService::Table) => {
+                (TABLE, table_resource(head, table)?)
             }
-            ([None, None, Some(table)], SignedService::Table) => (TABLE, table_resource(head, table)?),
             _ => return Err(SharedAccessError::Malformed("ss, sr or tn")),
         };
         if claim.find("sr") == Some("b") && claim.find("snapshot").is_some() {
-            return Err(SharedAccessError::Unsupported("a signature for a blob (sr=b) is not valid for its snapshots"));
+            return Err(SharedAccessError::Unsupported(
+                "a signature for a blob (sr=b) is not valid for its snapshots",
+            ));
         }
         // The text of an account SAS doesn't cover it.
         if claim.find("si").is_some() && !claim.lines.contains(&Of("si")) {
@@ -321,7 +383,10 @@ impl SharedAccessClaim {
         name: &'static str,
         policy: Option<&'a AccessPolicy>,
     ) -> Result<Option<&'a str>, SharedAccessError> {
-        match (self.find(name), policy.and_then(|policy| policy.limit(name))) {
+        match (
+            self.find(name),
+            policy.and_then(|policy| policy.limit(name)),
+        ) {
             (Some(_), Some(_)) => Err(SharedAccessError::Twice(name)),
             (own, of_policy) => Ok(own.or(of_policy)),
         }
@@ -354,8 +419,13 @@ impl SharedAccessClaim {
             return Err(SharedAccessError::Policy);
         }
         let start = self.limit("st", policy)?;
-        let start = start.map(|text| instant(text).ok_or(SharedAccessError::Malformed("st"))).transpose()?;
-        let end = self.limit("se", policy)?.and_then(instant).ok_or(SharedAccessError::Malformed("se"))?;
+        let start = start
+            .map(|text| instant(text).ok_or(SharedAccessError::Malformed("st")))
+            .transpose()?;
+        let end = self
+            .limit("se", policy)?
+            .and_then(instant)
+            .ok_or(SharedAccessError::Malformed("se"))?;
         if start.is_some_and(|start| now < start) || now >= end {
             return Err(SharedAccessError::Time);
         }
@@ -368,39 +438,67 @@ impl SharedAccessClaim {
         if let Some(range) = self.find("sip") {
             let (first, last) = addresses(range).ok_or(SharedAccessError::Malformed("sip"))?;
             let client = peer.map(|peer| peer.address.to_canonical());
-            let is_inside = |client: IpAddr| client.is_ipv4() == first.is_ipv4() && first <= client && client <= last;
+            let is_inside = |client: IpAddr| {
+                client.is_ipv4() == first.is_ipv4() && first <= client && client <= last
+            };
             if !client.is_some_and(is_inside) {
                 return Err(SharedAccessError::Address);
             }
         }
-        let permissions = self.limit("sp", policy)?.ok_or(SharedAccessError::Malformed("sp"))?.to_owned();
+        let permissions = self
+            .limit("sp", policy)?
+            .ok_or(SharedAccessError::Malformed("sp"))?
+            .to_owned();
         let scope = match self.find("ss") {
             Some(services) => {
-                let own = if service == SignedService::Blob { 'b' } else { 't' };
+                let own = if service == SignedService::Blob {
+                    'b'
+                } else {
+                    't'
+                };
                 if !services.contains(own) {
                     return Err(SharedAccessError::Service);
                 }
-                let levels = self.find("srt").ok_or(SharedAccessError::Malformed("srt"))?;
-                let all = [('s', Level::Service), ('c', Level::Container), ('o', Level::Object)];
+                let levels = self
+                    .find("srt")
+                    .ok_or(SharedAccessError::Malformed("srt"))?;
+                let all = [
+                    ('s', Level::Service),
+                    ('c', Level::Container),
+                    ('o', Level::Object),
+                ];
                 SignedScope::Account(
-                    all.iter().filter(|(name, _)| levels.contains(*name)).map(|(_, level)| *level).collect(),
+                    all.iter()
+                        .filter(|(name, _)| levels.contains(*name))
+                        .map(|(_, level)| *level)
+                        .collect(),
                 )
             }
-            None if service == SignedService::Table => {
-                SignedScope::Table(self.find("tn").unwrap_or_default().to_ascii_lowercase(), KeyRange::of(self)?)
-            }
+            None if service == SignedService::Table => SignedScope::Table(
+                self.find("tn").unwrap_or_default().to_ascii_lowercase(),
+                KeyRange::of(self)?,
+            ),
             None => SignedScope::Blob,
         };
-        Ok(SharedAccess { scope, permissions, parameters: self.lines, overrides: self.overrides()? })
+        Ok(SharedAccess {
+            scope,
+            permissions,
+            parameters: self.lines,
+            overrides: self.overrides()?,
+        })
     }
 
     /// Returns the header fields to replace. Only the text of a blob's signature covers them.
     fn overrides(&self) -> Result<Vec<(HeaderName, HeaderValue)>, SharedAccessError> {
-        let own = OVERRIDES.into_iter().filter(|(name, _)| self.lines.contains(&Of(name)));
-        let given = own.filter_map(|(name, field)| self.find(name).map(|value| (name, field, value)));
+        let own = OVERRIDES
+            .into_iter()
+            .filter(|(name, _)| self.lines.contains(&Of(name)));
+        let given =
+            own.filter_map(|(name, field)| self.find(name).map(|value| (name, field, value)));
         given
             .map(|(name, field, value)| {
-                let value = HeaderValue::from_str(value).map_err(|_| SharedAccessError::Malformed(name))?;
+                let value =
+                    HeaderValue::from_str(value).map_err(|_| SharedAccessError::Malformed(name))?;
                 Ok((field, value))
             })
             .collect()
@@ -414,7 +512,11 @@ impl SharedAccessClaim {
 
 /// Returns `true` if the query has a shared access signature.
 pub fn is_in(query: Option<&str>) -> bool {
-    let is_sig = |parameter: &str| parameter.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("sig="));
+    let is_sig = |parameter: &str| {
+        parameter
+            .get(..4)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case("sig="))
+    };
     query.is_some_and(|query| query.split('&').any(is_sig))
 }
 
@@ -434,9 +536,9 @@ fn blob_resource(head: &Parts, kind: &str) -> Result<String, SharedAccessError> 
     match kind {
         "c" => Ok(format!("/blob/{account}/{container}")),
         "b" if !blob.is_empty() => Ok(format!("/blob/{account}/{container}/{}", decode(blob)?)),
-        "bs" | "bv" | "d" => {
-            Err(SharedAccessError::Unsupported("snapshots, versions and directories are not supported"))
-        }
+        "bs" | "bv" | "d" => Err(SharedAccessError::Unsupported(
+            "snapshots, versions and directories are not supported",
+        )),
         _ => Err(SharedAccessError::Malformed("sr")),
     }
 }
@@ -475,14 +577,19 @@ pub(crate) fn instant(text: &str) -> Option<Timestamp> {
         _ => return None,
     };
     let moment = OffsetDateTime::parse(&full, &Rfc3339).ok()?;
-    u64::try_from(moment.unix_timestamp_nanos() / 1000).ok().map(Timestamp::from_micros)
+    u64::try_from(moment.unix_timestamp_nanos() / 1000)
+        .ok()
+        .map(Timestamp::from_micros)
 }
 
 fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 10
-        && bytes
-            .iter()
-            .enumerate()
-            .all(|(at, byte)| if matches!(at, 4 | 7) { *byte == b'-' } else { byte.is_ascii_digit() })
+        && bytes.iter().enumerate().all(|(at, byte)| {
+            if matches!(at, 4 | 7) {
+                *byte == b'-'
+            } else {
+                byte.is_ascii_digit()
+            }
+        })
 }

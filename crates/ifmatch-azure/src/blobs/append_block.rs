@@ -28,7 +28,11 @@ pub(crate) async fn append_block(
     append: AppendBlock,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let AppendBlock { write, conditions, block } = append;
+    let AppendBlock {
+        write,
+        conditions,
+        block,
+    } = append;
     let md5 = block.md5;
     let block = body::read(context, block, upload).await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
@@ -39,10 +43,25 @@ pub(crate) async fn append_block_from_url(
     blob: &BlobPath,
     append: AppendFromUrl,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let AppendFromUrl { write, conditions, part, client } = append;
+    let AppendFromUrl {
+        write,
+        conditions,
+        part,
+        client,
+    } = append;
     let (md5, crc64) = (part.md5, part.crc64);
     let (body, length) = copy_source::open_part(context, part).await?;
-    let block = body::read(context, RequestDocument { client, md5, crc64, length }, body).await?;
+    let block = body::read(
+        context,
+        RequestDocument {
+            client,
+            md5,
+            crc64,
+            length,
+        },
+        body,
+    )
+    .await?;
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
@@ -92,8 +111,14 @@ pub(crate) async fn seal_blob(
     };
     match context.store.set_headers(blob, set).await {
         Ok(written) => {
-            let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
-            response.headers_mut().insert(SEALED, HeaderValue::from_static("true"));
+            let mut response = response::empty(
+                StatusCode::OK,
+                written.tag.as_ref(),
+                Some(written.last_modified),
+            );
+            response
+                .headers_mut()
+                .insert(SEALED, HeaderValue::from_static("true"));
             Ok(response)
         }
         Err(error) => Err(write::explain(context, blob, error).await),

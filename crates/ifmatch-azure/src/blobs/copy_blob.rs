@@ -8,7 +8,9 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written};
+use ifmatch_blob::store::{
+    Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written,
+};
 use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
 
 use crate::blocks::staging::{self, BlobPaths};
@@ -28,12 +30,27 @@ pub(crate) async fn copy_blob(
     blob: &BlobPath,
     copy: CopyParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let CopyParameters { write, source, fields, tags, tier, needs_infinite_lease } = copy;
+    let CopyParameters {
+        write,
+        source,
+        fields,
+        tags,
+        tier,
+        needs_infinite_lease,
+    } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
     // Put Blob From URL is a Put Blob, so a false condition has its code.
     let is_put = matches!(fields, CopiedFields::Put { .. });
-    let of_target = |error| if is_put { error } else { write::of_target(error) };
-    write::check(context, blob, &write.conditions, write.lease).await.map_err(of_target)?;
+    let of_target = |error| {
+        if is_put {
+            error
+        } else {
+            write::of_target(error)
+        }
+    };
+    write::check(context, blob, &write.conditions, write.lease)
+        .await
+        .map_err(of_target)?;
     // Without an id, the write refuses any lease.
     if needs_infinite_lease && write.lease.id().is_some() {
         refuse_finite_lease(context, blob, write.lease).await?;
@@ -48,18 +65,36 @@ pub(crate) async fn copy_blob(
     }
     let length = opened.info.length;
     let tags = tags.unwrap_or_else(|| opened.info.headers.tags.clone());
-    let whole = Put::copying(&source.blob, opened).await.map_err(AzureError::of_blob)?;
+    let whole = Put::copying(&source.blob, opened)
+        .await
+        .map_err(AzureError::of_blob)?;
     let whole = with_fields(whole, fields);
-    let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
+    let id = random_guid()
+        .and_then(|id| FieldText::new(&id.to_string()).ok())
+        .ok_or_else(AzureError::busy)?;
     // As in Azure, only Copy Blob leaves a trace.
-    let copied = is_kept.then(|| Copied { id, source: source.url, length, date: context.wall().last_modified() });
-    let headers = BlobHeaders { copied: copied.clone(), tags, tier, ..whole.headers };
+    let copied = is_kept.then(|| Copied {
+        id,
+        source: source.url,
+        length,
+        date: context.wall().last_modified(),
+    });
+    let headers = BlobHeaders {
+        copied: copied.clone(),
+        tags,
+        tier,
+        ..whole.headers
+    };
     let paths = BlobPaths::of(context, blob).await?;
     let saved = match list {
-        Some(list) => Some(CommittedList::prepare(&*context.store, blob, &paths, list.blocks).await?),
+        Some(list) => {
+            Some(CommittedList::prepare(&*context.store, blob, &paths, list.blocks).await?)
+        }
         None => None,
     };
-    let headers = saved.as_ref().map_or(headers.clone(), |saved| saved.name_in(&headers));
+    let headers = saved
+        .as_ref()
+        .map_or(headers.clone(), |saved| saved.name_in(&headers));
     let put = Put {
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,
@@ -78,23 +113,43 @@ pub(crate) async fn copy_blob(
     let mut response = write::stored(&written);
     if let Some(copied) = copied {
         *response.status_mut() = StatusCode::ACCEPTED;
-        let first = if written.is_replay { find_copy(context, blob).await? } else { None };
-        response.headers_mut().insert(COPY_ID, first.unwrap_or(copied).id.to_header());
+        let first = if written.is_replay {
+            find_copy(context, blob).await?
+        } else {
+            None
+        };
+        response
+            .headers_mut()
+            .insert(COPY_ID, first.unwrap_or(copied).id.to_header());
         response.headers_mut().insert(COPY_STATUS, SUCCESS);
     }
     Ok(response)
 }
 
 /// Refuses a target with a finite lease that the request holds.
-async fn refuse_finite_lease(context: &Context, blob: &BlobPath, held: LeaseUse) -> Result<(), AzureError> {
-    let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-    let Some(seen) = opened.and_then(|opened| opened.info.lease) else { return Ok(()) };
+async fn refuse_finite_lease(
+    context: &Context,
+    blob: &BlobPath,
+    held: LeaseUse,
+) -> Result<(), AzureError> {
+    let opened = context
+        .store
+        .open(blob, Reading::HEAD)
+        .await
+        .map_err(AzureError::of_blob)?;
+    let Some(seen) = opened.and_then(|opened| opened.info.lease) else {
+        return Ok(());
+    };
     SeenLease::check(Some(&seen), held).map_err(AzureError::of_blob)?;
     if seen.state() != LeaseState::Leased || seen.lease.end().is_none() {
         return Ok(());
     }
     let message = "the target of a copy must have an infinite lease, or none";
-    Err(AzureError::new(StatusCode::PRECONDITION_FAILED, "InfiniteLeaseDurationRequired", message))
+    Err(AzureError::new(
+        StatusCode::PRECONDITION_FAILED,
+        "InfiniteLeaseDurationRequired",
+        message,
+    ))
 }
 
 /// Opens the source, with the list of its blocks if the copy has one too.
@@ -127,7 +182,9 @@ async fn settle(
     saved: Option<SavedList>,
     written: &Result<Written, StoreError>,
 ) {
-    let (Some(saved), store) = (saved, &*context.store) else { return };
+    let (Some(saved), store) = (saved, &*context.store) else {
+        return;
+    };
     match written {
         Ok(written) => {
             if let Err(error) = saved.settle(store, blob, paths, written, None).await {
@@ -141,7 +198,11 @@ async fn settle(
 
 /// Returns the copy that made the blob, which a retry of its request names.
 async fn find_copy(context: &Context, blob: &BlobPath) -> Result<Option<Copied>, AzureError> {
-    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+    let opened = context
+        .store
+        .open(blob, Reading::HEAD.without_lease())
+        .await
+        .map_err(AzureError::of_blob)?;
     Ok(opened.and_then(|opened| opened.info.headers.copied))
 }
 
@@ -154,11 +215,19 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
                 headers.metadata = metadata;
             }
             headers.content_md5 = md5.or(headers.content_md5);
-            Put { headers, md5: verified(md5, whole.md5), ..whole }
+            Put {
+                headers,
+                md5: verified(md5, whole.md5),
+                ..whole
+            }
         }
         CopiedFields::Put { own, keep, md5 } => {
             let checksum = whole.headers.checksum.clone();
-            let kept = if keep { whole.headers } else { BlobHeaders::default() };
+            let kept = if keep {
+                whole.headers
+            } else {
+                BlobHeaders::default()
+            };
             let headers = BlobHeaders {
                 content_type: own.content_type.or(kept.content_type),
                 content_encoding: own.content_encoding.or(kept.content_encoding),
@@ -170,12 +239,20 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
                 checksum,
                 ..BlobHeaders::default()
             };
-            Put { headers, md5: verified(md5, whole.md5), ..whole }
+            Put {
+                headers,
+                md5: verified(md5, whole.md5),
+                ..whole
+            }
         }
     }
 }
 
 /// Returns how a copy treats its MD5. Its bytes must match the given one.
 fn verified(given: Option<ContentMd5>, otherwise: Md5Use) -> Md5Use {
-    if given.is_some() { Md5Use::Computed } else { otherwise }
+    if given.is_some() {
+        Md5Use::Computed
+    } else {
+        otherwise
+    }
 }

@@ -50,7 +50,12 @@ pub(crate) async fn get_blob(
     let info = &opened.info;
     SeenLease::check(info.lease.as_ref(), get.lease).map_err(AzureError::of_blob)?;
     let verdict = match conditions::evaluate_read(&get.conditions, info)? {
-        Verdict::Proceed if get.if_tags.as_ref().is_some_and(|condition| !condition.holds(&info.headers.tags)) => {
+        Verdict::Proceed
+            if get
+                .if_tags
+                .as_ref()
+                .is_some_and(|condition| !condition.holds(&info.headers.tags)) =>
+        {
             return Err(AzureError::condition_not_met());
         }
         verdict => verdict,
@@ -79,32 +84,60 @@ async fn represent(
     }
     describe(response.headers_mut(), info);
     let range = match part {
-        BlobPart::Range { range, headers, digest } => select(range, headers, info, now)?.map(|range| (range, *digest)),
+        BlobPart::Range {
+            range,
+            headers,
+            digest,
+        } => select(range, headers, info, now)?.map(|range| (range, *digest)),
         _ => None,
     };
     let md5 = info.headers.content_md5.map(ContentMd5::to_header);
     let Some((range, digest)) = range else {
-        let length = if matches!(part, BlobPart::Metadata) { 0 } else { info.length };
+        let length = if matches!(part, BlobPart::Metadata) {
+            0
+        } else {
+            info.length
+        };
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
-        response.headers_mut().extend(md5.map(|md5| (CONTENT_MD5, md5)));
+        response
+            .headers_mut()
+            .extend(md5.map(|md5| (CONTENT_MD5, md5)));
         if matches!(part, BlobPart::Whole | BlobPart::Range { .. }) {
-            *response.body_mut() = opened.source.read(None).await.map_err(AzureError::of_blob)?;
+            *response.body_mut() = opened
+                .source
+                .read(None)
+                .await
+                .map_err(AzureError::of_blob)?;
         }
         return Ok(response);
     };
     if digest.is_some() && range.len() > MAX_DIGESTED {
-        return Err(AzureError::invalid_header("x-ms-range", "a range with its MD5 or CRC-64 can't exceed 4 MiB"));
+        return Err(AzureError::invalid_header(
+            "x-ms-range",
+            "a range with its MD5 or CRC-64 can't exceed 4 MiB",
+        ));
     }
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-    response.headers_mut().insert(CONTENT_LENGTH, range.len().into());
-    response.headers_mut().extend(md5.map(|md5| (BLOB_CONTENT_MD5, md5)));
-    response.headers_mut().insert(CONTENT_RANGE, range.content_range(info.length));
-    *response.body_mut() =
-        opened.source.read(Some(range.start()..range.end() + 1)).await.map_err(AzureError::of_blob)?;
+    response
+        .headers_mut()
+        .insert(CONTENT_LENGTH, range.len().into());
+    response
+        .headers_mut()
+        .extend(md5.map(|md5| (BLOB_CONTENT_MD5, md5)));
+    response
+        .headers_mut()
+        .insert(CONTENT_RANGE, range.content_range(info.length));
+    *response.body_mut() = opened
+        .source
+        .read(Some(range.start()..range.end() + 1))
+        .await
+        .map_err(AzureError::of_blob)?;
     match digest {
         Some(digest) => {
             let mut memory = context.documents.begin(get.client);
-            memory.grow(usize::try_from(range.len()).unwrap_or(usize::MAX)).map_err(AzureError::crowded)?;
+            memory
+                .grow(usize::try_from(range.len()).unwrap_or(usize::MAX))
+                .map_err(AzureError::crowded)?;
             add_digest(response, digest, memory).await
         }
         None => Ok(response),
@@ -112,8 +145,17 @@ async fn represent(
 }
 
 /// Returns the selected range, or `None` for the whole blob.
-fn select(range: &str, headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<ByteRange>, AzureError> {
-    let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+fn select(
+    range: &str,
+    headers: &HeaderMap,
+    info: &BlobInfo,
+    now: Timestamp,
+) -> Result<Option<ByteRange>, AzureError> {
+    let sent = Representation {
+        tag: info.tag.as_ref(),
+        last_modified: Some(info.last_modified),
+        len: info.length,
+    };
     if range::if_range(headers, &sent, now) == Some(false) {
         return Ok(None);
     }
@@ -131,10 +173,18 @@ async fn add_digest(
     memory: DocumentMemory,
 ) -> Result<Response<BlobBody>, AzureError> {
     let (mut head, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
+    let bytes = body
+        .collect()
+        .await
+        .map_err(AzureError::of_blob)?
+        .to_bytes();
     match digest {
-        RangeDigest::Md5 => head.headers.insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header()),
-        RangeDigest::Crc64 => head.headers.insert(CONTENT_CRC64, Crc64::of(&bytes).to_header()),
+        RangeDigest::Md5 => head
+            .headers
+            .insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header()),
+        RangeDigest::Crc64 => head
+            .headers
+            .insert(CONTENT_CRC64, Crc64::of(&bytes).to_header()),
     };
     Ok(Response::from_parts(head, memory.hold(bytes).into()))
 }
@@ -147,7 +197,11 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers::add_type(target, &info.headers);
     headers::add_copy(target, &info.headers);
-    target.extend(HeaderValue::from_str(headers::tier(&info.headers)).ok().map(|tier| (ACCESS_TIER, tier)));
+    target.extend(
+        HeaderValue::from_str(headers::tier(&info.headers))
+            .ok()
+            .map(|tier| (ACCESS_TIER, tier)),
+    );
     if info.headers.tier.is_none() {
         target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
     }

@@ -37,19 +37,34 @@ pub(crate) async fn put_blob(
     put: PutBlob,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let PutBlob { write, headers, crc64, length } = put;
+    let PutBlob {
+        write,
+        headers,
+        crc64,
+        length,
+    } = put;
     write::check(context, blob, &write.conditions, write.lease).await?;
     let staged = staging::all(context, blob).await?;
     let (upload, watch) = Crc64::watch(crc64, upload);
     let put = write::put(&write, upload, context.max_body);
-    let put = Put { headers: *headers, length: Some(length), md5: Md5Use::Computed, ..put };
+    let put = Put {
+        headers: *headers,
+        length: Some(length),
+        md5: Md5Use::Computed,
+        ..put
+    };
     let written = context.store.put(blob, put).await;
-    let written = written.map_err(|error| watch.explain(error, |error| write::rejected(&write, error)))?;
+    let written =
+        written.map_err(|error| watch.explain(error, |error| write::rejected(&write, error)))?;
     write::confirm(context, blob, &write, &written).await?;
     staging::discard(&*context.store, staged).await;
     let mut response = write::stored(&written);
-    response.headers_mut().extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
-    response.headers_mut().extend(written.md5.map(|md5| (CONTENT_MD5, md5.to_header())));
+    response
+        .headers_mut()
+        .extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
+    response
+        .headers_mut()
+        .extend(written.md5.map(|md5| (CONTENT_MD5, md5.to_header())));
     Ok(response)
 }
 
@@ -62,11 +77,17 @@ pub(crate) async fn delete_blob(
 ) -> Result<Response<BlobBody>, AzureError> {
     write::check(context, blob, &write.conditions, write.lease).await?;
     let deletes_blob = matches!(deletion, SnapshotDeletion::Bare | SnapshotDeletion::Include);
-    let staged = if deletes_blob { Some(staging::all(context, blob).await?) } else { None };
+    let staged = if deletes_blob {
+        Some(staging::all(context, blob).await?)
+    } else {
+        None
+    };
     snapshots::delete(context, blob, write, deletion).await?;
     staging::discard(&*context.store, staged.unwrap_or_default()).await;
     let mut response = response::empty(StatusCode::ACCEPTED, None, None);
-    response.headers_mut().insert(DELETED_PERMANENTLY, HeaderValue::from_static("true"));
+    response
+        .headers_mut()
+        .insert(DELETED_PERMANENTLY, HeaderValue::from_static("true"));
     Ok(response)
 }
 
@@ -77,17 +98,32 @@ pub(crate) async fn set_blob_headers(
     write: WriteHeaders,
     change: HeaderChange,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let WriteHeaders { conditions, lease, request, .. } = write;
+    let WriteHeaders {
+        conditions,
+        lease,
+        request,
+        ..
+    } = write;
     let is_metadata = matches!(change, HeaderChange::Metadata(_));
     let keeps_version = change.keeps_version();
     write::check(context, blob, &conditions, lease).await?;
     let (preconditions, if_tags) = (conditions.preconditions, conditions.if_tags);
-    let set = SetHeaders { preconditions, if_tags, lease, change, request };
+    let set = SetHeaders {
+        preconditions,
+        if_tags,
+        lease,
+        change,
+        request,
+    };
     match context.store.set_headers(blob, set).await {
         // The version stays, so the response names none, as in Azure.
         Ok(_) if keeps_version => Ok(response::empty(StatusCode::NO_CONTENT, None, None)),
         Ok(written) => {
-            let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
+            let mut response = response::empty(
+                StatusCode::OK,
+                written.tag.as_ref(),
+                Some(written.last_modified),
+            );
             if is_metadata {
                 response::set_not_encrypted(&mut response);
             }
@@ -104,14 +140,22 @@ pub(crate) async fn set_blob_tier(
     lease: LeaseUse,
     tier: FieldText,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
+    let Some(opened) = context
+        .store
+        .open(blob, Reading::HEAD)
+        .await
+        .map_err(AzureError::of_blob)?
+    else {
         lookup::container(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
     SeenLease::check(opened.info.lease.as_ref(), lease).map_err(AzureError::of_blob)?;
     require_block_blob(Some(&opened.info))?;
     if headers::tier(&opened.info.headers) != tier.as_str() {
-        let set = SetHeaders { lease, ..SetHeaders::new(HeaderChange::Tier(tier)) };
+        let set = SetHeaders {
+            lease,
+            ..SetHeaders::new(HeaderChange::Tier(tier))
+        };
         if let Err(error) = context.store.set_headers(blob, set).await {
             return Err(write::explain(context, blob, error).await);
         }
@@ -125,7 +169,10 @@ pub(crate) async fn lease_blob(
     blob: &BlobPath,
     lease: LeaseParameters,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let LeaseParameters { conditions, request } = lease;
+    let LeaseParameters {
+        conditions,
+        request,
+    } = lease;
     let action = request.action;
     write::check(context, blob, &conditions, LeaseUse::Read(None)).await?;
     match context.store.lease(blob, request).await {

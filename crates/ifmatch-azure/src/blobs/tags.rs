@@ -23,7 +23,16 @@ pub(crate) async fn set_tags(
     let SetTags { write, document } = set;
     let tags = parse(&body::read(context, document, body).await?)?;
     // A retry can't be recognised: its key would have to include the tags.
-    set_blob_headers(context, blob, WriteHeaders { request: None, ..write }, HeaderChange::Tags(tags)).await
+    set_blob_headers(
+        context,
+        blob,
+        WriteHeaders {
+            request: None,
+            ..write
+        },
+        HeaderChange::Tags(tags),
+    )
+    .await
 }
 
 /// Returns the document of Get Blob Tags.
@@ -51,7 +60,11 @@ fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
     if !document.is_complete {
         return Err(invalid(RULE));
     }
-    let tags = document.tags.into_iter().map(|tag| tag.map(Option::unwrap_or_default).into()).collect();
+    let tags = document
+        .tags
+        .into_iter()
+        .map(|tag| tag.map(Option::unwrap_or_default).into())
+        .collect();
     headers::checked_tags(Tags::new(tags).map_err(refused)?).map_err(invalid)
 }
 
@@ -78,7 +91,11 @@ impl XmlVisitor for TagsParser {
             (2, b"Tag") if self.tags.len() <= Tags::MAX => self.tags.push([None, None]),
             (3, b"Key" | b"Value") => {
                 self.at = usize::from(name == b"Value");
-                let text = self.tags.last_mut().map(|tag| &mut tag[self.at]).filter(|text| text.is_none());
+                let text = self
+                    .tags
+                    .last_mut()
+                    .map(|tag| &mut tag[self.at])
+                    .filter(|text| text.is_none());
                 *text.ok_or_else(|| invalid(RULE))? = Some(String::new());
             }
             _ => return Err(invalid(RULE)),
@@ -97,8 +114,14 @@ impl XmlVisitor for TagsParser {
     }
 
     fn close(&mut self) -> Result<(), AzureError> {
-        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("unbalanced elements"))?;
-        let is_whole = self.tags.last().is_none_or(|tag| tag.iter().all(Option::is_some));
+        self.depth = self
+            .depth
+            .checked_sub(1)
+            .ok_or_else(|| invalid("unbalanced elements"))?;
+        let is_whole = self
+            .tags
+            .last()
+            .is_none_or(|tag| tag.iter().all(Option::is_some));
         if self.depth == 2 && !is_whole {
             return Err(invalid(RULE));
         }
@@ -122,13 +145,25 @@ mod tests {
 
     #[test]
     fn documents_of_the_sdks_are_read() {
-        let tag = |name: &str, value: &str| format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>");
-        let document =
-            |tags: &str| format!("<?xml version='1.0' encoding='utf-8'?>\n<Tags><TagSet>{tags}</TagSet></Tags>");
-        let read = |text: &str| parse(text.as_bytes()).map(|tags| tags.to_string()).map_err(|error| error.code);
-        assert_eq!(read(&document(&(tag("b", "x y") + &tag("a", "")))).as_deref(), Ok("a=&b=x%20y"));
+        let tag =
+            |name: &str, value: &str| format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>");
+        let document = |tags: &str| {
+            format!("<?xml version='1.0' encoding='utf-8'?>\n<Tags><TagSet>{tags}</TagSet></Tags>")
+        };
+        let read = |text: &str| {
+            parse(text.as_bytes())
+                .map(|tags| tags.to_string())
+                .map_err(|error| error.code)
+        };
+        assert_eq!(
+            read(&document(&(tag("b", "x y") + &tag("a", "")))).as_deref(),
+            Ok("a=&b=x%20y")
+        );
         assert_eq!(read("<Tags><TagSet /></Tags>").as_deref(), Ok(""));
-        assert_eq!(read("<Tags><TagSet><Tag><Key>a</Key><Value/></Tag></TagSet></Tags>").as_deref(), Ok("a="));
+        assert_eq!(
+            read("<Tags><TagSet><Tag><Key>a</Key><Value/></Tag></TagSet></Tags>").as_deref(),
+            Ok("a=")
+        );
         let eleven: String = (0..11).map(|at| tag(&at.to_string(), "1")).collect();
         assert_eq!(read(&document(&eleven)), Err("TagsTooLarge"));
         for wrong in [

@@ -42,8 +42,18 @@ pub(super) fn of(
     moved: &BlocksMoved,
 ) -> Upload {
     let segments = segments.into_iter();
-    let reader = BlockReader { store: Arc::clone(store), owner, segments, current, body: None, moved: moved.clone() };
-    Upload::new(StreamBody::new(stream::try_unfold(reader, BlockReader::next)))
+    let reader = BlockReader {
+        store: Arc::clone(store),
+        owner,
+        segments,
+        current,
+        body: None,
+        moved: moved.clone(),
+    };
+    Upload::new(StreamBody::new(stream::try_unfold(
+        reader,
+        BlockReader::next,
+    )))
 }
 
 struct BlockReader {
@@ -77,7 +87,10 @@ impl BlockReader {
             (BlockSegment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
             (BlockSegment::Current(_), None) => Err("the current blob was not opened".into()),
             (BlockSegment::Staged(block), _) => {
-                let opened = self.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
+                let opened = self
+                    .store
+                    .open(&block.path, Reading::WHOLE.without_lease())
+                    .await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);
                 }

@@ -46,7 +46,10 @@ pub(crate) struct SavedList {
 impl SavedList {
     /// Adds the name of the list to the fields of the version.
     pub(crate) fn name_in(&self, headers: &BlobHeaders) -> BlobHeaders {
-        BlobHeaders { block_list: Some(self.id.clone()), ..headers.clone() }
+        BlobHeaders {
+            block_list: Some(self.id.clone()),
+            ..headers.clone()
+        }
     }
 
     /// Ends the write of a version: removes the list of the previous one, or this list if no version names it. A list that can't be
@@ -60,7 +63,8 @@ impl SavedList {
         previous: Option<&FieldText>,
     ) -> Result<(), AzureError> {
         // A store that numbers the write keeps header fields.
-        let is_named = (written.generation.is_some() && !written.is_replay) || self.is_named(store, blob).await?;
+        let is_named = (written.generation.is_some() && !written.is_replay)
+            || self.is_named(store, blob).await?;
         if !is_named {
             discard(store, &self.path).await;
             if written.is_replay {
@@ -68,8 +72,13 @@ impl SavedList {
             }
         }
         if !is_named && written.generation.is_none() {
-            let list = CommittedList { tag: written.tag.as_ref().map(ToString::to_string), ..self.list };
-            list.save(store, &paths.list(BY_TAG)?).await.map_err(AzureError::of_blob)?;
+            let list = CommittedList {
+                tag: written.tag.as_ref().map(ToString::to_string),
+                ..self.list
+            };
+            list.save(store, &paths.list(BY_TAG)?)
+                .await
+                .map_err(AzureError::of_blob)?;
         }
         if let Some(previous) = previous {
             discard(store, &paths.list(previous.as_str())?).await;
@@ -78,7 +87,10 @@ impl SavedList {
     }
 
     async fn is_named(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, AzureError> {
-        let opened = store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+        let opened = store
+            .open(blob, Reading::HEAD.without_lease())
+            .await
+            .map_err(AzureError::of_blob)?;
         Ok(opened.is_some_and(|opened| opened.info.headers.block_list.as_ref() == Some(&self.id)))
     }
 
@@ -105,8 +117,14 @@ impl CommittedList {
         paths: &BlobPaths,
         blocks: Vec<(BlockId, u64)>,
     ) -> Result<SavedList, AzureError> {
-        let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
-        let list = Self { name: blob.name.as_str().to_owned(), tag: None, blocks };
+        let id = random_guid()
+            .and_then(|id| FieldText::new(&id.to_string()).ok())
+            .ok_or_else(AzureError::busy)?;
+        let list = Self {
+            name: blob.name.as_str().to_owned(),
+            tag: None,
+            blocks,
+        };
         let path = paths.list(id.as_str())?;
         list.save(store, &path).await.map_err(AzureError::of_blob)?;
         Ok(SavedList { list, id, path })
@@ -119,13 +137,23 @@ impl CommittedList {
         info: &BlobInfo,
         memory: Option<&mut DocumentMemory>,
     ) -> Result<Option<Self>, AzureError> {
-        let path = paths.list(info.headers.block_list.as_ref().map_or(BY_TAG, FieldText::as_str))?;
-        let list = Self::load_into(store, &path, memory).await.map_err(AzureError::of_blob)?;
+        let path = paths.list(
+            info.headers
+                .block_list
+                .as_ref()
+                .map_or(BY_TAG, FieldText::as_str),
+        )?;
+        let list = Self::load_into(store, &path, memory)
+            .await
+            .map_err(AzureError::of_blob)?;
         Ok(list.filter(|list| list.belongs_to(info, &path)))
     }
 
     /// Loads the list stored at this path, if it can be read.
-    pub(super) async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Self>, StoreError> {
+    pub(super) async fn load(
+        store: &dyn BlobStore,
+        path: &BlobPath,
+    ) -> Result<Option<Self>, StoreError> {
         Self::load_into(store, path, None).await
     }
 
@@ -134,17 +162,31 @@ impl CommittedList {
         path: &BlobPath,
         memory: Option<&mut DocumentMemory>,
     ) -> Result<Option<Self>, StoreError> {
-        let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+        let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else {
+            return Ok(None);
+        };
         if let Some(memory) = memory {
             // Parsed, it takes several times as much.
-            memory.grow(usize::try_from(opened.info.length).unwrap_or(usize::MAX).saturating_mul(PARSED))?;
+            memory.grow(
+                usize::try_from(opened.info.length)
+                    .unwrap_or(usize::MAX)
+                    .saturating_mul(PARSED),
+            )?;
         }
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
-        Ok(serde_json::from_slice(&bytes).ok().and_then(|value| Self::from_json(&value)))
+        Ok(serde_json::from_slice(&bytes)
+            .ok()
+            .and_then(|value| Self::from_json(&value)))
     }
 
     async fn save(&self, store: &dyn BlobStore, path: &BlobPath) -> Result<(), StoreError> {
-        store.put(path, Put::new(Upload::new(Full::<Bytes>::from(self.to_json().to_string())))).await.map(drop)
+        store
+            .put(
+                path,
+                Put::new(Upload::new(Full::<Bytes>::from(self.to_json().to_string()))),
+            )
+            .await
+            .map(drop)
     }
 
     /// Returns `true` if the list at this path belongs to this version.
@@ -168,21 +210,36 @@ impl CommittedList {
     }
 
     fn length(&self) -> Option<u64> {
-        self.blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length))
+        self.blocks
+            .iter()
+            .try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length))
     }
 
     fn to_json(&self) -> Value {
-        let blocks: Vec<Value> = self.blocks.iter().map(|(id, length)| json!([id.to_hex(), length])).collect();
+        let blocks: Vec<Value> = self
+            .blocks
+            .iter()
+            .map(|(id, length)| json!([id.to_hex(), length]))
+            .collect();
         json!({ "name": self.name, "tag": self.tag, "blocks": blocks })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value[name].as_str().map(str::to_owned);
-        let block = |block: &Value| Some((BlockId::from_hex(block.get(0)?.as_str()?)?, block.get(1)?.as_u64()?));
+        let block = |block: &Value| {
+            Some((
+                BlockId::from_hex(block.get(0)?.as_str()?)?,
+                block.get(1)?.as_u64()?,
+            ))
+        };
         Some(Self {
             name: text("name")?,
             tag: text("tag"),
-            blocks: value["blocks"].as_array()?.iter().map(block).collect::<Option<_>>()?,
+            blocks: value["blocks"]
+                .as_array()?
+                .iter()
+                .map(block)
+                .collect::<Option<_>>()?,
         })
     }
 }

@@ -41,7 +41,11 @@ impl XmlVisitor for BlockListParser {
             (1, b"Committed") => self.from = Some(BlockSource::Committed),
             (1, b"Uncommitted") => self.from = Some(BlockSource::Uncommitted),
             (1, b"Latest") => self.from = Some(BlockSource::Latest),
-            _ => return Err(invalid("expected a BlockList with Committed, Uncommitted and Latest elements")),
+            _ => {
+                return Err(invalid(
+                    "expected a BlockList with Committed, Uncommitted and Latest elements",
+                ));
+            }
         }
         self.depth += 1;
         Ok(())
@@ -50,15 +54,22 @@ impl XmlVisitor for BlockListParser {
     fn text(&mut self, text: &str) -> Result<(), AzureError> {
         match self.depth {
             2 => self.id.push_str(text),
-            _ if !text.trim().is_empty() => return Err(invalid("unexpected text between elements")),
+            _ if !text.trim().is_empty() => {
+                return Err(invalid("unexpected text between elements"));
+            }
             _ => {}
         }
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), AzureError> {
-        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("unbalanced elements"))?;
-        let Some(from) = self.from.take() else { return Ok(()) };
+        self.depth = self
+            .depth
+            .checked_sub(1)
+            .ok_or_else(|| invalid("unbalanced elements"))?;
+        let Some(from) = self.from.take() else {
+            return Ok(());
+        };
         let id = BlockId::from_base64(std::mem::take(&mut self.id).trim());
         let id = id.ok_or_else(|| not_a_list("a block id isn't the base64 of 1 to 64 bytes"))?;
         if self.blocks.len() == MAX_BLOCKS {
@@ -72,7 +83,11 @@ impl XmlVisitor for BlockListParser {
 
 impl BlockListParser {
     fn end(self) -> Result<Vec<(BlockSource, BlockId)>, AzureError> {
-        if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("unexpected end")) }
+        if self.began && self.depth == 0 {
+            Ok(self.blocks)
+        } else {
+            Err(invalid("unexpected end"))
+        }
     }
 }
 
@@ -88,8 +103,13 @@ mod tests {
     use super::*;
 
     fn written(blocks: &[(BlockSource, BlockId)]) -> String {
-        let block = |(from, id): &(BlockSource, BlockId)| format!("<{from:?}>{}</{from:?}>", id.to_base64());
-        format!("<BlockList>{}</BlockList>", blocks.iter().map(block).collect::<String>())
+        let block = |(from, id): &(BlockSource, BlockId)| {
+            format!("<{from:?}>{}</{from:?}>", id.to_base64())
+        };
+        format!(
+            "<BlockList>{}</BlockList>",
+            blocks.iter().map(block).collect::<String>()
+        )
     }
 
     fn read(text: &str) -> Option<Vec<(BlockSource, BlockId)>> {

@@ -24,25 +24,41 @@ pub(crate) async fn get_block_list(
     blob: &BlobPath,
     get: GetBlockList,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let GetBlockList { client, committed, uncommitted, lease } = get;
+    let GetBlockList {
+        client,
+        committed,
+        uncommitted,
+        lease,
+    } = get;
     // Nothing ends a list early, so what it is built from counts, too.
-    let mut memory = context.documents.begin_answer(client).map_err(AzureError::crowded)?;
+    let mut memory = context
+        .documents
+        .begin_answer(client)
+        .map_err(AzureError::crowded)?;
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store, Some(&mut memory)).await?;
     let (info, list) = find(context, blob, &paths, &mut memory).await?;
-    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease).map_err(AzureError::of_blob)?;
+    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
+        .map_err(AzureError::of_blob)?;
     require_block_blob(info.as_ref())?;
     if info.is_none() && staged.is_empty() {
         return Err(AzureError::blob_not_found());
     }
     let mut xml = XmlWriter::begin("BlockList");
     if committed {
-        let blocks = list.iter().flat_map(|list| &list.blocks).map(|(id, length)| (id, *length));
+        let blocks = list
+            .iter()
+            .flat_map(|list| &list.blocks)
+            .map(|(id, length)| (id, *length));
         add(&mut xml, "CommittedBlocks", blocks);
     }
     if uncommitted {
-        add(&mut xml, "UncommittedBlocks", staged.iter().map(|(id, block)| (id, block.length)));
+        add(
+            &mut xml,
+            "UncommittedBlocks",
+            staged.iter().map(|(id, block)| (id, block.length)),
+        );
     }
     memory.grow(xml.len()).map_err(AzureError::crowded)?;
     let mut response = response::document(memory.hold(xml.end("BlockList")));
@@ -64,8 +80,14 @@ async fn find(
 ) -> Result<(Option<BlobInfo>, Option<CommittedList>), AzureError> {
     let mut before = None;
     loop {
-        let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-        let Some(info) = opened.map(|opened| opened.info) else { return Ok((None, None)) };
+        let opened = context
+            .store
+            .open(blob, Reading::HEAD)
+            .await
+            .map_err(AzureError::of_blob)?;
+        let Some(info) = opened.map(|opened| opened.info) else {
+            return Ok((None, None));
+        };
         let list = CommittedList::find(&*context.store, paths, &info, Some(memory)).await?;
         let id = info.headers.block_list.clone();
         if list.is_some() || id.is_none() || id == before {

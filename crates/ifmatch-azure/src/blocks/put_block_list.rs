@@ -39,13 +39,21 @@ pub(crate) async fn put_block_list(
     put: PutBlockList,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let PutBlockList { write, headers, list } = put;
+    let PutBlockList {
+        write,
+        headers,
+        list,
+    } = put;
     let text = crate::body::read(context, list, upload).await?;
     let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
-        let previous = block_blob(context, blob).await?.and_then(|info| info.headers.block_list);
-        if let Some(response) = attempt(context, blob, &write, &headers, &wanted, previous.as_ref()).await? {
+        let previous = block_blob(context, blob)
+            .await?
+            .and_then(|info| info.headers.block_list);
+        if let Some(response) =
+            attempt(context, blob, &write, &headers, &wanted, previous.as_ref()).await?
+        {
             return Ok(response);
         }
     }
@@ -54,7 +62,11 @@ pub(crate) async fn put_block_list(
 
 /// Returns the properties of the current version, which must not be an append blob.
 async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInfo>, AzureError> {
-    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+    let opened = context
+        .store
+        .open(blob, Reading::HEAD.without_lease())
+        .await
+        .map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
     require_block_blob(info.as_ref())?;
     Ok(info)
@@ -72,39 +84,80 @@ async fn attempt(
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store, None).await?;
-    let is_staged = |(from, id): &(BlockSource, BlockId)| *from != BlockSource::Committed && staged.contains_key(id);
-    let current =
-        if wanted.iter().all(is_staged) { None } else { CurrentBlob::find(context, blob, &paths, write).await? };
+    let is_staged = |(from, id): &(BlockSource, BlockId)| {
+        *from != BlockSource::Committed && staged.contains_key(id)
+    };
+    let current = if wanted.iter().all(is_staged) {
+        None
+    } else {
+        CurrentBlob::find(context, blob, &paths, write).await?
+    };
     let (segments, blocks) = match resolve(wanted, &staged, current.as_ref()) {
         Ok(resolved) => resolved,
         Err(error) => {
             let info = block_blob(context, blob).await?;
-            if info.as_ref().and_then(|info| info.headers.block_list.as_ref()) != previous {
+            if info
+                .as_ref()
+                .and_then(|info| info.headers.block_list.as_ref())
+                != previous
+            {
                 return Ok(None);
             }
             // The writer that made a condition false has also discarded the staged blocks.
             let conditions = &write.conditions.preconditions;
-            return Err(match conditions.evaluate(&Method::PUT, info.as_ref().map(BlobInfo::validators).as_ref()) {
-                Verdict::Failed(precondition) => {
-                    let current = info.as_ref().and_then(|info| info.tag.clone());
-                    write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into())
-                }
-                _ => error,
-            });
+            return Err(
+                match conditions.evaluate(
+                    &Method::PUT,
+                    info.as_ref().map(BlobInfo::validators).as_ref(),
+                ) {
+                    Verdict::Failed(precondition) => {
+                        let current = info.as_ref().and_then(|info| info.tag.clone());
+                        write::rejected(
+                            write,
+                            StoreErrorKind::PreconditionFailed {
+                                precondition,
+                                current,
+                            }
+                            .into(),
+                        )
+                    }
+                    _ => error,
+                },
+            );
         }
     };
-    let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
+    let length = blocks
+        .iter()
+        .try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
     let limit = context.max_body;
-    let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
-    let tied = current.as_ref().map(|current| current.preconditions.clone());
+    let length = length
+        .filter(|length| *length <= limit)
+        .ok_or_else(|| AzureError::too_large(limit))?;
+    let tied = current
+        .as_ref()
+        .map(|current| current.preconditions.clone());
     let moved = BlocksMoved::default();
-    let upload =
-        body::of(&context.store, paths.owner(), segments, current.map(|current| current.opened.source), &moved);
+    let upload = body::of(
+        &context.store,
+        paths.owner(),
+        segments,
+        current.map(|current| current.opened.source),
+        &moved,
+    );
     let saved = CommittedList::prepare(store, blob, &paths, blocks).await?;
-    let put = Put { headers: saved.name_in(headers), length: Some(length), ..write::put(write, upload, limit) };
+    let put = Put {
+        headers: saved.name_in(headers),
+        length: Some(length),
+        ..write::put(write, upload, limit)
+    };
     // Retry only if the tag was added here; one in the request is the client's own condition.
-    let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != write.conditions.preconditions.if_match);
-    let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
+    let is_tied = tied
+        .as_ref()
+        .is_some_and(|tied| tied.if_match != write.conditions.preconditions.if_match);
+    let put = Put {
+        preconditions: tied.unwrap_or(put.preconditions),
+        ..put
+    };
     match store.put(blob, put).await {
         Ok(written) => {
             if let Err(error) = saved.settle(store, blob, &paths, &written, previous).await {
@@ -121,7 +174,10 @@ async fn attempt(
             }
             match error.kind() {
                 StoreErrorKind::PreconditionFailed {
-                    precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch,
+                    precondition:
+                        Precondition::IfMatch
+                        | Precondition::UnreadableIfMatch
+                        | Precondition::WeakIfMatch,
                     ..
                 } if is_tied => Ok(None),
                 _ if moved.happened() => Ok(None),
@@ -148,14 +204,24 @@ impl CurrentBlob {
         write: &WriteHeaders,
     ) -> Result<Option<Self>, AzureError> {
         let store = &*context.store;
-        let Some(opened) = store.open(blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
+        let Some(opened) = store
+            .open(blob, Reading::RANGES)
+            .await
+            .map_err(AzureError::of_blob)?
+        else {
             return Ok(None);
         };
         let info = &opened.info;
         SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
         let preconditions = bind(write, info)?;
-        let Some(list) = CommittedList::find(store, paths, info, None).await? else { return Ok(None) };
-        Ok(Some(Self { opened, list, preconditions }))
+        let Some(list) = CommittedList::find(store, paths, info, None).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            opened,
+            list,
+            preconditions,
+        }))
     }
 }
 
@@ -169,13 +235,26 @@ fn bind(write: &WriteHeaders, info: &BlobInfo) -> Result<Preconditions, AzureErr
     match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
         Verdict::Failed(precondition) if write.request.is_none() => {
             let current = info.tag.clone();
-            Err(write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into()))
+            Err(write::rejected(
+                write,
+                StoreErrorKind::PreconditionFailed {
+                    precondition,
+                    current,
+                }
+                .into(),
+            ))
         }
-        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch) => {
-            Ok(conditions.clone())
-        }
-        Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),
-        Verdict::Proceed | Verdict::NotModified => Ok(Preconditions { if_match, ..Preconditions::default() }),
+        Verdict::Failed(
+            Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch,
+        ) => Ok(conditions.clone()),
+        Verdict::Failed(_) => Ok(Preconditions {
+            if_match,
+            ..conditions.clone()
+        }),
+        Verdict::Proceed | Verdict::NotModified => Ok(Preconditions {
+            if_match,
+            ..Preconditions::default()
+        }),
     }
 }
 
@@ -187,7 +266,9 @@ fn resolve(
     staged: &StagedBlocks,
     current: Option<&CurrentBlob>,
 ) -> Result<ResolvedList, AzureError> {
-    let ranges = current.map(|current| current.list.ranges()).unwrap_or_default();
+    let ranges = current
+        .map(|current| current.list.ranges())
+        .unwrap_or_default();
     let (mut segments, mut blocks) = (Vec::new(), Vec::new());
     let mut sources = HashMap::new();
     for (from, id) in wanted {
@@ -195,12 +276,21 @@ fn resolve(
         let committed = ranges.get(id).filter(|_| *from != BlockSource::Uncommitted);
         // Later lists couldn't tell the two blocks apart.
         if *sources.entry(id).or_insert(staged.is_some()) != staged.is_some() {
-            return Err(document::not_a_list("an id names both a staged and a committed block"));
+            return Err(document::not_a_list(
+                "an id names both a staged and a committed block",
+            ));
         }
         let (segment, length) = match (staged, committed) {
             (Some(block), _) => (BlockSegment::Staged(block.clone()), block.length),
-            (None, Some(range)) => (BlockSegment::Current(Range::clone(range)), range.end - range.start),
-            (None, None) => return Err(document::not_a_list("a block in the list is neither staged nor committed")),
+            (None, Some(range)) => (
+                BlockSegment::Current(Range::clone(range)),
+                range.end - range.start,
+            ),
+            (None, None) => {
+                return Err(document::not_a_list(
+                    "a block in the list is neither staged nor committed",
+                ));
+            }
         };
         segments.push(segment);
         blocks.push((id.clone(), length));

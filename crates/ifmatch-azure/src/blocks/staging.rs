@@ -28,7 +28,8 @@ const PARALLEL: usize = 16;
 /// The container of all staged blocks.
 pub(super) static STAGED_BLOCKS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocks"));
 /// The container of all lists of committed blocks.
-pub(super) static COMMITTED_LISTS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocklists"));
+pub(super) static COMMITTED_LISTS: LazyLock<ContainerName> =
+    LazyLock::new(|| internal("blocklists"));
 
 #[expect(clippy::expect_used, reason = "both names have only letters")]
 fn internal(name: &str) -> ContainerName {
@@ -54,8 +55,13 @@ pub(super) struct StagingOwner {
 impl StagingOwner {
     /// Returns `true` if the container wasn't replaced or removed. Without a known creation time, assumes so.
     pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
-        let Some(created) = self.created else { return Ok(true) };
-        Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
+        let Some(created) = self.created else {
+            return Ok(true);
+        };
+        Ok(store
+            .container(&self.container)
+            .await?
+            .is_some_and(|info| info.created == Some(created)))
     }
 }
 
@@ -73,12 +79,18 @@ pub(crate) type StagedBlocks = BTreeMap<BlockId, StagedBlock>;
 impl BlobPaths {
     /// Looks up the blob's container and returns the paths.
     pub(crate) async fn of(context: &Context, blob: &BlobPath) -> Result<Self, AzureError> {
-        Ok(Self::within(&lookup::container(context, &blob.container).await?, blob))
+        Ok(Self::within(
+            &lookup::container(context, &blob.container).await?,
+            blob,
+        ))
     }
 
     /// Returns the paths of a blob in this container.
     fn within(container: &ContainerInfo, blob: &BlobPath) -> Self {
-        let owner = StagingOwner { container: blob.container.clone(), created: container.created };
+        let owner = StagingOwner {
+            container: blob.container.clone(),
+            created: container.created,
+        };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
         let folder = format!("{}/{created:016x}/{name}/", blob.container);
@@ -100,7 +112,10 @@ impl BlobPaths {
 
     /// Returns the path of a list of committed blocks.
     pub(super) fn list(&self, id: &str) -> Result<BlobPath, AzureError> {
-        Ok(BlobPath { container: COMMITTED_LISTS.clone(), name: BlobName::new(&format!("{}{id}", self.folder))? })
+        Ok(BlobPath {
+            container: COMMITTED_LISTS.clone(),
+            name: BlobName::new(&format!("{}{id}", self.folder))?,
+        })
     }
 
     /// Loads the staged blocks, ordered by id. They take their memory from `memory`, if it is given.
@@ -114,9 +129,12 @@ impl BlobPaths {
         loop {
             let page = self.page(store, after, STEP).await?;
             if let Some(memory) = &mut memory {
-                let size =
-                    |(_, block): &(BlockId, StagedBlock)| size_of::<StagedBlock>() + 2 * block.path.name.as_str().len();
-                memory.grow(page.0.iter().map(size).sum()).map_err(AzureError::crowded)?;
+                let size = |(_, block): &(BlockId, StagedBlock)| {
+                    size_of::<StagedBlock>() + 2 * block.path.name.as_str().len()
+                };
+                memory
+                    .grow(page.0.iter().map(size).sum())
+                    .map_err(AzureError::crowded)?;
             }
             staged.extend(page.0);
             after = page.1;
@@ -128,7 +146,13 @@ impl BlobPaths {
 
     /// Returns any one of the staged blocks.
     pub(super) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
-        Ok(self.page(store, None, 1).await?.0.into_iter().next().map(|(id, _)| id))
+        Ok(self
+            .page(store, None, 1)
+            .await?
+            .0
+            .into_iter()
+            .next()
+            .map(|(id, _)| id))
     }
 
     async fn page(
@@ -137,14 +161,32 @@ impl BlobPaths {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<(BlockId, StagedBlock)>, Option<String>), AzureError> {
-        let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
-        let Some(page) = store.list(&STAGED_BLOCKS, &query).await.map_err(AzureError::of_blob)? else {
+        let query = ListQuery {
+            prefix: self.folder.clone(),
+            after,
+            ..ListQuery::first(limit)
+        };
+        let Some(page) = store
+            .list(&STAGED_BLOCKS, &query)
+            .await
+            .map_err(AzureError::of_blob)?
+        else {
             return Ok((Vec::new(), None));
         };
         let staged = page.items.into_iter().filter_map(|entry| {
             let id = BlockId::from_hex(entry.name.as_str().strip_prefix(&self.folder)?)?;
-            let path = BlobPath { container: STAGED_BLOCKS.clone(), name: entry.name };
-            Some((id, StagedBlock { path, length: entry.info.length, tag: entry.info.tag }))
+            let path = BlobPath {
+                container: STAGED_BLOCKS.clone(),
+                name: entry.name,
+            };
+            Some((
+                id,
+                StagedBlock {
+                    path,
+                    length: entry.info.length,
+                    tag: entry.info.tag,
+                },
+            ))
         });
         Ok((staged.collect(), page.next))
     }
@@ -153,10 +195,16 @@ impl BlobPaths {
 /// Returns all blocks staged for a blob in an existing container.
 pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
     let container = lookup::container(context, &blob.container).await?;
-    if context.store.peek().is_some_and(|store| store.is_empty(&STAGED_BLOCKS)) {
+    if context
+        .store
+        .peek()
+        .is_some_and(|store| store.is_empty(&STAGED_BLOCKS))
+    {
         return Ok(StagedBlocks::new());
     }
-    BlobPaths::within(&container, blob).staged(&*context.store, None).await
+    BlobPaths::within(&container, blob)
+        .staged(&*context.store, None)
+        .await
 }
 
 /// Removes staged blocks, unless they have been staged again since. Blocks that can't be removed now are garbage
@@ -166,11 +214,17 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
         return std::future::ready(()).boxed();
     }
     let remove = async |block: StagedBlock| drop(remove(store, &block.path, block.tag).await);
-    stream::iter(staged.into_values()).for_each_concurrent(PARALLEL, remove).boxed()
+    stream::iter(staged.into_values())
+        .for_each_concurrent(PARALLEL, remove)
+        .boxed()
 }
 
 /// Removes a blob if it still has this tag.
-pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<EntityTag>) -> Result<(), StoreError> {
+pub(super) async fn remove(
+    store: &dyn BlobStore,
+    path: &BlobPath,
+    tag: Option<EntityTag>,
+) -> Result<(), StoreError> {
     store.delete(path, Delete::of_version(tag.as_ref())).await
 }
 
@@ -180,15 +234,25 @@ const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// Removes garbage and returns the number of entries removed. Continues an interrupted sweep.
 pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     let blocks = (&*STAGED_BLOCKS, (|_, _| ready(Ok(false)).boxed()) as IsUsed);
-    let lists = (&*COMMITTED_LISTS, (|context, list| is_used(context, list).boxed()) as IsUsed);
+    let lists = (
+        &*COMMITTED_LISTS,
+        (|context, list| is_used(context, list).boxed()) as IsUsed,
+    );
     remove_old(context, "blocks", MAX_AGE, &[blocks, lists]).await
 }
 
 /// Returns `true` if a list belongs to the current version of its blob.
 async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
-    let Some(list) = CommittedList::load(&*context.store, place).await? else { return Ok(false) };
+    let Some(list) = CommittedList::load(&*context.store, place).await? else {
+        return Ok(false);
+    };
     let owner = place.name.as_str().split('/').next().unwrap_or_default();
-    let (Ok(container), Ok(name)) = (ContainerName::new(owner), BlobName::new(&list.name)) else { return Ok(false) };
-    let opened = context.store.open(&BlobPath { container, name }, Reading::HEAD).await?;
+    let (Ok(container), Ok(name)) = (ContainerName::new(owner), BlobName::new(&list.name)) else {
+        return Ok(false);
+    };
+    let opened = context
+        .store
+        .open(&BlobPath { container, name }, Reading::HEAD)
+        .await?;
     Ok(opened.is_some_and(|opened| list.belongs_to(&opened.info, place)))
 }

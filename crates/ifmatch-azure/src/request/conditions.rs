@@ -27,7 +27,10 @@ pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> 
 /// Evaluates the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`.
 ///
 /// Core evaluates each header separately: in Azure's rules no header overrides another, unlike in RFC 9110.
-pub(crate) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
+pub(crate) fn evaluate_read(
+    conditions: &Preconditions,
+    info: &BlobInfo,
+) -> Result<Verdict, AzureError> {
     if conditions.if_none_match == Some(TagList::Any) {
         let message = "If-None-Match: * is never true for a blob that exists";
         return Err(AzureError::bad_request("UnsatisfiableCondition", message));
@@ -35,20 +38,43 @@ pub(crate) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Resu
     let none = Preconditions::default;
     let verdict = |alone: Preconditions| alone.evaluate(&Method::GET, Some(&info.validators()));
     let guards = [
-        Preconditions { if_match: conditions.if_match.clone(), ..none() },
-        Preconditions { if_unmodified_since: conditions.if_unmodified_since, ..none() },
+        Preconditions {
+            if_match: conditions.if_match.clone(),
+            ..none()
+        },
+        Preconditions {
+            if_unmodified_since: conditions.if_unmodified_since,
+            ..none()
+        },
     ];
     let guards = guards.map(verdict);
-    if let Some(failed) = guards.into_iter().find(|verdict| *verdict != Verdict::Proceed) {
+    if let Some(failed) = guards
+        .into_iter()
+        .find(|verdict| *verdict != Verdict::Proceed)
+    {
         return Ok(failed);
     }
     let changes = [
-        Preconditions { if_none_match: conditions.if_none_match.clone(), ..none() },
-        Preconditions { if_modified_since: conditions.if_modified_since, ..none() },
+        Preconditions {
+            if_none_match: conditions.if_none_match.clone(),
+            ..none()
+        },
+        Preconditions {
+            if_modified_since: conditions.if_modified_since,
+            ..none()
+        },
     ];
-    let mut changes = changes.into_iter().filter(|alone| !alone.is_empty()).map(verdict).peekable();
+    let mut changes = changes
+        .into_iter()
+        .filter(|alone| !alone.is_empty())
+        .map(verdict)
+        .peekable();
     let unchanged = changes.peek().is_some() && changes.all(|verdict| verdict != Verdict::Proceed);
-    Ok(if unchanged { Verdict::NotModified } else { Verdict::Proceed })
+    Ok(if unchanged {
+        Verdict::NotModified
+    } else {
+        Verdict::Proceed
+    })
 }
 
 /// The conditions of a write.
@@ -76,15 +102,28 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
     }
     let if_unmodified_since = unmodified_since.filter(|_| if_match.is_none());
     let modified_since = modified_since.filter(|_| if_none_match.is_none());
-    let preconditions = Preconditions { if_match, if_unmodified_since, if_none_match, ..Preconditions::NONE };
-    Ok(WriteConditions { preconditions, modified_since, if_tags: super::headers::if_tags(headers)? })
+    let preconditions = Preconditions {
+        if_match,
+        if_unmodified_since,
+        if_none_match,
+        ..Preconditions::NONE
+    };
+    Ok(WriteConditions {
+        preconditions,
+        modified_since,
+        if_tags: super::headers::if_tags(headers)?,
+    })
 }
 
 impl WriteConditions {
     /// Returns `true` if the same request can't succeed twice in a row: it requires a tag that the write
     /// replaces, or that there is no blob. `If-Match: *` is as true after the write as before.
     pub(super) fn hold_once(&self) -> bool {
-        let Preconditions { if_match, if_none_match, .. } = &self.preconditions;
+        let Preconditions {
+            if_match,
+            if_none_match,
+            ..
+        } = &self.preconditions;
         matches!(if_match, Some(TagList::Tags(_))) || *if_none_match == Some(TagList::Any)
     }
 
@@ -101,18 +140,31 @@ impl WriteConditions {
         seen: Option<&SeenLease>,
         r#use: LeaseUse,
     ) -> Result<(), AzureError> {
-        let unmodified = self.modified_since.is_some_and(|date| last_modified.is_some_and(|last| last <= date));
-        if unmodified && SeenLease::check(seen, r#use).is_ok() { Err(AzureError::condition_not_met()) } else { Ok(()) }
+        let unmodified = self
+            .modified_since
+            .is_some_and(|date| last_modified.is_some_and(|last| last <= date));
+        if unmodified && SeenLease::check(seen, r#use).is_ok() {
+            Err(AzureError::condition_not_met())
+        } else {
+            Ok(())
+        }
     }
 
     /// Rejects an unconditional write where the operator requires a condition.
-    pub(super) fn check_policy(&self, required: &RequirePreconditions, method: &Method) -> Result<(), AzureError> {
+    pub(super) fn check_policy(
+        &self,
+        required: &RequirePreconditions,
+        method: &Method,
+    ) -> Result<(), AzureError> {
         if !required.refuses(method, &self.preconditions) {
             return Ok(());
         }
-        let message =
-            "this service requires a condition on every write: send If-Match, If-None-Match or If-Unmodified-Since";
-        Err(AzureError::new(StatusCode::PRECONDITION_REQUIRED, "ConditionHeadersRequired", message))
+        let message = "this service requires a condition on every write: send If-Match, If-None-Match or If-Unmodified-Since";
+        Err(AzureError::new(
+            StatusCode::PRECONDITION_REQUIRED,
+            "ConditionHeadersRequired",
+            message,
+        ))
     }
 }
 
@@ -143,18 +195,27 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
     match (text.contains('"'), text.contains(','), many) {
         (true, true, Many::Allowed) => Ok(TagList::from_headers(headers, name)),
         (_, true, Many::Refused) => Err(multiple()),
-        (false, false, _) if !text.is_empty() => {
-            EntityTag::strong(text).map(|tag| Some(TagList::Tags(vec![tag]))).map_err(|_| invalid())
-        }
+        (false, false, _) if !text.is_empty() => EntityTag::strong(text)
+            .map(|tag| Some(TagList::Tags(vec![tag])))
+            .map_err(|_| invalid()),
         _ => Err(invalid()),
     }
 }
 
 /// Parses a date. A malformed one is an error: ignoring it would drop a condition.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
-    let Some(text) = one(headers, name)? else { return Ok(None) };
-    let invalid = || AzureError::invalid_header(name.as_str(), "must be a date such as Sun, 06 Nov 1994 08:49:37 GMT");
-    HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)
+    let Some(text) = one(headers, name)? else {
+        return Ok(None);
+    };
+    let invalid = || {
+        AzureError::invalid_header(
+            name.as_str(),
+            "must be a date such as Sun, 06 Nov 1994 08:49:37 GMT",
+        )
+    };
+    HttpDate::parse(text.as_bytes())
+        .map(Some)
+        .ok_or_else(invalid)
 }
 
 fn multiple() -> AzureError {

@@ -31,9 +31,18 @@ const TAG_OPTION: HeaderName = HeaderName::from_static("x-ms-copy-source-tag-opt
 const COPY_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-copy-source-blob-properties");
 const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
     (HeaderName::from_static("x-ms-source-if-match"), IF_MATCH),
-    (HeaderName::from_static("x-ms-source-if-none-match"), IF_NONE_MATCH),
-    (HeaderName::from_static("x-ms-source-if-modified-since"), IF_MODIFIED_SINCE),
-    (HeaderName::from_static("x-ms-source-if-unmodified-since"), IF_UNMODIFIED_SINCE),
+    (
+        HeaderName::from_static("x-ms-source-if-none-match"),
+        IF_NONE_MATCH,
+    ),
+    (
+        HeaderName::from_static("x-ms-source-if-modified-since"),
+        IF_MODIFIED_SINCE,
+    ),
+    (
+        HeaderName::from_static("x-ms-source-if-unmodified-since"),
+        IF_UNMODIFIED_SINCE,
+    ),
 ];
 
 /// Copy Blob and Put Blob From URL.
@@ -53,10 +62,17 @@ pub(crate) struct CopyParameters {
 /// The header fields of a copy.
 pub(crate) enum CopiedFields {
     /// Copy Blob and Copy Blob From URL: the source's fields, with the request's metadata if it has any. The bytes must match this MD5.
-    Kept { metadata: Option<BTreeMap<Box<str>, FieldText>>, md5: Option<ContentMd5> },
+    Kept {
+        metadata: Option<BTreeMap<Box<str>, FieldText>>,
+        md5: Option<ContentMd5>,
+    },
     /// Put Blob From URL: those of the request, and if `keep`, those of the source that the request lacks; the metadata is that of
     /// the request.
-    Put { own: Box<BlobHeaders>, keep: bool, md5: Option<ContentMd5> },
+    Put {
+        own: Box<BlobHeaders>,
+        keep: bool,
+        md5: Option<ContentMd5>,
+    },
 }
 
 /// Put Block From URL.
@@ -107,15 +123,35 @@ impl OperationParser<'_, '_> {
         let md5 = headers::md5(fields, &SOURCE_MD5)?;
         if headers::one(fields, &headers::BLOB_TYPE)?.is_none_or(str::is_empty) {
             let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
-            let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
+            let is_sync = headers::one(fields, &REQUIRES_SYNC)?
+                .is_some_and(|text| text.eq_ignore_ascii_case("true"));
             refuse_properties(fields, is_sync)?;
             let fields = CopiedFields::Kept { metadata, md5 };
-            return Ok(CopyParameters { write, source, fields, tags, tier, needs_infinite_lease: !is_sync });
+            return Ok(CopyParameters {
+                write,
+                source,
+                fields,
+                tags,
+                tier,
+                needs_infinite_lease: !is_sync,
+            });
         }
-        let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
-        let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
+        let own = BlobHeaders {
+            metadata,
+            ..headers::stored(fields, false)?
+        }
+        .into();
+        let keep = headers::one(fields, &COPY_PROPERTIES)?
+            .is_none_or(|text| !text.eq_ignore_ascii_case("false"));
         let fields = CopiedFields::Put { own, keep, md5 };
-        Ok(CopyParameters { write, source, fields, tags, tier, needs_infinite_lease: false })
+        Ok(CopyParameters {
+            write,
+            source,
+            fields,
+            tags,
+            tier,
+            needs_infinite_lease: false,
+        })
     }
 
     /// Returns a copy's tags: the request's, unless it asks for the source's.
@@ -133,19 +169,33 @@ impl OperationParser<'_, '_> {
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
         let (id, lease) = (self.block_id()?, LeaseUse::Write(self.lease_id()?));
-        Ok(CopyBlock { id, lease, part: self.copied_part(MAX_BLOCK)? })
+        Ok(CopyBlock {
+            id,
+            lease,
+            part: self.copied_part(MAX_BLOCK)?,
+        })
     }
 
     pub(super) fn append_from_url(&self) -> Result<AppendFromUrl, AzureError> {
         let conditions = headers::append_conditions(self.fields())?;
-        let (write, client) = (self.write_at(conditions)?, self.head.extensions.get().copied());
-        Ok(AppendFromUrl { write, conditions, part: self.copied_part(MAX_APPENDED)?, client })
+        let (write, client) = (
+            self.write_at(conditions)?,
+            self.head.extensions.get().copied(),
+        );
+        Ok(AppendFromUrl {
+            write,
+            conditions,
+            part: self.copied_part(MAX_APPENDED)?,
+            client,
+        })
     }
 
     fn copied_part(&self, limit: u64) -> Result<CopiedPart, AzureError> {
         let fields = self.fields();
-        let (md5, crc64) =
-            headers::either((headers::md5(fields, &SOURCE_MD5)?, headers::crc64(fields, &SOURCE_CRC64)?))?;
+        let (md5, crc64) = headers::either((
+            headers::md5(fields, &SOURCE_MD5)?,
+            headers::crc64(fields, &SOURCE_CRC64)?,
+        ))?;
         Ok(CopiedPart {
             source: self.source(false)?,
             range: headers::one(fields, &SOURCE_RANGE)?.map(str::to_owned),
@@ -166,13 +216,23 @@ impl OperationParser<'_, '_> {
         let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
         let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
         let (blob, snapshot, url) = self.source_blob(reads_tags)?;
-        Ok(CopySource { blob, snapshot, url, conditions, lease }.into())
+        Ok(CopySource {
+            blob,
+            snapshot,
+            url,
+            conditions,
+            lease,
+        }
+        .into())
     }
 
     /// Returns the blob that `x-ms-copy-source` names, its snapshot, and its URL without the query. It must be of the account that the
     /// request is for, on this server: the server sends no request to another one. A signature in it must permit reading the blob, and
     /// its tags if they are copied.
-    fn source_blob(&self, reads_tags: bool) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
+    fn source_blob(
+        &self,
+        reads_tags: bool,
+    ) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
         let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
         let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
         let malformed = || invalid("must be the URL of a blob");
@@ -181,15 +241,25 @@ impl OperationParser<'_, '_> {
         let own = self.fields().get(HOST).and_then(|host| host.to_str().ok());
         let own = own.or(self.head.uri.authority().map(http::uri::Authority::as_str));
         let account = source.path().split('/').nth(1);
-        let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(place)) && account == Some(self.account.name());
+        let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(place))
+            && account == Some(self.account.name());
         if !is_own {
             return Err(AzureError::foreign_source());
         }
         // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
         // the source must hold in any case.
-        if matches!(self.grant, AccessGrant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
+        if matches!(self.grant, AccessGrant::SharedAccess(_))
+            || auth::shared_access::is_in(source.query())
+        {
             let policy = self.source_policy.as_ref();
-            auth::authenticate_source(self.accounts, self.head, &source, self.now, policy, reads_tags)?;
+            auth::authenticate_source(
+                self.accounts,
+                self.head,
+                &source,
+                self.now,
+                policy,
+                reads_tags,
+            )?;
         }
         let query = QueryParameters::parse(source.query().unwrap_or_default())?;
         if query.get("versionid").is_some() {
@@ -198,8 +268,13 @@ impl OperationParser<'_, '_> {
         let snapshot = query.snapshot()?;
         match RequestTarget::parse(source.path(), self.account, self.accounts)? {
             RequestTarget::Blob(blob) => {
-                let of_snapshot = snapshot.map(|time| format!("?snapshot={time}")).unwrap_or_default();
-                let url = text.split('?').next().and_then(|url| FieldText::new(&[url, &of_snapshot].concat()).ok());
+                let of_snapshot = snapshot
+                    .map(|time| format!("?snapshot={time}"))
+                    .unwrap_or_default();
+                let url = text
+                    .split('?')
+                    .next()
+                    .and_then(|url| FieldText::new(&[url, &of_snapshot].concat()).ok());
                 Ok((blob, snapshot, url.ok_or_else(malformed)?))
             }
             _ => Err(malformed()),
@@ -209,8 +284,9 @@ impl OperationParser<'_, '_> {
 
 /// Rejects properties, which only Put Blob From URL sets, and the MD5 of the source for Copy Blob.
 fn refuse_properties(fields: &HeaderMap, is_sync: bool) -> Result<(), AzureError> {
-    let of_put =
-        |name: &&HeaderName| name.as_str().starts_with("x-ms-blob-content") || (!is_sync && **name == SOURCE_MD5);
+    let of_put = |name: &&HeaderName| {
+        name.as_str().starts_with("x-ms-blob-content") || (!is_sync && **name == SOURCE_MD5)
+    };
     match fields.keys().find(of_put) {
         Some(name) => Err(AzureError::unsupported_header(name.as_str())),
         None => Ok(()),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, RANGE,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_TYPE, RANGE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -36,7 +37,8 @@ const MAX_SIZE: HeaderName = HeaderName::from_static("x-ms-blob-condition-maxsiz
 const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
 const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
-const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
+const BLOB_CONTENT_DISPOSITION: HeaderName =
+    HeaderName::from_static("x-ms-blob-content-disposition");
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
 /// The tier of a blob.
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
@@ -62,40 +64,62 @@ const MAX_METADATA: usize = 8 * 1024;
 const MAX_STORED: usize = 8 * 1024;
 
 /// Returns a header that must not be repeated.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, AzureError> {
+pub(super) fn one<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, AzureError> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),
         (Some(line), None) => {
-            let text = line.to_str().map_err(|_| AzureError::invalid_header(name.as_str(), "must be visible ASCII"))?;
+            let text = line
+                .to_str()
+                .map_err(|_| AzureError::invalid_header(name.as_str(), "must be visible ASCII"))?;
             Ok(Some(text.trim()))
         }
-        (Some(_), Some(_)) => Err(AzureError::invalid_header(name.as_str(), "must not be repeated")),
+        (Some(_), Some(_)) => Err(AzureError::invalid_header(
+            name.as_str(),
+            "must not be repeated",
+        )),
     }
 }
 
 /// Returns a header that is required.
-pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
-    one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_header(name.as_str()))
+pub(super) fn required<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<&'a str, AzureError> {
+    one(headers, name)?
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| AzureError::missing_header(name.as_str()))
 }
 
 /// Returns the body's length.
 pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     let missing = || {
         let message = "the request needs a Content-Length";
-        AzureError::new(StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader", message)
+        AzureError::new(
+            StatusCode::LENGTH_REQUIRED,
+            "MissingContentLengthHeader",
+            message,
+        )
     };
     let text = one(headers, &CONTENT_LENGTH)?.ok_or_else(missing)?;
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let length = digits.and_then(|digits| digits.parse().ok());
-    length.ok_or_else(|| AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes"))
+    length.ok_or_else(|| {
+        AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes")
+    })
 }
 
 /// Parses the headers to store with a blob that Set HTTP Headers replaces. The MD5 isn't checked, and Azure takes one of any length;
 /// one that isn't an MD5 isn't kept.
 pub(super) fn replaced(headers: &HeaderMap) -> Result<BlobHeaders, AzureError> {
-    let is_odd = one(headers, &BLOB_CONTENT_MD5)?
-        .is_some_and(|text| STANDARD.decode(text).is_ok_and(|bytes| !matches!(bytes.len(), 0 | 16)));
+    let is_odd = one(headers, &BLOB_CONTENT_MD5)?.is_some_and(|text| {
+        STANDARD
+            .decode(text)
+            .is_ok_and(|bytes| !matches!(bytes.len(), 0 | 16))
+    });
     if !is_odd {
         return stored(headers, false);
     }
@@ -108,8 +132,14 @@ pub(super) fn replaced(headers: &HeaderMap) -> Result<BlobHeaders, AzureError> {
 /// describe the body apply to it.
 pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeaders, AzureError> {
     let field = |own: HeaderName, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
-        let standard = if body_is_blob { one(headers, &standard)? } else { None };
-        let text = one(headers, &own)?.or(standard).filter(|text| !text.is_empty());
+        let standard = if body_is_blob {
+            one(headers, &standard)?
+        } else {
+            None
+        };
+        let text = one(headers, &own)?
+            .or(standard)
+            .filter(|text| !text.is_empty());
         text.map(|text| field_text(own.as_str(), text)).transpose()
     };
     let stored = BlobHeaders {
@@ -124,10 +154,28 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
         },
         ..BlobHeaders::default()
     };
-    let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
-        &stored;
-    let all = [content_type, content_encoding, content_language, content_disposition, cache_control];
-    if all.into_iter().flatten().map(|text| text.as_str().len()).sum::<usize>() > MAX_STORED {
+    let BlobHeaders {
+        content_type,
+        content_encoding,
+        content_language,
+        content_disposition,
+        cache_control,
+        ..
+    } = &stored;
+    let all = [
+        content_type,
+        content_encoding,
+        content_language,
+        content_disposition,
+        cache_control,
+    ];
+    if all
+        .into_iter()
+        .flatten()
+        .map(|text| text.as_str().len())
+        .sum::<usize>()
+        > MAX_STORED
+    {
         let rule = format!("the headers to store with the blob exceed {MAX_STORED} bytes in total");
         return Err(AzureError::invalid_header("x-ms-blob-…", &rule));
     }
@@ -139,10 +187,13 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
     let mut metadata = BTreeMap::new();
     let mut size = 0;
     for name in headers.keys() {
-        let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
+        let Some(own) = name.as_str().strip_prefix(METADATA) else {
+            continue;
+        };
         if !is_metadata_name(own) {
-            let message =
-                format!("{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit");
+            let message = format!(
+                "{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit"
+            );
             return Err(AzureError::bad_request("InvalidMetadata", message));
         }
         let value = one(headers, name)?.unwrap_or_default();
@@ -159,8 +210,10 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
 /// Parses the tags to store with a blob.
 pub(super) fn tags(headers: &HeaderMap) -> Result<Tags, AzureError> {
     let invalid = |why: &str| AzureError::invalid_header(TAGS.as_str(), why);
-    let tags: Tags =
-        one(headers, &TAGS)?.unwrap_or_default().parse().map_err(|error| invalid(&InvalidTags::to_string(&error)))?;
+    let tags: Tags = one(headers, &TAGS)?
+        .unwrap_or_default()
+        .parse()
+        .map_err(|error| invalid(&InvalidTags::to_string(&error)))?;
     checked_tags(tags).map_err(invalid)
 }
 
@@ -177,15 +230,20 @@ pub(crate) fn checked_tags(tags: Tags) -> Result<Tags, &'static str> {
 /// Parses the condition on the tags.
 pub(super) fn if_tags(headers: &HeaderMap) -> Result<Option<TagCondition>, AzureError> {
     let parse = |text: &str| {
-        text.parse()
-            .map_err(|error| AzureError::invalid_header(IF_TAGS.as_str(), &InvalidTagCondition::to_string(&error)))
+        text.parse().map_err(|error| {
+            AzureError::invalid_header(IF_TAGS.as_str(), &InvalidTagCondition::to_string(&error))
+        })
     };
     one(headers, &IF_TAGS)?.map(parse).transpose()
 }
 
 fn is_metadata_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    name.bytes().all(inner) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+    name.bytes().all(inner)
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|first| !first.is_ascii_digit())
 }
 
 fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
@@ -197,12 +255,16 @@ pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(
     let version = one(headers, &VERSION)?;
     // A shared access signature states a version itself, so a browser can open it.
     if !version.map_or(matches!(grant, AccessGrant::SharedAccess(_)), is_version) {
-        return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
+        return Err(AzureError::invalid_header(
+            VERSION.as_str(),
+            "must be a date such as 2026-02-06",
+        ));
     }
     match one(headers, &CLIENT_REQUEST_ID)? {
-        Some(id) if id.len() > MAX_CLIENT_REQUEST_ID => {
-            Err(AzureError::invalid_header(CLIENT_REQUEST_ID.as_str(), "must have at most 1,024 characters"))
-        }
+        Some(id) if id.len() > MAX_CLIENT_REQUEST_ID => Err(AzureError::invalid_header(
+            CLIENT_REQUEST_ID.as_str(),
+            "must have at most 1,024 characters",
+        )),
         _ => Ok(()),
     }
 }
@@ -211,26 +273,44 @@ pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(
 fn is_version(text: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit();
     text.len() == 10
-        && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
+        && text.bytes().enumerate().all(|(at, byte)| {
+            if matches!(at, 4 | 7) {
+                byte == b'-'
+            } else {
+                digit(byte)
+            }
+        })
 }
 
 /// Returns the boundary of a multipart body.
 pub(super) fn boundary(headers: &HeaderMap) -> Result<String, AzureError> {
     let rule = "must be multipart/mixed with a boundary";
     let invalid = || AzureError::invalid_header(CONTENT_TYPE.as_str(), rule);
-    let (media_type, parameters) = required(headers, &CONTENT_TYPE)?.split_once(';').ok_or_else(invalid)?;
-    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+    let (media_type, parameters) = required(headers, &CONTENT_TYPE)?
+        .split_once(';')
+        .ok_or_else(invalid)?;
+    let mut parameters = parameters
+        .split(';')
+        .filter_map(|parameter| parameter.trim().split_once('='));
     let boundary = parameters.find(|(name, _)| name.eq_ignore_ascii_case("boundary"));
-    let boundary = boundary.map(|(_, text)| text.trim_matches('"')).filter(|text| !text.is_empty() && text.len() <= 70);
+    let boundary = boundary
+        .map(|(_, text)| text.trim_matches('"'))
+        .filter(|text| !text.is_empty() && text.len() <= 70);
     let is_mixed = media_type.trim().eq_ignore_ascii_case("multipart/mixed");
-    boundary.filter(|_| is_mixed).map(str::to_owned).ok_or_else(invalid)
+    boundary
+        .filter(|_| is_mixed)
+        .map(str::to_owned)
+        .ok_or_else(invalid)
 }
 
 /// Rejects unsupported blob types.
 pub(super) fn check_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     match one(headers, &BLOB_TYPE)? {
         None | Some("" | "BlockBlob" | "AppendBlob") => Ok(()),
-        Some(_) => Err(AzureError::invalid_header(BLOB_TYPE.as_str(), "only BlockBlob and AppendBlob are supported")),
+        Some(_) => Err(AzureError::invalid_header(
+            BLOB_TYPE.as_str(),
+            "only BlockBlob and AppendBlob are supported",
+        )),
     }
 }
 
@@ -248,7 +328,10 @@ pub(super) fn append_conditions(headers: &HeaderMap) -> Result<AppendConditions,
         let invalid = || AzureError::invalid_header(name.as_str(), "must be a number of bytes");
         text.map(|text| parse(text).ok_or_else(invalid)).transpose()
     };
-    Ok(AppendConditions { position: number(&APPEND_POSITION)?, max_size: number(&MAX_SIZE)? })
+    Ok(AppendConditions {
+        position: number(&APPEND_POSITION)?,
+        max_size: number(&MAX_SIZE)?,
+    })
 }
 
 /// Rejects a request without a blob type.
@@ -261,8 +344,13 @@ pub(super) fn refuse_public_access(headers: &HeaderMap) -> Result<(), AzureError
     if one(headers, &PUBLIC_ACCESS)?.is_none_or(str::is_empty) {
         return Ok(());
     }
-    let message = "public access is not permitted on this storage account: every request needs a signature";
-    Err(AzureError::new(StatusCode::CONFLICT, "PublicAccessNotPermitted", message))
+    let message =
+        "public access is not permitted on this storage account: every request needs a signature";
+    Err(AzureError::new(
+        StatusCode::CONFLICT,
+        "PublicAccessNotPermitted",
+        message,
+    ))
 }
 
 /// Parses `x-ms-delete-snapshots`.
@@ -271,13 +359,19 @@ pub(super) fn deletion(headers: &HeaderMap) -> Result<SnapshotDeletion, AzureErr
         None => Ok(SnapshotDeletion::Bare),
         Some("include") => Ok(SnapshotDeletion::Include),
         Some("only") => Ok(SnapshotDeletion::Only),
-        Some(_) => Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "must be 'include' or 'only'")),
+        Some(_) => Err(AzureError::invalid_header(
+            DELETE_SNAPSHOTS.as_str(),
+            "must be 'include' or 'only'",
+        )),
     }
 }
 
 /// The error for the deletion of a snapshot with its snapshots.
 pub(super) fn snapshot_of_snapshot() -> AzureError {
-    AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "a snapshot has no snapshots: leave the header out")
+    AzureError::invalid_header(
+        DELETE_SNAPSHOTS.as_str(),
+        "a snapshot has no snapshots: leave the header out",
+    )
 }
 
 /// Parses the tier, which the request must have.
@@ -287,9 +381,14 @@ pub(super) fn required_tier(headers: &HeaderMap) -> Result<FieldText, AzureError
 
 /// Parses the tier: one of Azure's for block blobs.
 pub(super) fn tier(headers: &HeaderMap) -> Result<Option<FieldText>, AzureError> {
-    let Some(text) = one(headers, &ACCESS_TIER)?.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let known = ["Hot", "Cool", "Cold", "Archive"].into_iter().find(|tier| tier.eq_ignore_ascii_case(text));
-    let invalid = || AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive");
+    let Some(text) = one(headers, &ACCESS_TIER)?.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let known = ["Hot", "Cool", "Cold", "Archive"]
+        .into_iter()
+        .find(|tier| tier.eq_ignore_ascii_case(text));
+    let invalid =
+        || AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive");
     field_text(ACCESS_TIER.as_str(), known.ok_or_else(invalid)?).map(Some)
 }
 
@@ -297,7 +396,9 @@ pub(super) fn tier(headers: &HeaderMap) -> Result<Option<FieldText>, AzureError>
 pub(super) fn crc64(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Crc64>, AzureError> {
     let rule = "must be the base64 encoding of 8 bytes";
     let invalid = || AzureError::invalid_header(name.as_str(), rule);
-    one(headers, name)?.map(|text| Crc64::parse(text).ok_or_else(invalid)).transpose()
+    one(headers, name)?
+        .map(|text| Crc64::parse(text).ok_or_else(invalid))
+        .transpose()
 }
 
 /// Returns the requested range.
@@ -308,7 +409,10 @@ pub(super) fn range(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
 /// Returns the digest of its range that the request asks for.
 pub(super) fn range_digest(headers: &HeaderMap) -> Result<Option<RangeDigest>, AzureError> {
     let is_true = |text: &str| text.eq_ignore_ascii_case("true");
-    match (one(headers, &RANGE_MD5)?.is_some_and(is_true), one(headers, &RANGE_CRC64)?.is_some_and(is_true)) {
+    match (
+        one(headers, &RANGE_MD5)?.is_some_and(is_true),
+        one(headers, &RANGE_CRC64)?.is_some_and(is_true),
+    ) {
         (true, true) => Err(AzureError::invalid_header(RANGE_CRC64.as_str(), ONE_DIGEST)),
         (true, false) => Ok(Some(RangeDigest::Md5)),
         (false, true) => Ok(Some(RangeDigest::Crc64)),
@@ -317,7 +421,9 @@ pub(super) fn range_digest(headers: &HeaderMap) -> Result<Option<RangeDigest>, A
 }
 
 /// Parses the digest of the body, either of the two.
-pub(super) fn digests(headers: &HeaderMap) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
+pub(super) fn digests(
+    headers: &HeaderMap,
+) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
     either((md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?))
 }
 
@@ -326,14 +432,23 @@ pub(super) fn either(
     digests: (Option<ContentMd5>, Option<Crc64>),
 ) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
     match digests {
-        (Some(_), Some(_)) => Err(AzureError::invalid_header(CONTENT_CRC64.as_str(), ONE_DIGEST)),
+        (Some(_), Some(_)) => Err(AzureError::invalid_header(
+            CONTENT_CRC64.as_str(),
+            ONE_DIGEST,
+        )),
         digests => Ok(digests),
     }
 }
 
 /// Parses an MD5.
-pub(super) fn md5(headers: &HeaderMap, name: &HeaderName) -> Result<Option<ContentMd5>, AzureError> {
-    let md5 = one(headers, name)?.filter(|text| !text.is_empty()).map(str::parse).transpose();
+pub(super) fn md5(
+    headers: &HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<ContentMd5>, AzureError> {
+    let md5 = one(headers, name)?
+        .filter(|text| !text.is_empty())
+        .map(str::parse)
+        .transpose();
     md5.map_err(|error| AzureError::bad_request("InvalidMd5", format!("{name}: {error}")))
 }
 
@@ -343,20 +458,45 @@ pub(super) fn md5(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Conte
 /// repeated on purpose, for example by a program that uses one id for all its requests; replaying an earlier response
 /// would then be wrong.
 pub(super) fn retry_key(head: &Parts) -> Option<RequestKey> {
-    let id = one(&head.headers, &azure::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
+    let id = one(&head.headers, &azure::CLIENT_REQUEST_ID)
+        .ok()
+        .flatten()
+        .filter(|id| !id.is_empty())?;
     let decides = |name: &str| {
-        let standard = [CACHE_CONTROL, CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
+        let standard = [
+            CACHE_CONTROL,
+            CONTENT_TYPE,
+            CONTENT_ENCODING,
+            CONTENT_LANGUAGE,
+            CONTENT_DISPOSITION,
+        ];
         let varies = [X_MS_DATE, azure::CLIENT_REQUEST_ID];
-        let listed = standard.iter().chain(&Preconditions::HEADERS).any(|other| other == name);
+        let listed = standard
+            .iter()
+            .chain(&Preconditions::HEADERS)
+            .any(|other| other == name);
         let of_lease = fields::TOKEN == name || fields::HOLDER == name;
-        listed || of_lease || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
+        listed
+            || of_lease
+            || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
     };
-    let mut fields: Vec<(&str, &[u8])> =
-        head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let mut fields: Vec<(&str, &[u8])> = head
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
     fields.retain(|(name, _)| decides(name));
     fields.sort_unstable();
     let query = head.uri.query().unwrap_or_default();
-    let mut parts = vec![id.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
-    parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    let mut parts = vec![
+        id.as_bytes(),
+        head.method.as_str().as_bytes(),
+        query.as_bytes(),
+    ];
+    parts.extend(
+        fields
+            .iter()
+            .flat_map(|(name, value)| [name.as_bytes(), value]),
+    );
     Some(RequestKey::of(&parts))
 }

@@ -33,7 +33,10 @@ const OF_BLOBS: [&str; 11] = [
 const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 
 /// The parameters of a listing.
-#[expect(clippy::struct_excessive_bools, reason = "each is a value of `include`")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a value of `include`"
+)]
 pub(crate) struct ListParameters {
     /// The client that asks.
     pub(crate) client: Option<Client>,
@@ -84,16 +87,40 @@ impl ListParameters {
         accounts: &Accounts,
         includes: &[&str],
     ) -> Result<Self, AzureError> {
-        let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = |name| {
+            query
+                .get(name)
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
         let marker = text("marker").map(|marker| {
-            let name = URL_SAFE.decode(marker).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            name.ok_or_else(|| AzureError::invalid_parameter("marker", "must be the NextMarker of the previous page"))
+            let name = URL_SAFE
+                .decode(marker)
+                .ok()
+                .and_then(|bytes| String::from_utf8(bytes).ok());
+            name.ok_or_else(|| {
+                AzureError::invalid_parameter(
+                    "marker",
+                    "must be the NextMarker of the previous page",
+                )
+            })
         });
         let marker = marker.transpose()?;
         let resume = marker.as_deref().and_then(resumption);
-        let include: Vec<&str> = query.get("include").unwrap_or_default().split(',').map(str::trim).collect();
-        if let Some(unknown) = include.iter().find(|name| !name.is_empty() && !includes.contains(name)) {
-            let rule = format!("{unknown} is unknown; known values are {}", includes.join(", "));
+        let include: Vec<&str> = query
+            .get("include")
+            .unwrap_or_default()
+            .split(',')
+            .map(str::trim)
+            .collect();
+        if let Some(unknown) = include
+            .iter()
+            .find(|name| !name.is_empty() && !includes.contains(name))
+        {
+            let rule = format!(
+                "{unknown} is unknown; known values are {}",
+                includes.join(", ")
+            );
             return Err(AzureError::invalid_parameter("include", &rule));
         }
         Ok(Self {
@@ -128,7 +155,10 @@ impl ListParameters {
 
 /// Returns the marker of a page that begins with this blob, after this snapshot of it. No name contains the separator.
 pub(crate) fn marker_at(from: &str, after: Option<SnapshotTime>) -> String {
-    format!("\0{from}\0{}", after.map(|time| time.to_string()).unwrap_or_default())
+    format!(
+        "\0{from}\0{}",
+        after.map(|time| time.to_string()).unwrap_or_default()
+    )
 }
 
 fn resumption(marker: &str) -> Option<(String, Option<SnapshotTime>)> {
@@ -139,15 +169,29 @@ fn resumption(marker: &str) -> Option<(String, Option<SnapshotTime>)> {
 fn limit(text: Option<&str>) -> Result<usize, AzureError> {
     match text.map(str::parse::<u64>) {
         None => Ok(MAX_RESULTS),
-        Some(Ok(limit @ 1..)) => Ok(usize::try_from(limit).unwrap_or(MAX_RESULTS).min(MAX_RESULTS)),
-        Some(Ok(0)) => Err(AzureError::bad_request("OutOfRangeQueryParameterValue", "maxresults must be at least 1")),
-        Some(Err(_)) => Err(AzureError::invalid_parameter("maxresults", "must be a number")),
+        Some(Ok(limit @ 1..)) => Ok(usize::try_from(limit)
+            .unwrap_or(MAX_RESULTS)
+            .min(MAX_RESULTS)),
+        Some(Ok(0)) => Err(AzureError::bad_request(
+            "OutOfRangeQueryParameterValue",
+            "maxresults must be at least 1",
+        )),
+        Some(Err(_)) => Err(AzureError::invalid_parameter(
+            "maxresults",
+            "must be a number",
+        )),
     }
 }
 
 /// Returns the URL by which the client addressed the account.
 fn endpoint(head: &Parts, account: &Account) -> String {
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or(head.uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
-    format!("{}://{host}/{}/", head.uri.scheme_str().unwrap_or("http"), account.name())
+    let host = host
+        .or(head.uri.authority().map(http::uri::Authority::as_str))
+        .unwrap_or_default();
+    format!(
+        "{}://{host}/{}/",
+        head.uri.scheme_str().unwrap_or("http"),
+        account.name()
+    )
 }

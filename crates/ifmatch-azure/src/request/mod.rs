@@ -226,7 +226,9 @@ impl BlockId {
     }
 
     fn new(bytes: Vec<u8>) -> Option<Self> {
-        (1..=Self::MAX_BYTES).contains(&bytes.len()).then_some(Self(bytes))
+        (1..=Self::MAX_BYTES)
+            .contains(&bytes.len())
+            .then_some(Self(bytes))
     }
 
     /// Returns the length in bytes.
@@ -298,10 +300,21 @@ pub(crate) fn parse<'a>(
     if let AccessGrant::SharedAccess(access) = grant {
         query.remove(|name| access.has_parameter(name));
     }
-    let Context { required, max_body, .. } = context;
+    let Context {
+        required, max_body, ..
+    } = context;
     let now = context.wall();
-    let parser =
-        OperationParser { head, query, account, accounts, grant, source_policy, now, required, max_body: *max_body };
+    let parser = OperationParser {
+        head,
+        query,
+        account,
+        accounts,
+        grant,
+        source_policy,
+        now,
+        required,
+        max_body: *max_body,
+    };
     match target {
         RequestTarget::Service => parser.service(),
         RequestTarget::Container(container) => parser.container(container),
@@ -325,18 +338,22 @@ struct OperationParser<'a, 'c> {
 
 impl<'a> OperationParser<'a, '_> {
     fn service(&self) -> Result<RestOperation<'a>, AzureError> {
-        Ok(match rules::find(&rules::OF_SERVICE, self.head, &self.query)? {
-            OfService::ListContainers => RestOperation::ListContainers(ListParameters::of_containers(
-                self.head,
-                &self.query,
-                self.account,
-                self.accounts,
-            )?),
-            OfService::GetProperties => RestOperation::GetServiceProperties,
-            OfService::GetStatistics => RestOperation::GetServiceStatistics,
-            OfService::GetAccountInformation => RestOperation::GetAccountInformation,
-            OfService::Batch => RestOperation::Batch(self.batch(None)?),
-        })
+        Ok(
+            match rules::find(&rules::OF_SERVICE, self.head, &self.query)? {
+                OfService::ListContainers => {
+                    RestOperation::ListContainers(ListParameters::of_containers(
+                        self.head,
+                        &self.query,
+                        self.account,
+                        self.accounts,
+                    )?)
+                }
+                OfService::GetProperties => RestOperation::GetServiceProperties,
+                OfService::GetStatistics => RestOperation::GetServiceStatistics,
+                OfService::GetAccountInformation => RestOperation::GetAccountInformation,
+                OfService::Batch => RestOperation::Batch(self.batch(None)?),
+            },
+        )
     }
 
     fn container(&self, container: ContainerName) -> Result<RestOperation<'a>, AzureError> {
@@ -347,24 +364,45 @@ impl<'a> OperationParser<'a, '_> {
             OfContainer::Create => {
                 headers::refuse_public_access(fields)?;
                 let metadata = headers::metadata(fields)?;
-                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() }.into())
+                ContainerOperation::Create(
+                    BlobHeaders {
+                        metadata,
+                        ..BlobHeaders::default()
+                    }
+                    .into(),
+                )
             }
-            OfContainer::GetProperties => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
+            OfContainer::GetProperties => {
+                ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?))
+            }
             OfContainer::SetMetadata => {
                 let change = HeaderChange::Metadata(headers::metadata(fields)?);
                 ContainerOperation::SetMetadata(self.container_change()?, change)
             }
-            OfContainer::GetPolicies => ContainerOperation::GetPolicies(LeaseUse::Read(self.lease_id()?)),
+            OfContainer::GetPolicies => {
+                ContainerOperation::GetPolicies(LeaseUse::Read(self.lease_id()?))
+            }
             OfContainer::SetPolicies => {
                 headers::refuse_public_access(fields)?;
-                ContainerOperation::SetPolicies(self.container_change()?, self.document(MAX_POLICIES)?)
+                ContainerOperation::SetPolicies(
+                    self.container_change()?,
+                    self.document(MAX_POLICIES)?,
+                )
             }
             OfContainer::Lease => ContainerOperation::Lease(self.lease()?),
             OfContainer::Delete => {
                 let conditions = conditions::of_write(fields)?;
                 let lease = LeaseUse::Write(self.lease_id()?);
-                let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
-                ContainerOperation::Delete(ContainerWrite { conditions, lease, request })
+                let request = if conditions.hold_once() {
+                    headers::retry_key(self.head)
+                } else {
+                    None
+                };
+                ContainerOperation::Delete(ContainerWrite {
+                    conditions,
+                    lease,
+                    request,
+                })
             }
             OfContainer::ListBlobs => ContainerOperation::ListBlobs(ListParameters::of_blobs(
                 self.head,
@@ -379,20 +417,29 @@ impl<'a> OperationParser<'a, '_> {
     /// Parses the headers that all changes of a container share.
     fn container_change(&self) -> Result<ContainerWrite, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
-        Ok(ContainerWrite { conditions, lease: LeaseUse::Read(self.lease_id()?), request: None })
+        Ok(ContainerWrite {
+            conditions,
+            lease: LeaseUse::Read(self.lease_id()?),
+            request: None,
+        })
     }
 
     fn blob(&self, blob: BlobPath) -> Result<RestOperation<'a>, AzureError> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
             OfBlob::GetAccountInformation => return Ok(RestOperation::GetAccountInformation),
-            OfBlob::Get | OfBlob::GetProperties | OfBlob::GetTags => BlobOperation::Get(self.get()?),
+            OfBlob::Get | OfBlob::GetProperties | OfBlob::GetTags => {
+                BlobOperation::Get(self.get()?)
+            }
             OfBlob::Put => BlobOperation::Put(self.put_blob()?),
             OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
             OfBlob::AppendBlockFromUrl => BlobOperation::AppendFromUrl(self.append_from_url()?),
             OfBlob::Seal => {
                 let conditions = headers::append_conditions(fields)?;
-                BlobOperation::Seal(SealBlob { write: self.write_at(conditions)?, conditions })
+                BlobOperation::Seal(SealBlob {
+                    write: self.write_at(conditions)?,
+                    conditions,
+                })
             }
             OfBlob::PutBlock => BlobOperation::PutBlock(self.put_block()?),
             OfBlob::PutBlockList => BlobOperation::PutBlockList(self.put_block_list()?),
@@ -403,7 +450,10 @@ impl<'a> OperationParser<'a, '_> {
             }
             OfBlob::SetProperties => {
                 let write = self.write()?;
-                BlobOperation::Set(write, HeaderChange::Fields(headers::replaced(fields)?.into()))
+                BlobOperation::Set(
+                    write,
+                    HeaderChange::Fields(headers::replaced(fields)?.into()),
+                )
             }
             OfBlob::Lease => BlobOperation::Lease(self.lease()?),
             OfBlob::Delete => {
@@ -419,8 +469,15 @@ impl<'a> OperationParser<'a, '_> {
             OfBlob::Snapshot => {
                 let (write, metadata) = (self.write()?, headers::metadata(fields)?);
                 // The holder of a lease may take one, and so may everyone else.
-                let write = WriteHeaders { lease: LeaseUse::Read(write.lease.id()), request: None, ..write };
-                BlobOperation::Snapshot(TakeSnapshot { write, metadata: Some(metadata).filter(|own| !own.is_empty()) })
+                let write = WriteHeaders {
+                    lease: LeaseUse::Read(write.lease.id()),
+                    request: None,
+                    ..write
+                };
+                BlobOperation::Snapshot(TakeSnapshot {
+                    write,
+                    metadata: Some(metadata).filter(|own| !own.is_empty()),
+                })
             }
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
             OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
@@ -428,9 +485,10 @@ impl<'a> OperationParser<'a, '_> {
                 let tier = headers::required_tier(fields)?;
                 BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?), tier)
             }
-            OfBlob::SetTags => {
-                BlobOperation::SetTags(SetTags { write: self.write()?, document: self.document(MAX_TAGS)? })
-            }
+            OfBlob::SetTags => BlobOperation::SetTags(SetTags {
+                write: self.write()?,
+                document: self.document(MAX_TAGS)?,
+            }),
         };
         Ok(RestOperation::Blob(blob, operation))
     }
@@ -445,10 +503,21 @@ impl<'a> OperationParser<'a, '_> {
             _ if self.query.get("comp") == Some("tags") => BlobPart::Tags,
             _ if self.query.get("comp").is_some() => BlobPart::Metadata,
             None => BlobPart::Whole,
-            Some(range) => BlobPart::Range { range, headers: fields, digest: headers::range_digest(fields)? },
+            Some(range) => BlobPart::Range {
+                range,
+                headers: fields,
+                digest: headers::range_digest(fields)?,
+            },
         };
         let (client, snapshot) = (self.head.extensions.get().copied(), self.query.snapshot()?);
-        Ok(GetParameters { client, snapshot, conditions, if_tags: headers::if_tags(fields)?, lease, part })
+        Ok(GetParameters {
+            client,
+            snapshot,
+            conditions,
+            if_tags: headers::if_tags(fields)?,
+            lease,
+            part,
+        })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {
@@ -461,17 +530,34 @@ impl<'a> OperationParser<'a, '_> {
         }
         let append = headers::is_append_blob(fields)?.then(Append::default);
         if append.is_some() && headers::tier(fields)?.is_some() {
-            return Err(AzureError::invalid_header("x-ms-access-tier", "only block blobs have a tier"));
+            return Err(AzureError::invalid_header(
+                "x-ms-access-tier",
+                "only block blobs have a tier",
+            ));
         }
         if append.is_some() && length > 0 {
-            return Err(AzureError::invalid_header("content-length", "an append blob is created empty"));
+            return Err(AzureError::invalid_header(
+                "content-length",
+                "an append blob is created empty",
+            ));
         }
         let metadata = headers::metadata(fields)?;
         let tier = headers::tier(fields)?;
         let (_, crc64) = headers::digests(fields)?;
         let tags = headers::tags(fields)?;
-        let headers = BlobHeaders { metadata, append, tags, tier, ..headers::stored(fields, true)? };
-        Ok(PutBlob { write, headers: headers.into(), crc64, length })
+        let headers = BlobHeaders {
+            metadata,
+            append,
+            tags,
+            tier,
+            ..headers::stored(fields, true)?
+        };
+        Ok(PutBlob {
+            write,
+            headers: headers.into(),
+            crc64,
+            length,
+        })
     }
 
     fn append_block(&self) -> Result<AppendBlock, AzureError> {
@@ -479,23 +565,43 @@ impl<'a> OperationParser<'a, '_> {
         let conditions = headers::append_conditions(fields)?;
         let block = self.document(MAX_APPENDED)?;
         if block.length == 0 {
-            return Err(AzureError::invalid_header("content-length", "the block is empty"));
+            return Err(AzureError::invalid_header(
+                "content-length",
+                "the block is empty",
+            ));
         }
-        Ok(AppendBlock { write: self.write_at(conditions)?, conditions, block })
+        Ok(AppendBlock {
+            write: self.write_at(conditions)?,
+            conditions,
+            block,
+        })
     }
 
     fn put_block(&self) -> Result<PutBlock, AzureError> {
         let id = self.block_id()?;
         let lease = LeaseUse::Write(self.lease_id()?);
         let (md5, crc64) = headers::digests(self.fields())?;
-        let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
+        let (length, limit) = (
+            headers::length(self.fields())?,
+            self.max_body.min(MAX_BLOCK),
+        );
         if length == 0 {
-            return Err(AzureError::invalid_header("content-length", "the block is empty"));
+            return Err(AzureError::invalid_header(
+                "content-length",
+                "the block is empty",
+            ));
         }
         if length > limit {
             return Err(AzureError::too_large(limit));
         }
-        Ok(PutBlock { id, lease, md5, crc64, length, limit })
+        Ok(PutBlock {
+            id,
+            lease,
+            md5,
+            crc64,
+            length,
+            limit,
+        })
     }
 
     fn put_block_list(&self) -> Result<PutBlockList, AzureError> {
@@ -503,13 +609,26 @@ impl<'a> OperationParser<'a, '_> {
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
         let tags = headers::tags(fields)?;
-        let headers = BlobHeaders { metadata, tags, tier: headers::tier(fields)?, ..headers::stored(fields, false)? };
-        Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
+        let headers = BlobHeaders {
+            metadata,
+            tags,
+            tier: headers::tier(fields)?,
+            ..headers::stored(fields, false)?
+        };
+        Ok(PutBlockList {
+            write,
+            headers: headers.into(),
+            list: self.document(MAX_DOCUMENT)?,
+        })
     }
 
     fn batch(&self, container: Option<ContainerName>) -> Result<BatchParameters, AzureError> {
         let boundary = headers::boundary(self.fields())?;
-        Ok(BatchParameters { container, boundary, document: self.document(MAX_BATCH)? })
+        Ok(BatchParameters {
+            container,
+            boundary,
+            document: self.document(MAX_BATCH)?,
+        })
     }
 
     /// Returns what a body of at most `limit` bytes must be.
@@ -520,28 +639,57 @@ impl<'a> OperationParser<'a, '_> {
         if length > limit {
             return Err(AzureError::too_large(limit));
         }
-        Ok(RequestDocument { client: self.head.extensions.get().copied(), md5, crc64, length })
+        Ok(RequestDocument {
+            client: self.head.extensions.get().copied(),
+            md5,
+            crc64,
+            length,
+        })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {
         const TYPE: &str = "blocklisttype";
-        let (committed, uncommitted) = match self.query.get(TYPE).unwrap_or("committed").to_ascii_lowercase().as_str() {
+        let (committed, uncommitted) = match self
+            .query
+            .get(TYPE)
+            .unwrap_or("committed")
+            .to_ascii_lowercase()
+            .as_str()
+        {
             "committed" => (true, false),
             "uncommitted" => (false, true),
             "all" => (true, true),
-            _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
+            _ => {
+                return Err(AzureError::invalid_parameter(
+                    TYPE,
+                    "must be committed, uncommitted or all",
+                ));
+            }
         };
         let client = self.head.extensions.get().copied();
-        Ok(GetBlockList { client, committed, uncommitted, lease: LeaseUse::Read(self.lease_id()?) })
+        Ok(GetBlockList {
+            client,
+            committed,
+            uncommitted,
+            lease: LeaseUse::Read(self.lease_id()?),
+        })
     }
 
     fn lease(&self) -> Result<LeaseParameters, AzureError> {
-        let action = azure::action(self.fields(), || random_guid().map(LeaseId::from).ok_or_else(AzureError::busy))?;
+        let action = azure::action(self.fields(), || {
+            random_guid()
+                .map(LeaseId::from)
+                .ok_or_else(AzureError::busy)
+        })?;
         let conditions = conditions::of_write(self.fields())?;
         let preconditions = conditions.preconditions.clone();
         Ok(LeaseParameters {
             conditions,
-            request: LeaseRequest { action, preconditions, request: headers::retry_key(self.head) },
+            request: LeaseRequest {
+                action,
+                preconditions,
+                request: headers::retry_key(self.head),
+            },
         })
     }
 
@@ -550,8 +698,17 @@ impl<'a> OperationParser<'a, '_> {
         let conditions = conditions::of_write(self.fields())?;
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
-        let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
-        Ok(WriteHeaders { conditions, lease, request, may_only_create: false })
+        let request = if conditions.hold_once() {
+            headers::retry_key(self.head)
+        } else {
+            None
+        };
+        Ok(WriteHeaders {
+            conditions,
+            lease,
+            request,
+            may_only_create: false,
+        })
     }
 
     /// Like [`Self::write`], for a write at the end of a blob. A required position is a condition.
@@ -561,7 +718,12 @@ impl<'a> OperationParser<'a, '_> {
         if at.position.is_none() {
             conditions.check_policy(self.required, &self.head.method)?;
         }
-        Ok(WriteHeaders { conditions, lease, request: None, may_only_create: false })
+        Ok(WriteHeaders {
+            conditions,
+            lease,
+            request: None,
+            may_only_create: false,
+        })
     }
 
     /// Like [`Self::write`], for a write of a whole blob.
@@ -579,8 +741,13 @@ impl<'a> OperationParser<'a, '_> {
 
     fn block_id(&self) -> Result<BlockId, AzureError> {
         const NAME: &str = "blockid";
-        let missing = || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
-        let text = self.query.get(NAME).filter(|text| !text.is_empty()).ok_or_else(missing)?;
+        let missing =
+            || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
+        let text = self
+            .query
+            .get(NAME)
+            .filter(|text| !text.is_empty())
+            .ok_or_else(missing)?;
         let rule = format!("must be the base64 of 1 to {} bytes", BlockId::MAX_BYTES);
         BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(NAME, &rule))
     }

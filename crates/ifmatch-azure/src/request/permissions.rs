@@ -5,14 +5,20 @@ use ifmatch_core::tag::TagList;
 
 use super::copy::CopyParameters;
 use super::{
-    BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob, PutBlockList, RestOperation,
+    BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob,
+    PutBlockList, RestOperation,
 };
 use crate::auth::{AccessGrant, AuthError, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
-pub(crate) fn check(operation: &mut RestOperation<'_>, grant: &AccessGrant) -> Result<(), AuthError> {
-    let AccessGrant::SharedAccess(access) = grant else { return Ok(()) };
+pub(crate) fn check(
+    operation: &mut RestOperation<'_>,
+    grant: &AccessGrant,
+) -> Result<(), AuthError> {
+    let AccessGrant::SharedAccess(access) = grant else {
+        return Ok(());
+    };
     if matches!(operation, RestOperation::GetAccountInformation) {
         return Ok(access.permit_account_information()?);
     }
@@ -23,7 +29,8 @@ pub(crate) fn check(operation: &mut RestOperation<'_>, grant: &AccessGrant) -> R
     }
     if let RestOperation::Blob(
         _,
-        BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(CopyParameters { write, .. }),
+        BlobOperation::Put(PutBlob { write, .. })
+        | BlobOperation::Copy(CopyParameters { write, .. }),
     ) = operation
         && !access.has('w')
     {
@@ -40,7 +47,9 @@ fn needed(operation: &RestOperation<'_>) -> (Level, &'static str) {
         | RestOperation::GetServiceProperties
         | RestOperation::GetServiceStatistics => (Level::Service, "r"),
         // Each part has a signature of its own, which decides.
-        RestOperation::Batch(BatchParameters { container: None, .. }) => (Level::Service, "dw"),
+        RestOperation::Batch(BatchParameters {
+            container: None, ..
+        }) => (Level::Service, "dw"),
         RestOperation::Batch(_) => (Level::Object, "dw"),
         RestOperation::ListContainers(_) => (Level::Service, "l"),
         RestOperation::Container(_, operation) => (Level::Container, on_container(operation)),
@@ -63,7 +72,11 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
-        BlobOperation::Get(GetParameters { part: BlobPart::Tags, .. }) | BlobOperation::SetTags(_) => "t",
+        BlobOperation::Get(GetParameters {
+            part: BlobPart::Tags,
+            ..
+        })
+        | BlobOperation::SetTags(_) => "t",
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
         BlobOperation::Put(_) | BlobOperation::Copy(_) | BlobOperation::Snapshot(_) => "cw",
         BlobOperation::AppendBlock(_) | BlobOperation::AppendFromUrl(_) => "aw",
@@ -87,9 +100,8 @@ fn uses_tags(operation: &RestOperation<'_>) -> bool {
     };
     match operation {
         BlobOperation::Get(get) => get.if_tags.is_some(),
-        BlobOperation::Put(PutBlob { headers, .. }) | BlobOperation::PutBlockList(PutBlockList { headers, .. }) => {
-            !headers.tags.is_empty()
-        }
+        BlobOperation::Put(PutBlob { headers, .. })
+        | BlobOperation::PutBlockList(PutBlockList { headers, .. }) => !headers.tags.is_empty(),
         BlobOperation::Set(write, _) => write.conditions.if_tags.is_some(),
         BlobOperation::Copy(copy) => copy.tags.as_ref().is_none_or(|tags| !tags.is_empty()),
         _ => false,

@@ -84,8 +84,13 @@ pub(super) struct OperationRule<N> {
 }
 
 /// Headers that every operation accepts.
-const COMMON: [&str; 5] =
-    ["x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id", "x-ms-useragent"];
+const COMMON: [&str; 5] = [
+    "x-ms-version",
+    "x-ms-date",
+    "x-ms-client-request-id",
+    "x-ms-return-client-request-id",
+    "x-ms-useragent",
+];
 /// Prefixes of headers that change what a request does. An operation that doesn't list such a header rejects it.
 const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-access-tier",
@@ -130,8 +135,13 @@ const EFFECTIVE_PARAMETERS: [&str; 9] = [
     "where",
 ];
 const LEASE: &[&str] = &["x-ms-lease-id"];
-const LEASING: &[&str] =
-    &["x-ms-lease-action", "x-ms-lease-duration", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-break-period"];
+const LEASING: &[&str] = &[
+    "x-ms-lease-action",
+    "x-ms-lease-duration",
+    "x-ms-lease-id",
+    "x-ms-proposed-lease-id",
+    "x-ms-lease-break-period",
+];
 const META: &[&str] = &[METADATA];
 /// The header fields stored with a blob.
 const STORED: &[&str] = &[
@@ -151,7 +161,11 @@ const TIER: &[&str] = &["x-ms-access-tier"];
 const REHYDRATE: &[&str] = &["x-ms-rehydrate-priority"];
 const TAGS: &[&str] = &["x-ms-tags"];
 const IF_TAGS: &[&str] = &["x-ms-if-tags"];
-const RANGE: &[&str] = &["x-ms-range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"];
+const RANGE: &[&str] = &[
+    "x-ms-range",
+    "x-ms-range-get-content-md5",
+    "x-ms-range-get-content-crc64",
+];
 const POSITION: &[&str] = &["x-ms-blob-condition-appendpos"];
 const MAX_SIZE: &[&str] = &["x-ms-blob-condition-maxsize"];
 /// The source of a copy.
@@ -163,15 +177,26 @@ const SOURCE: &[&str] = &[
     "x-ms-source-if-modified-since",
     "x-ms-source-if-unmodified-since",
 ];
-const SOURCE_BLOB: &[&str] =
-    &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id", "x-ms-copy-source-tag-option"];
+const SOURCE_BLOB: &[&str] = &[
+    "x-ms-copy-source-blob-properties",
+    "x-ms-requires-sync",
+    "x-ms-source-lease-id",
+    "x-ms-copy-source-tag-option",
+];
 const SOURCE_RANGE: &[&str] = &["x-ms-source-range", "x-ms-source-content-crc64"];
 const PUBLIC: &[&str] = &["x-ms-blob-public-access"];
 /// Names a snapshot of the blob.
 const SNAPSHOT: &[&str] = &["snapshot"];
 const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
-const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
+const LISTING_BLOBS: &[&str] = &[
+    "prefix",
+    "delimiter",
+    "marker",
+    "maxresults",
+    "include",
+    "startfrom",
+];
 
 const fn rule<N>(
     name: N,
@@ -180,7 +205,13 @@ const fn rule<N>(
     fields: &'static [&'static [&'static str]],
     conditions: Conditions,
 ) -> OperationRule<N> {
-    OperationRule { name, request, parameters, fields, conditions }
+    OperationRule {
+        name,
+        request,
+        parameters,
+        fields,
+        conditions,
+    }
 }
 
 #[rustfmt::skip]
@@ -255,8 +286,10 @@ pub(super) fn find<N: Copy>(
     let headers = &head.headers;
     let part = |name| query.get(name).unwrap_or_default();
     let parts = (part("restype"), part("comp"));
-    let candidates: Vec<&OperationRule<N>> =
-        rules.iter().filter(|rule| (rule.request.1, rule.request.2) == parts).collect();
+    let candidates: Vec<&OperationRule<N>> = rules
+        .iter()
+        .filter(|rule| (rule.request.1, rule.request.2) == parts)
+        .collect();
     if candidates.is_empty() {
         let rule = match parts.1 {
             "blobs" => {
@@ -266,8 +299,10 @@ pub(super) fn find<N: Copy>(
         };
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let mut of_method: Vec<_> =
-        candidates.iter().filter(|rule| rule.methods().any(|name| name == head.method)).collect();
+    let mut of_method: Vec<_> = candidates
+        .iter()
+        .filter(|rule| rule.methods().any(|name| name == head.method))
+        .collect();
     let copies = headers.contains_key(headers::COPY_SOURCE);
     of_method.sort_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies);
     let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
@@ -286,7 +321,12 @@ fn wrong_method<N>(candidates: &[&OperationRule<N>]) -> AzureError {
     let allowed = allowed.join(", ");
     let message = format!("use {allowed} here");
     let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
-    AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)
+    AzureError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "UnsupportedHttpVerb",
+        message,
+    )
+    .with(ALLOW, allowed)
 }
 
 impl<N> OperationRule<N> {
@@ -296,25 +336,45 @@ impl<N> OperationRule<N> {
 
     /// Returns `true` if the operation knows a header.
     fn knows(&self, name: &str) -> bool {
-        let listed = |field: &&str| if *field == METADATA { name.starts_with(METADATA) } else { name == *field };
+        let listed = |field: &&str| {
+            if *field == METADATA {
+                name.starts_with(METADATA)
+            } else {
+                name == *field
+            }
+        };
         self.fields.iter().copied().flatten().any(listed)
     }
 
     fn check_parameters(&self, query: &QueryParameters) -> Result<(), AzureError> {
-        let unsupported = |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
+        let unsupported =
+            |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
         match query.names().find(unsupported) {
             Some(name) => {
                 let message = format!("the parameter {name} is not supported by this operation");
-                Err(AzureError::bad_request("UnsupportedQueryParameter", message))
+                Err(AzureError::bad_request(
+                    "UnsupportedQueryParameter",
+                    message,
+                ))
             }
             None => Ok(()),
         }
     }
 
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
-        let effective = |name: &&str| EFFECTIVE_FIELDS.iter().any(|prefix| name.starts_with(prefix));
-        let own = headers.keys().map(http::HeaderName::as_str).filter(effective);
-        match own.into_iter().find(|name| !COMMON.contains(name) && !self.knows(name)) {
+        let effective = |name: &&str| {
+            EFFECTIVE_FIELDS
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+        };
+        let own = headers
+            .keys()
+            .map(http::HeaderName::as_str)
+            .filter(effective);
+        match own
+            .into_iter()
+            .find(|name| !COMMON.contains(name) && !self.knows(name))
+        {
             Some(name) => Err(AzureError::unsupported_header(name)),
             None => Ok(()),
         }
@@ -322,7 +382,8 @@ impl<N> OperationRule<N> {
 
     fn check_conditions(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let tags = headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH);
-        let dates = headers.contains_key(IF_MODIFIED_SINCE) || headers.contains_key(IF_UNMODIFIED_SINCE);
+        let dates =
+            headers.contains_key(IF_MODIFIED_SINCE) || headers.contains_key(IF_UNMODIFIED_SINCE);
         let refused = match self.conditions {
             Conditions::None => tags || dates,
             Conditions::Dates => tags,
@@ -330,7 +391,10 @@ impl<N> OperationRule<N> {
         };
         if refused {
             let message = "the operation does not support these conditional headers";
-            return Err(AzureError::bad_request("ConditionHeadersNotSupported", message));
+            return Err(AzureError::bad_request(
+                "ConditionHeadersNotSupported",
+                message,
+            ));
         }
         Ok(())
     }

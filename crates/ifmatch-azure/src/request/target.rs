@@ -20,7 +20,11 @@ pub(super) enum RequestTarget {
 
 impl RequestTarget {
     /// Parses a raw path that begins with the account's name.
-    pub(super) fn parse(path: &str, account: &Account, accounts: &Accounts) -> Result<Self, AzureError> {
+    pub(super) fn parse(
+        path: &str,
+        account: &Account,
+        accounts: &Accounts,
+    ) -> Result<Self, AzureError> {
         let inner = path.strip_prefix('/').unwrap_or(path);
         let inner = inner.split_once('/').map_or("", |(_, inner)| inner);
         let (container, blob) = inner.split_once('/').unwrap_or((inner, ""));
@@ -32,12 +36,19 @@ impl RequestTarget {
             return Ok(Self::Container(container));
         }
         // The JavaScript SDK writes a slash in a name as %2F.
-        Ok(Self::Blob(BlobPath { container, name: BlobName::new(&decode(blob)?)? }))
+        Ok(Self::Blob(BlobPath {
+            container,
+            name: BlobName::new(&decode(blob)?)?,
+        }))
     }
 }
 
 /// Returns the container of an account with this name.
-fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<ContainerName, AzureError> {
+fn container_of(
+    account: &Account,
+    accounts: &Accounts,
+    name: &str,
+) -> Result<ContainerName, AzureError> {
     if is_system_container(name) {
         return Err(AzureError::container_not_found());
     }
@@ -54,7 +65,10 @@ fn is_system_container(name: &str) -> bool {
 
 fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {
     if text.len() > BlobName::MAX_BYTES * 3 {
-        return Err(AzureError::bad_request("InvalidResourceName", NameErrorKind::BlobTooLong.to_string()));
+        return Err(AzureError::bad_request(
+            "InvalidResourceName",
+            NameErrorKind::BlobTooLong.to_string(),
+        ));
     }
     name::decode(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))
 }

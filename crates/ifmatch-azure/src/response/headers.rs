@@ -1,7 +1,8 @@
 //! Headers that describe blobs, containers and leases.
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
@@ -15,7 +16,8 @@ use crate::request::headers::{BLOB_TYPE, METADATA};
 pub(crate) const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
 pub(crate) const APPEND_OFFSET: HeaderName = HeaderName::from_static("x-ms-blob-append-offset");
-pub(crate) const BLOCK_COUNT: HeaderName = HeaderName::from_static("x-ms-blob-committed-block-count");
+pub(crate) const BLOCK_COUNT: HeaderName =
+    HeaderName::from_static("x-ms-blob-committed-block-count");
 pub(crate) const SEALED: HeaderName = HeaderName::from_static("x-ms-blob-sealed");
 
 pub(crate) const COPY_ID: HeaderName = HeaderName::from_static("x-ms-copy-id");
@@ -32,7 +34,11 @@ pub(crate) fn add_copy(response: &mut HeaderMap, stored: &BlobHeaders) {
     response.insert(COPY_ID, copied.id.to_header());
     response.insert(COPY_SOURCE, copied.source.to_header());
     response.insert(COPY_STATUS, SUCCESS);
-    response.extend(HeaderValue::try_from(progress(copied)).ok().map(|progress| (COPY_PROGRESS, progress)));
+    response.extend(
+        HeaderValue::try_from(progress(copied))
+            .ok()
+            .map(|progress| (COPY_PROGRESS, progress)),
+    );
     response.insert(COPY_COMPLETION_TIME, copied.date.to_header());
 }
 
@@ -48,7 +54,11 @@ pub(crate) fn tier(stored: &BlobHeaders) -> &str {
 
 /// Returns a blob's type.
 pub(crate) fn blob_type(stored: &BlobHeaders) -> &'static str {
-    if stored.append.is_some() { "AppendBlob" } else { "BlockBlob" }
+    if stored.append.is_some() {
+        "AppendBlob"
+    } else {
+        "BlockBlob"
+    }
 }
 
 /// Adds the type of a blob, and the state of an append blob, to a response.
@@ -71,8 +81,14 @@ pub(crate) fn add_stored(response: &mut HeaderMap, stored: &BlobHeaders) {
         (CONTENT_DISPOSITION, &stored.content_disposition),
         (CACHE_CONTROL, &stored.cache_control),
     ];
-    response.extend(named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?.to_header()))));
-    response.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
+    response.extend(
+        named
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?.to_header()))),
+    );
+    response
+        .entry(CONTENT_TYPE)
+        .or_insert(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
     response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     add_metadata(response, stored);
 }
@@ -89,27 +105,45 @@ pub(crate) fn add_metadata(response: &mut HeaderMap, stored: &BlobHeaders) {
 /// Adds the state of a lease to a response.
 pub(crate) fn add_lease(response: &mut HeaderMap, seen: Option<&SeenLease>) {
     let (state, status, duration) = lease_properties(seen);
-    let fields =
-        [("x-ms-lease-state", Some(state)), ("x-ms-lease-status", Some(status)), ("x-ms-lease-duration", duration)];
-    response.extend(
-        fields
-            .into_iter()
-            .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_static(value?)))),
-    );
+    let fields = [
+        ("x-ms-lease-state", Some(state)),
+        ("x-ms-lease-status", Some(status)),
+        ("x-ms-lease-duration", duration),
+    ];
+    response.extend(fields.into_iter().filter_map(|(name, value)| {
+        Some((
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value?),
+        ))
+    }));
 }
 
 /// Returns the state, the status and, while the lease is held, the kind of its duration.
-pub(crate) fn lease_properties(seen: Option<&SeenLease>) -> (&'static str, &'static str, Option<&'static str>) {
+pub(crate) fn lease_properties(
+    seen: Option<&SeenLease>,
+) -> (&'static str, &'static str, Option<&'static str>) {
     let state = seen.map_or(LeaseState::Available, SeenLease::state);
-    let duration = seen.filter(|_| state == LeaseState::Leased).map(|seen| match seen.lease.duration() {
-        LeaseDuration::Infinite => "infinite",
-        LeaseDuration::Seconds(_) => "fixed",
-    });
-    (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
+    let duration =
+        seen.filter(|_| state == LeaseState::Leased)
+            .map(|seen| match seen.lease.duration() {
+                LeaseDuration::Infinite => "infinite",
+                LeaseDuration::Seconds(_) => "fixed",
+            });
+    (
+        state.name(),
+        if state.is_locked() {
+            "locked"
+        } else {
+            "unlocked"
+        },
+        duration,
+    )
 }
 
 /// Returns the second in which a blob was created, or the date of its last change if the store doesn't know: clients rely on a date.
 pub(crate) fn creation_date(info: &BlobInfo) -> HttpDate {
-    let created = info.created.map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
+    let created = info
+        .created
+        .map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
     created.unwrap_or(info.last_modified)
 }

@@ -20,14 +20,26 @@ const APPEND: &str = "/box/log?comp=appendblock";
 async fn clients() -> Vec<(&'static str, Client)> {
     let own = fixture().await;
     let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
-    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
+    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
+        .await
+        .expect("a usable store");
     let objects: Arc<dyn BlobStore> = Arc::new(objects);
-    let service = BlobService::with_clock(objects, own.clock.clone()).dialect(AzureDialect::new(accounts()));
-    let in_memory = Client { service, ..own.client.clone() };
-    in_memory.put("/box?restype=container", &[], "").await.expect(201);
+    let service =
+        BlobService::with_clock(objects, own.clock.clone()).dialect(AzureDialect::new(accounts()));
+    let in_memory = Client {
+        service,
+        ..own.client.clone()
+    };
+    in_memory
+        .put("/box?restype=container", &[], "")
+        .await
+        .expect(201);
     let clients = vec![("folder", own.client), ("objects", in_memory)];
     for (_, client) in &clients {
-        client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.expect(201);
+        client
+            .put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "")
+            .await
+            .expect(201);
     }
     clients
 }
@@ -43,7 +55,10 @@ async fn a_position_and_a_size_have_one_winner() {
     for (name, client) in clients().await {
         let mut expected = String::new();
         for letter in ["a", "b"] {
-            client.upload(&format!("/box/{letter}"), letter, &[]).await.expect(201);
+            client
+                .upload(&format!("/box/{letter}"), letter, &[])
+                .await
+                .expect(201);
         }
         for round in 0..RACES {
             let (field, value) = match round % 2 {
@@ -55,7 +70,11 @@ async fn a_position_and_a_size_have_one_winner() {
                 let (client, value) = (client.clone(), value.clone());
                 tokio::spawn(async move {
                     let source = format!("http://localhost/photos/box/{letter}");
-                    let from_url = [(field, &*value), ("host", "localhost"), ("x-ms-copy-source", &*source)];
+                    let from_url = [
+                        (field, &*value),
+                        ("host", "localhost"),
+                        ("x-ms-copy-source", &*source),
+                    ];
                     match round % 4 {
                         0 | 1 => append(&client, &from_url[..1], letter).await,
                         _ => append(&client, &from_url, "").await,
@@ -79,7 +98,10 @@ async fn a_position_and_a_size_have_one_winner() {
         }
         let read = client.get("/box/log").await.expect(200);
         assert_eq!(read.text(), expected, "{name}");
-        assert_eq!(read.header("x-ms-blob-committed-block-count"), RACES.to_string());
+        assert_eq!(
+            read.header("x-ms-blob-committed-block-count"),
+            RACES.to_string()
+        );
     }
 }
 
@@ -95,12 +117,25 @@ async fn concurrent_appends_are_all_kept() {
             .collect();
         let mut offsets = Vec::new();
         for one in all {
-            offsets
-                .push(one.await.expect("no panic").header("x-ms-blob-append-offset").parse::<u64>().expect("a number"));
+            offsets.push(
+                one.await
+                    .expect("no panic")
+                    .header("x-ms-blob-append-offset")
+                    .parse::<u64>()
+                    .expect("a number"),
+            );
         }
         offsets.sort_unstable();
-        assert_eq!(offsets, (0..40).map(|number| number * 5).collect::<Vec<_>>(), "{name}");
-        assert_eq!(client.get("/box/log").await.expect(200).text(), "12345".repeat(40), "{name}");
+        assert_eq!(
+            offsets,
+            (0..40).map(|number| number * 5).collect::<Vec<_>>(),
+            "{name}"
+        );
+        assert_eq!(
+            client.get("/box/log").await.expect(200).text(),
+            "12345".repeat(40),
+            "{name}"
+        );
     }
 }
 
@@ -108,55 +143,141 @@ async fn concurrent_appends_are_all_kept() {
 async fn a_blob_keeps_its_type_and_its_seal() {
     for (name, client) in clients().await {
         let typed = async |kind: &str, count: &str| {
-            let read = client.send(Method::HEAD, "/box/log", &[], "").await.expect(200);
+            let read = client
+                .send(Method::HEAD, "/box/log", &[], "")
+                .await
+                .expect(200);
             assert_eq!(
-                (read.header("x-ms-blob-type"), read.header("x-ms-blob-committed-block-count")),
+                (
+                    read.header("x-ms-blob-type"),
+                    read.header("x-ms-blob-committed-block-count")
+                ),
                 (kind, count),
                 "{name}"
             );
         };
         // The metadata of a block is ignored: adlfs sends some.
-        append(&client, &[("x-ms-meta-is_directory", "false")], "one").await.expect(201);
-        client.put("/box/log?comp=metadata", &[("x-ms-meta-a", "b")], "").await.expect(200);
-        client.put("/box/log?comp=properties", &[("x-ms-blob-content-type", "a/b")], "").await.expect(200);
+        append(&client, &[("x-ms-meta-is_directory", "false")], "one")
+            .await
+            .expect(201);
+        client
+            .put("/box/log?comp=metadata", &[("x-ms-meta-a", "b")], "")
+            .await
+            .expect(200);
+        client
+            .put(
+                "/box/log?comp=properties",
+                &[("x-ms-blob-content-type", "a/b")],
+                "",
+            )
+            .await
+            .expect(200);
         typed("AppendBlob", "1").await;
         append(&client, &[], "two").await.expect(201);
         let read = client.get("/box/log").await.expect(200);
-        assert_eq!((read.text(), read.header("x-ms-meta-a"), read.header("content-type")), ("onetwo", "b", "a/b"));
+        assert_eq!(
+            (
+                read.text(),
+                read.header("x-ms-meta-a"),
+                read.header("content-type")
+            ),
+            ("onetwo", "b", "a/b")
+        );
         assert!(!read.headers.contains_key("content-md5"));
         // A register in memory keeps no leases for objects.
         let mut with = Vec::new();
-        let lease = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "-1")];
+        let lease = [
+            ("x-ms-lease-action", "acquire"),
+            ("x-ms-lease-duration", "-1"),
+        ];
         let lease = client.put("/box/log?comp=lease", &lease, "").await;
         if name == "folder" {
-            append(&client, &[], "x").await.refused(412, "LeaseIdMissing");
-            client.put("/box/log?comp=seal", &[], "").await.refused(412, "LeaseIdMissing");
+            append(&client, &[], "x")
+                .await
+                .refused(412, "LeaseIdMissing");
+            client
+                .put("/box/log?comp=seal", &[], "")
+                .await
+                .refused(412, "LeaseIdMissing");
             with.push(("x-ms-lease-id", lease.header("x-ms-lease-id")));
         }
         append(&client, &with, "three").await.expect(201);
         let md5 = [&with[..], &[("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")]].concat();
         append(&client, &md5, "x").await.refused(400, "Md5Mismatch");
-        assert_eq!(client.put("/box/log?comp=seal", &with, "").await.expect(200).header("x-ms-blob-sealed"), "true");
-        append(&client, &with, "x").await.refused(409, "BlobIsSealed");
-        assert_eq!(client.get("/box/log").await.expect(200).header("x-ms-blob-sealed"), "true");
-        let listing = client.get("/box?restype=container&comp=list").await.expect(200);
-        assert_eq!((listing.all("BlobType"), listing.all("Sealed")), (vec!["AppendBlob"], vec!["true"]));
+        assert_eq!(
+            client
+                .put("/box/log?comp=seal", &with, "")
+                .await
+                .expect(200)
+                .header("x-ms-blob-sealed"),
+            "true"
+        );
+        append(&client, &with, "x")
+            .await
+            .refused(409, "BlobIsSealed");
+        assert_eq!(
+            client
+                .get("/box/log")
+                .await
+                .expect(200)
+                .header("x-ms-blob-sealed"),
+            "true"
+        );
+        let listing = client
+            .get("/box?restype=container&comp=list")
+            .await
+            .expect(200);
+        assert_eq!(
+            (listing.all("BlobType"), listing.all("Sealed")),
+            (vec!["AppendBlob"], vec!["true"])
+        );
         // A blob keeps its type until it is deleted.
-        client.upload("/box/log", "block", &with).await.refused(409, "InvalidBlobType");
-        client.put("/box/log?comp=blocklist", &with, "<BlockList/>").await.refused(409, "InvalidBlobType");
+        client
+            .upload("/box/log", "block", &with)
+            .await
+            .refused(409, "InvalidBlobType");
+        client
+            .put("/box/log?comp=blocklist", &with, "<BlockList/>")
+            .await
+            .refused(409, "InvalidBlobType");
         client.upload("/box/block", "block", &[]).await.expect(201);
-        client.put("/box/block", &[("x-ms-blob-type", "AppendBlob")], "").await.refused(409, "InvalidBlobType");
+        client
+            .put("/box/block", &[("x-ms-blob-type", "AppendBlob")], "")
+            .await
+            .refused(409, "InvalidBlobType");
         for (from, onto) in [("log", "block"), ("block", "log")] {
             let source = format!("http://localhost/photos/box/{from}");
-            let fields = [&with[..], &[("host", "localhost"), ("x-ms-copy-source", &*source)]].concat();
-            let fields = if onto == "log" { &fields } else { &fields[with.len()..] };
-            client.put(&format!("/box/{onto}"), fields, "").await.refused(409, "InvalidBlobType");
+            let fields = [
+                &with[..],
+                &[("host", "localhost"), ("x-ms-copy-source", &*source)],
+            ]
+            .concat();
+            let fields = if onto == "log" {
+                &fields
+            } else {
+                &fields[with.len()..]
+            };
+            client
+                .put(&format!("/box/{onto}"), fields, "")
+                .await
+                .refused(409, "InvalidBlobType");
         }
-        append(&client, &with, "x").await.refused(409, "BlobIsSealed");
+        append(&client, &with, "x")
+            .await
+            .refused(409, "BlobIsSealed");
         client.delete("/box/log", &with).await.expect(202);
         client.upload("/box/log", "block", &[]).await.expect(201);
-        assert_eq!(client.get("/box/log").await.expect(200).header("x-ms-blob-type"), "BlockBlob");
-        append(&client, &[], "x").await.refused(409, "InvalidBlobType");
+        assert_eq!(
+            client
+                .get("/box/log")
+                .await
+                .expect(200)
+                .header("x-ms-blob-type"),
+            "BlockBlob"
+        );
+        append(&client, &[], "x")
+            .await
+            .refused(409, "InvalidBlobType");
     }
 }
 
@@ -167,10 +288,22 @@ async fn a_store_without_metadata_has_no_append_blobs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = url::Url::from_file_path(folder.path()).expect("absolute");
     let backing = BackingStore::from_url(url.as_str(), []).expect("a valid URL");
-    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
-    let service = BlobService::with_clock(Arc::new(objects), own.clock.clone()).dialect(AzureDialect::new(accounts()));
-    let client = Client { service, ..own.client };
-    client.put("/box?restype=container", &[], "").await.expect(201);
-    client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.refused(501, "NotImplemented");
+    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
+        .await
+        .expect("a usable store");
+    let service = BlobService::with_clock(Arc::new(objects), own.clock.clone())
+        .dialect(AzureDialect::new(accounts()));
+    let client = Client {
+        service,
+        ..own.client
+    };
+    client
+        .put("/box?restype=container", &[], "")
+        .await
+        .expect(201);
+    client
+        .put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "")
+        .await
+        .refused(501, "NotImplemented");
     client.get("/box/log").await.refused(404, "BlobNotFound");
 }

@@ -19,13 +19,23 @@ use crate::support::{Answer, Client, Fixture, accounts, fixture};
 
 /// Stages a block with an id of one letter.
 async fn stage(client: &Client, id: &str, bytes: &'static str) {
-    client.put(&format!("/box/a?comp=block&blockid={}", STANDARD.encode(id)), &[], bytes).await.expect(201);
+    client
+        .put(
+            &format!("/box/a?comp=block&blockid={}", STANDARD.encode(id)),
+            &[],
+            bytes,
+        )
+        .await
+        .expect(201);
 }
 
 /// Commits blocks, each of a list.
 async fn commit(client: &Client, blocks: &[(&str, &str)]) -> Answer {
     let block = |(from, id): &(&str, &str)| format!("<{from}>{}</{from}>", STANDARD.encode(id));
-    let list = format!("<BlockList>{}</BlockList>", blocks.iter().map(block).collect::<String>());
+    let list = format!(
+        "<BlockList>{}</BlockList>",
+        blocks.iter().map(block).collect::<String>()
+    );
     client.put("/box/a?comp=blocklist", &[], list).await
 }
 
@@ -36,16 +46,49 @@ async fn an_id_names_one_block_of_a_list() {
     let client = fixture().await.client;
     stage(&client, "a", "old").await;
     stage(&client, "b", "rest").await;
-    commit(&client, &[("Latest", "a"), ("Latest", "b")]).await.expect(201);
+    commit(&client, &[("Latest", "a"), ("Latest", "b")])
+        .await
+        .expect(201);
     stage(&client, "a", "newer").await;
-    for both in [["Committed", "Uncommitted"], ["Uncommitted", "Committed"], ["Committed", "Latest"]] {
-        commit(&client, &[(both[0], "a"), (both[1], "a")]).await.refused(400, "InvalidBlockList");
+    for both in [
+        ["Committed", "Uncommitted"],
+        ["Uncommitted", "Committed"],
+        ["Committed", "Latest"],
+    ] {
+        commit(&client, &[(both[0], "a"), (both[1], "a")])
+            .await
+            .refused(400, "InvalidBlockList");
     }
-    assert_eq!(client.get("/box/a").await.expect(200).text(), "oldrest", "a refused list changes nothing");
-    commit(&client, &[("Committed", "b"), ("Latest", "a"), ("Uncommitted", "a"), ("Latest", "b")]).await.expect(201);
-    assert_eq!(client.get("/box/a").await.expect(200).text(), "restnewernewerrest");
-    commit(&client, &[("Committed", "a"), ("Committed", "b"), ("Latest", "a")]).await.expect(201);
-    assert_eq!(client.get("/box/a").await.expect(200).text(), "newerrestnewer");
+    assert_eq!(
+        client.get("/box/a").await.expect(200).text(),
+        "oldrest",
+        "a refused list changes nothing"
+    );
+    commit(
+        &client,
+        &[
+            ("Committed", "b"),
+            ("Latest", "a"),
+            ("Uncommitted", "a"),
+            ("Latest", "b"),
+        ],
+    )
+    .await
+    .expect(201);
+    assert_eq!(
+        client.get("/box/a").await.expect(200).text(),
+        "restnewernewerrest"
+    );
+    commit(
+        &client,
+        &[("Committed", "a"), ("Committed", "b"), ("Latest", "a")],
+    )
+    .await
+    .expect(201);
+    assert_eq!(
+        client.get("/box/a").await.expect(200).text(),
+        "newerrestnewer"
+    );
 }
 
 /// A retry that gets the first response removes neither the list of the blob nor its blocks.
@@ -55,11 +98,19 @@ async fn a_retry_keeps_the_blocks_of_the_blob() {
     stage(&client, "a", "bytes").await;
     let fields = [("if-none-match", "*"), ("x-ms-client-request-id", "7")];
     for _ in 0..2 {
-        let list = format!("<BlockList><Latest>{0}</Latest></BlockList>", STANDARD.encode("a"));
-        client.put("/box/a?comp=blocklist", &fields, list).await.expect(201);
+        let list = format!(
+            "<BlockList><Latest>{0}</Latest></BlockList>",
+            STANDARD.encode("a")
+        );
+        client
+            .put("/box/a?comp=blocklist", &fields, list)
+            .await
+            .expect(201);
         stage(&client, "a", "bytes").await;
     }
-    commit(&client, &[("Committed", "a"), ("Committed", "a")]).await.expect(201);
+    commit(&client, &[("Committed", "a"), ("Committed", "a")])
+        .await
+        .expect(201);
     assert_eq!(client.get("/box/a").await.expect(200).text(), "bytesbytes");
 }
 
@@ -76,7 +127,13 @@ async fn concurrent_lists_find_the_committed_blocks() {
         });
         for racer in racers {
             let answer = racer.await.expect("no panic");
-            assert!(matches!((answer.status.as_u16(), answer.code()), (201, _) | (503, "ServerBusy")), "{answer:?}");
+            assert!(
+                matches!(
+                    (answer.status.as_u16(), answer.code()),
+                    (201, _) | (503, "ServerBusy")
+                ),
+                "{answer:?}"
+            );
         }
         let list = client.get("/box/a?comp=blocklist").await.expect(200);
         assert_eq!(list.all("Size"), ["1"]);
@@ -87,13 +144,25 @@ async fn concurrent_lists_find_the_committed_blocks() {
 #[tokio::test]
 async fn a_false_condition_is_reported_before_a_missing_block() {
     let client = fixture().await.client;
-    let tag = client.upload("/box/a", "old", &[]).await.expect(201).header("etag").to_owned();
+    let tag = client
+        .upload("/box/a", "old", &[])
+        .await
+        .expect(201)
+        .header("etag")
+        .to_owned();
     client.upload("/box/a", "new", &[]).await.expect(201);
     for condition in [("if-match", tag.as_str()), ("if-none-match", "*")] {
-        for fields in [&[condition][..], &[condition, ("x-ms-client-request-id", "7")]] {
+        for fields in [
+            &[condition][..],
+            &[condition, ("x-ms-client-request-id", "7")],
+        ] {
             let list = "<BlockList><Uncommitted>AA==</Uncommitted></BlockList>";
             let answer = client.put("/box/a?comp=blocklist", fields, list).await;
-            let expected = if condition.1 == "*" { (409, "BlobAlreadyExists") } else { (412, "ConditionNotMet") };
+            let expected = if condition.1 == "*" {
+                (409, "BlobAlreadyExists")
+            } else {
+                (412, "ConditionNotMet")
+            };
             answer.refused(expected.0, expected.1);
         }
     }
@@ -110,26 +179,54 @@ async fn committed_blocks_can_be_reused() {
         let (client, clock) = (fixture().await.client, fixture().await.clock);
         let backing = BackingStore::from_url(store, []).expect("a valid URL");
         let register = Arc::new(MemoryRegister::unbounded());
-        let blobs = ObjectBlobs::open(backing, register).await.expect("a usable store");
-        let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
+        let blobs = ObjectBlobs::open(backing, register)
+            .await
+            .expect("a usable store");
+        let service =
+            BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
         let send = async |method: Method, target: &str, body: String| {
             let request = client.signed(method, target, &[], body.into(), Duration::ZERO);
             let answer = service.clone().oneshot(request).await.expect("infallible");
             let status = answer.status().as_u16();
-            (status, answer.into_body().collect().await.expect("a body").to_bytes())
+            (
+                status,
+                answer
+                    .into_body()
+                    .collect()
+                    .await
+                    .expect("a body")
+                    .to_bytes(),
+            )
         };
-        assert_eq!(send(Method::PUT, "/box?restype=container", String::new()).await.0, 201);
+        assert_eq!(
+            send(Method::PUT, "/box?restype=container", String::new())
+                .await
+                .0,
+            201
+        );
         let mut list = String::new();
         let mut bytes = String::new();
         for (id, letter) in [("AA==", "a"), ("AQ==", "b"), ("Ag==", "c")] {
             let target = format!("/box/a?comp=block&blockid={id}");
-            assert_eq!(send(Method::PUT, &target, letter.repeat(block)).await.0, 201, "{store}");
+            assert_eq!(
+                send(Method::PUT, &target, letter.repeat(block)).await.0,
+                201,
+                "{store}"
+            );
             let _ = write!(list, "<Latest>{id}</Latest>");
             bytes += &letter.repeat(block);
             let document = format!("<BlockList>{list}</BlockList>");
-            assert_eq!(send(Method::PUT, "/box/a?comp=blocklist", document).await.0, 201, "{store}");
+            assert_eq!(
+                send(Method::PUT, "/box/a?comp=blocklist", document).await.0,
+                201,
+                "{store}"
+            );
             let (status, read) = send(Method::GET, "/box/a", String::new()).await;
-            assert!(status == 200 && read == bytes, "{store}: {status}, {} bytes", read.len());
+            assert!(
+                status == 200 && read == bytes,
+                "{store}: {status}, {} bytes",
+                read.len()
+            );
         }
     }
 }
@@ -139,7 +236,11 @@ const WEEK: Duration = Duration::from_hours(7 * 24);
 
 /// Stages the block of [`LIST`].
 async fn stage_of(fixture: &Fixture, blob: &str) {
-    fixture.client.put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x").await.expect(201);
+    fixture
+        .client
+        .put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x")
+        .await
+        .expect(201);
 }
 
 #[tokio::test]
@@ -151,9 +252,22 @@ async fn blocks_are_collected_after_a_week() {
     fixture.clock.advance(WEEK);
     fixture.clock.advance(Duration::ZERO);
     // The ages are a week and an hour, and exactly a week.
-    assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("the store works"), 1);
-    fixture.client.put("/box/old?comp=blocklist", &[], LIST).await.refused(400, "InvalidBlockList");
-    fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.expect(201);
+    assert_eq!(
+        collect_blocks(fixture.client.service.context())
+            .await
+            .expect("the store works"),
+        1
+    );
+    fixture
+        .client
+        .put("/box/old?comp=blocklist", &[], LIST)
+        .await
+        .refused(400, "InvalidBlockList");
+    fixture
+        .client
+        .put("/box/young?comp=blocklist", &[], LIST)
+        .await
+        .expect(201);
 }
 
 #[tokio::test]
@@ -162,14 +276,36 @@ async fn lists_are_collected_with_their_blobs() {
     let client = &fixture.client;
     for blob in ["used", "deleted", "written"] {
         stage_of(&fixture, blob).await;
-        client.put(&format!("/box/{blob}?comp=blocklist"), &[], LIST).await.expect(201);
+        client
+            .put(&format!("/box/{blob}?comp=blocklist"), &[], LIST)
+            .await
+            .expect(201);
     }
     client.delete("/box/deleted", &[]).await.expect(202);
-    client.upload("/box/written", "whole", &[]).await.expect(201);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0, "all are too recent");
+    client
+        .upload("/box/written", "whole", &[])
+        .await
+        .expect(201);
+    assert_eq!(
+        collect_blocks(client.service.context())
+            .await
+            .expect("the store works"),
+        0,
+        "all are too recent"
+    );
     fixture.clock.advance(WEEK * 2);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 2);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0);
+    assert_eq!(
+        collect_blocks(client.service.context())
+            .await
+            .expect("the store works"),
+        2
+    );
+    assert_eq!(
+        collect_blocks(client.service.context())
+            .await
+            .expect("the store works"),
+        0
+    );
     let blocks = client.get("/box/used?comp=blocklist").await.expect(200);
     assert_eq!(blocks.all("Name"), ["AA=="]);
 }
@@ -180,14 +316,27 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     stage_of(&fixture, "old").await;
     fixture.clock.advance(WEEK * 2);
     // More than two pages of recent blocks, listed before the old one.
-    fixture.client.put("/aaa?restype=container", &[], "").await.expect(201);
+    fixture
+        .client
+        .put("/aaa?restype=container", &[], "")
+        .await
+        .expect(201);
     for number in 0..120 {
         let id = STANDARD.encode(format!("{number:03}"));
-        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.expect(201);
+        fixture
+            .client
+            .put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x")
+            .await
+            .expect(201);
     }
     let hook = Stop::of_listings();
-    let service =
-        BlobService::with_clock(Arc::new(Hooked { inner: Arc::new(fixture.store), hook: hook.clone() }), fixture.clock);
+    let service = BlobService::with_clock(
+        Arc::new(Hooked {
+            inner: Arc::new(fixture.store),
+            hook: hook.clone(),
+        }),
+        fixture.clock,
+    );
     let mut removed = Vec::new();
     for _ in 0..2 {
         hook.allow(2);
@@ -196,8 +345,21 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
             () = hook.reached() => {}
         }
     }
-    assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
+    assert_eq!(
+        removed,
+        [1],
+        "the second invocation reaches the old block and completes the sweep"
+    );
     hook.allow(9);
-    assert_eq!(collect_blocks(service.context()).await.expect("the store works"), 0);
-    assert_eq!(hook.left(), 5, "the next sweep starts over: three pages of blocks, one of lists");
+    assert_eq!(
+        collect_blocks(service.context())
+            .await
+            .expect("the store works"),
+        0
+    );
+    assert_eq!(
+        hook.left(),
+        5,
+        "the next sweep starts over: three pages of blocks, one of lists"
+    );
 }

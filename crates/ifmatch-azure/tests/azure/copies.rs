@@ -5,7 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::support::{Answer, Client, fixture};
 
-const SOURCE: [(&str, &str); 2] = [("host", "localhost"), ("x-ms-copy-source", "http://localhost/photos/box/source")];
+const SOURCE: [(&str, &str); 2] = [
+    ("host", "localhost"),
+    ("x-ms-copy-source", "http://localhost/photos/box/source"),
+];
 const SYNC: (&str, &str) = ("x-ms-requires-sync", "true");
 /// The MD5 of `hello`, and of no bytes.
 const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg==";
@@ -13,7 +16,9 @@ const OTHER_MD5: &str = "1B2M2Y8AsgTpgAmY7PhCfg==";
 
 /// Copies the source, `hello`, to `/box/copy`.
 async fn copy(client: &Client, fields: &[(&str, &str)]) -> Answer {
-    client.put("/box/copy", &[&SOURCE[..], fields].concat(), "").await
+    client
+        .put("/box/copy", &[&SOURCE[..], fields].concat(), "")
+        .await
 }
 
 async fn with_source() -> Client {
@@ -34,16 +39,32 @@ async fn copy_blob_needs_an_infinite_lease_on_its_target_or_none() {
     ] {
         let what = format!("{duration} {fields:?}");
         client.upload("/box/copy", "old", &[]).await.expect(201);
-        let acquire = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", duration)];
-        let leased = client.put("/box/copy?comp=lease", &acquire, "").await.expect(201);
+        let acquire = [
+            ("x-ms-lease-action", "acquire"),
+            ("x-ms-lease-duration", duration),
+        ];
+        let leased = client
+            .put("/box/copy?comp=lease", &acquire, "")
+            .await
+            .expect(201);
         let id = ("x-ms-lease-id", leased.header("x-ms-lease-id"));
         copy(&client, fields).await.refused(412, "LeaseIdMissing");
         let other = ("x-ms-lease-id", "00000000-0000-0000-0000-000000000001");
-        copy(&client, &[fields, &[other]].concat()).await.refused(412, "LeaseIdMismatchWithBlobOperation");
+        copy(&client, &[fields, &[other]].concat())
+            .await
+            .refused(412, "LeaseIdMismatchWithBlobOperation");
         let copied = copy(&client, &[fields, &[id]].concat()).await;
-        assert_eq!((copied.status.as_u16(), copied.code()), (status, code), "{what}");
+        assert_eq!(
+            (copied.status.as_u16(), copied.code()),
+            (status, code),
+            "{what}"
+        );
         let kept = if code.is_empty() { "hello" } else { "old" };
-        assert_eq!(client.get("/box/copy").await.expect(200).text(), kept, "{what}");
+        assert_eq!(
+            client.get("/box/copy").await.expect(200).text(),
+            kept,
+            "{what}"
+        );
         client.delete("/box/copy", &[id]).await.expect(202);
     }
 }
@@ -52,10 +73,19 @@ async fn copy_blob_needs_an_infinite_lease_on_its_target_or_none() {
 async fn copy_blob_from_url_takes_the_md5_of_its_source() {
     let client = with_source().await;
     assert_eq!(STANDARD.decode(MD5).expect("base64").len(), 16);
-    copy(&client, &[SYNC, ("x-ms-source-content-md5", OTHER_MD5)]).await.refused(400, "Md5Mismatch");
+    copy(&client, &[SYNC, ("x-ms-source-content-md5", OTHER_MD5)])
+        .await
+        .refused(400, "Md5Mismatch");
     client.get("/box/copy").await.refused(404, "BlobNotFound");
-    copy(&client, &[SYNC, ("x-ms-source-content-md5", MD5)]).await.expect(202);
+    copy(&client, &[SYNC, ("x-ms-source-content-md5", MD5)])
+        .await
+        .expect(202);
     let copied = client.get("/box/copy").await.expect(200);
-    assert_eq!((copied.text(), copied.header("content-md5")), ("hello", MD5));
-    copy(&client, &[("x-ms-source-content-md5", MD5)]).await.refused(400, "UnsupportedHeader");
+    assert_eq!(
+        (copied.text(), copied.header("content-md5")),
+        ("hello", MD5)
+    );
+    copy(&client, &[("x-ms-source-content-md5", MD5)])
+        .await
+        .refused(400, "UnsupportedHeader");
 }

@@ -20,7 +20,10 @@ use ifmatch_blob::test_util::{Act, Hook, Hooked, Step, Stop};
 async fn a_block_list_creates_no_blob_in_a_recreated_container() {
     let fixture = fixture().await;
     let client = fixture.client;
-    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
+    client
+        .put("/box/a?comp=block&blockid=AA==", &[], "old")
+        .await
+        .expect(201);
     let others = client.clone();
     let hook = Act::new(
         |step, _| step == Step::Put,
@@ -28,18 +31,40 @@ async fn a_block_list_creates_no_blob_in_a_recreated_container() {
         move || {
             let others = others.clone();
             async move {
-                others.delete("/box?restype=container", &[]).await.expect(202);
-                others.put("/box?restype=container", &[], "").await.expect(201);
+                others
+                    .delete("/box?restype=container", &[])
+                    .await
+                    .expect(202);
+                others
+                    .put("/box?restype=container", &[], "")
+                    .await
+                    .expect(201);
             }
         },
     );
-    let store = Hooked { inner: Arc::new(fixture.store), hook };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock).dialect(AzureDialect::new(accounts()));
+    let store = Hooked {
+        inner: Arc::new(fixture.store),
+        hook,
+    };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock)
+        .dialect(AzureDialect::new(accounts()));
     let list = "<BlockList><Latest>AA==</Latest></BlockList>".into();
-    let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], list, Duration::ZERO);
+    let request = client.signed(
+        Method::PUT,
+        "/box/a?comp=blocklist",
+        &[],
+        list,
+        Duration::ZERO,
+    );
     let answer = service.oneshot(request).await.expect("infallible");
-    let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok());
-    assert_eq!((answer.status().as_u16(), code), (400, Some("InvalidBlockList")));
+    let code = answer
+        .headers()
+        .get("x-ms-error-code")
+        .and_then(|code| code.to_str().ok());
+    assert_eq!(
+        (answer.status().as_u16(), code),
+        (400, Some("InvalidBlockList"))
+    );
     client.get("/box/a").await.refused(404, "BlobNotFound");
 }
 
@@ -49,13 +74,23 @@ async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     let fixture = fixture().await;
     let client = fixture.client;
     for number in 0..100 {
-        client.upload(&format!("/box/{number:03}/a"), "x", &[]).await.expect(201);
-        client.upload(&format!("/box/{number:03}/b"), "x", &[]).await.expect(201);
+        client
+            .upload(&format!("/box/{number:03}/a"), "x", &[])
+            .await
+            .expect(201);
+        client
+            .upload(&format!("/box/{number:03}/b"), "x", &[])
+            .await
+            .expect(201);
     }
     let hook = Stop::of_listings();
     hook.allow(4);
-    let store = Hooked { inner: Arc::new(fixture.store), hook: hook.clone() };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock).dialect(AzureDialect::new(accounts()));
+    let store = Hooked {
+        inner: Arc::new(fixture.store),
+        hook: hook.clone(),
+    };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock)
+        .dialect(AzureDialect::new(accounts()));
     let target = "/box?restype=container&comp=list&delimiter=%2F";
     let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
     let answer = tokio::select! {
@@ -74,12 +109,17 @@ struct Deleting(Arc<AtomicUsize>);
 #[async_trait]
 impl Hook for Deleting {
     async fn before(&self, step: Step, _: &ContainerName) {
-        let listed = self.0.fetch_add(usize::from(step == Step::List), Ordering::SeqCst);
+        let listed = self
+            .0
+            .fetch_add(usize::from(step == Step::List), Ordering::SeqCst);
         assert!(listed < 100, "the listing does not advance");
     }
 
     fn lists(&self, name: &BlobName) -> bool {
-        name.as_str().rsplit('/').next().is_some_and(|last| last.len() > 1)
+        name.as_str()
+            .rsplit('/')
+            .next()
+            .is_some_and(|last| last.len() > 1)
     }
 }
 
@@ -88,27 +128,50 @@ impl Hook for Deleting {
 async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
     let fixture = fixture().await;
     let client = fixture.client;
-    for name in ["a", "b", "c", "dd", "e", "f/1", "f/2", "f/3", "f/44", "f/5", "gg", "h", "i", "j"] {
-        client.upload(&format!("/box/{name}"), "", &[]).await.expect(201);
+    for name in [
+        "a", "b", "c", "dd", "e", "f/1", "f/2", "f/3", "f/44", "f/5", "gg", "h", "i", "j",
+    ] {
+        client
+            .upload(&format!("/box/{name}"), "", &[])
+            .await
+            .expect(201);
     }
-    for (query, expected) in [("", &["dd", "f/44", "gg"][..]), ("&delimiter=/", &["dd", "f/", "gg"])] {
+    for (query, expected) in [
+        ("", &["dd", "f/44", "gg"][..]),
+        ("&delimiter=/", &["dd", "f/", "gg"]),
+    ] {
         for most in [1, 2, 3, 100] {
-            let store = Hooked { inner: Arc::new(fixture.store.clone()), hook: Deleting::default() };
+            let store = Hooked {
+                inner: Arc::new(fixture.store.clone()),
+                hook: Deleting::default(),
+            };
             let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone());
             let service = service.dialect(AzureDialect::new(accounts()));
             let (mut names, mut marker) = (Vec::new(), String::new());
             loop {
-                let target = format!("/box?restype=container&comp=list&maxresults={most}{query}{marker}");
+                let target =
+                    format!("/box?restype=container&comp=list&maxresults={most}{query}{marker}");
                 let request = client.signed(Method::GET, &target, &[], "".into(), Duration::ZERO);
                 let answer = service.clone().oneshot(request).await.expect("infallible");
-                let body = answer.into_body().collect().await.expect("a body").to_bytes();
+                let body = answer
+                    .into_body()
+                    .collect()
+                    .await
+                    .expect("a body")
+                    .to_bytes();
                 let text = std::str::from_utf8(&body).expect("XML");
                 let between = |start: &str, end: &str| {
-                    let texts = text.split(start).skip(1).filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()));
+                    let texts = text
+                        .split(start)
+                        .skip(1)
+                        .filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()));
                     texts.collect::<Vec<_>>()
                 };
                 names.extend(between("<Name>", "</Name>"));
-                match between("<NextMarker>", "<").first().filter(|next| !next.is_empty()) {
+                match between("<NextMarker>", "<")
+                    .first()
+                    .filter(|next| !next.is_empty())
+                {
                     Some(next) => marker = format!("&marker={next}"),
                     None => break,
                 }
@@ -125,36 +188,73 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
     let fixture = fixture().await;
     let client = &fixture.client;
     let blocks = |id: &str| format!("<BlockList><Latest>{id}</Latest></BlockList>");
-    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
-    client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.expect(201);
+    client
+        .put("/box/a?comp=block&blockid=AA==", &[], "old")
+        .await
+        .expect(201);
+    client
+        .put("/box/a?comp=blocklist", &[], blocks("AA=="))
+        .await
+        .expect(201);
     let hook = Stop::new(|_, _| true, usize::MAX);
-    let store = Hooked { inner: Arc::new(fixture.store.clone()), hook: hook.clone() };
-    let service =
-        BlobService::with_clock(Arc::new(store), fixture.clock.clone()).dialect(AzureDialect::new(accounts()));
+    let store = Hooked {
+        inner: Arc::new(fixture.store.clone()),
+        hook: hook.clone(),
+    };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone())
+        .dialect(AzureDialect::new(accounts()));
     for steps in 1.. {
-        client.put("/box/a?comp=block&blockid=AQ==", &[], "new").await.expect(201);
+        client
+            .put("/box/a?comp=block&blockid=AQ==", &[], "new")
+            .await
+            .expect(201);
         hook.allow(steps);
-        let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], blocks("AQ==").into(), Duration::ZERO);
+        let request = client.signed(
+            Method::PUT,
+            "/box/a?comp=blocklist",
+            &[],
+            blocks("AQ==").into(),
+            Duration::ZERO,
+        );
         let is_complete = tokio::select! {
             answer = service.clone().oneshot(request) => answer.expect("infallible").status() == 201,
             () = hook.reached() => false,
         };
-        let (bytes, list) =
-            (client.get("/box/a").await.expect(200), client.get("/box/a?comp=blocklist").await.expect(200));
+        let (bytes, list) = (
+            client.get("/box/a").await.expect(200),
+            client.get("/box/a?comp=blocklist").await.expect(200),
+        );
         let known = [("old", vec!["AA=="]), ("new", vec!["AQ=="])];
-        assert!(known.contains(&(bytes.text(), list.all("Name"))), "{steps} steps: {} {}", bytes.text(), list.text());
-        client.put("/box/a?comp=blocklist", &[], list_of(&list.all("Name"))).await.expect(201);
+        assert!(
+            known.contains(&(bytes.text(), list.all("Name"))),
+            "{steps} steps: {} {}",
+            bytes.text(),
+            list.text()
+        );
+        client
+            .put("/box/a?comp=blocklist", &[], list_of(&list.all("Name")))
+            .await
+            .expect(201);
         assert_eq!(client.get("/box/a").await.expect(200).text(), bytes.text());
         if is_complete {
             assert!(steps > 3, "the request has more steps");
             break;
         }
-        client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
-        client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.expect(201);
+        client
+            .put("/box/a?comp=block&blockid=AA==", &[], "old")
+            .await
+            .expect(201);
+        client
+            .put("/box/a?comp=blocklist", &[], blocks("AA=="))
+            .await
+            .expect(201);
     }
 }
 
 fn list_of(committed: &[&str]) -> String {
-    let blocks: Vec<_> = committed.iter().map(|id| format!("<Committed>{id}</Committed>")).collect();
+    let blocks: Vec<_> = committed
+        .iter()
+        .map(|id| format!("<Committed>{id}</Committed>"))
+        .collect();
     format!("<BlockList>{}</BlockList>", blocks.concat())
 }

@@ -33,7 +33,9 @@ pub(crate) const OTHER_KEY: &[u8] = b"reports' key";
 /// The accounts `photos`, the default one, and `reports`.
 pub(crate) fn accounts() -> Accounts {
     let account = |name, key| Account::new(name, &STANDARD.encode(key)).expect("a valid account");
-    let photos = account("photos", KEY).and_key(&STANDARD.encode("photos' second key")).expect("a valid key");
+    let photos = account("photos", KEY)
+        .and_key(&STANDARD.encode("photos' second key"))
+        .expect("a valid key");
     Accounts::new([photos, account("reports", OTHER_KEY)]).expect("two names")
 }
 
@@ -48,13 +50,28 @@ pub(crate) async fn fixture() -> Fixture {
     let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
     let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let store = IndexedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
+    let store = IndexedStore::with_driver(folder.path(), driver)
+        .await
+        .expect("an empty folder opens");
     let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone())
         .dialect(AzureDialect::new(accounts()))
         .max_body(1 << 20);
-    let client = Client { service, clock: clock.clone(), account: "photos", key: KEY, _folder: folder };
-    client.put("/box?restype=container", &[], "").await.expect(201);
-    Fixture { store, clock, client }
+    let client = Client {
+        service,
+        clock: clock.clone(),
+        account: "photos",
+        key: KEY,
+        _folder: folder,
+    };
+    client
+        .put("/box?restype=container", &[], "")
+        .await
+        .expect(201);
+    Fixture {
+        store,
+        clock,
+        client,
+    }
 }
 
 /// A client that signs requests for an account.
@@ -84,7 +101,12 @@ impl Client {
         self.send(Method::GET, target, &[], "").await
     }
 
-    pub(crate) async fn put(&self, target: &str, fields: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn put(
+        &self,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
         self.send(Method::PUT, target, fields, body).await
     }
 
@@ -93,8 +115,18 @@ impl Client {
     }
 
     /// Writes a whole blob.
-    pub(crate) async fn upload(&self, target: &str, body: impl Into<Bytes>, fields: &[(&str, &str)]) -> Answer {
-        self.put(target, &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(), body).await
+    pub(crate) async fn upload(
+        &self,
+        target: &str,
+        body: impl Into<Bytes>,
+        fields: &[(&str, &str)],
+    ) -> Answer {
+        self.put(
+            target,
+            &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(),
+            body,
+        )
+        .await
     }
 
     /// Returns a signed request, dated `later` than now.
@@ -109,8 +141,14 @@ impl Client {
         let seconds = (self.clock.now().micros() / 1_000_000 + later.as_secs()).cast_signed();
         let date = HttpDate::from_unix(seconds).to_string();
         let length = body.len().to_string();
-        let own = [("x-ms-version", "2026-02-06"), ("x-ms-date", date.as_str()), ("content-length", length.as_str())];
-        let own = own.into_iter().filter(|(name, _)| fields.iter().all(|(other, _)| other != name));
+        let own = [
+            ("x-ms-version", "2026-02-06"),
+            ("x-ms-date", date.as_str()),
+            ("content-length", length.as_str()),
+        ];
+        let own = own
+            .into_iter()
+            .filter(|(name, _)| fields.iter().all(|(other, _)| other != name));
         let uri = format!("/{}{target}", self.account);
         let mut request = Request::builder().method(method).uri(&uri);
         for (name, value) in own.chain(fields.iter().copied()) {
@@ -126,18 +164,26 @@ impl Answer {
     /// Checks for an error with this status and code.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) {
-        assert_eq!((self.status.as_u16(), self.code()), (status, code), "{self:?}");
+        assert_eq!(
+            (self.status.as_u16(), self.code()),
+            (status, code),
+            "{self:?}"
+        );
     }
 
     pub(crate) fn code(&self) -> &str {
-        self.headers.get("x-ms-error-code").map_or("", |code| code.to_str().expect("ASCII"))
+        self.headers
+            .get("x-ms-error-code")
+            .map_or("", |code| code.to_str().expect("ASCII"))
     }
 
     /// Returns the texts of all elements with this name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let parts = self.text().split(&open).skip(1);
-        parts.map(|part| part.split_once(&close).map_or("", |(text, _)| text)).collect()
+        parts
+            .map(|part| part.split_once(&close).map_or("", |(text, _)| text))
+            .collect()
     }
 }
 
@@ -148,16 +194,35 @@ pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> An
     let response = service.clone().oneshot(request).await.expect("infallible");
     let answer = Answer::read(response).await.expect("a whole body");
     assert_eq!(answer.header("x-ms-request-id").len(), 36);
-    assert_eq!(answer.headers.get("x-ms-client-request-id"), client_id.as_ref());
+    assert_eq!(
+        answer.headers.get("x-ms-client-request-id"),
+        client_id.as_ref()
+    );
     let bodiless = method == Method::HEAD || answer.status == StatusCode::NOT_MODIFIED;
-    assert!(!bodiless || answer.body.is_empty(), "a body in the response to {method}: {answer:?}");
+    assert!(
+        !bodiless || answer.body.is_empty(),
+        "a body in the response to {method}: {answer:?}"
+    );
     if let (false, Some(length)) = (bodiless, answer.headers.get("content-length")) {
-        assert_eq!(length.to_str().expect("digits"), answer.body.len().to_string());
+        assert_eq!(
+            length.to_str().expect("digits"),
+            answer.body.len().to_string()
+        );
     }
     if answer.status.is_client_error() || answer.status.is_server_error() {
-        let media_type = answer.headers.get("content-type").map(|value| value.to_str().expect("ASCII"));
-        assert_eq!(media_type, (!bodiless).then_some("application/xml"), "{answer:?}");
-        assert!(bodiless || answer.all("Code") == [answer.code()], "{answer:?}");
+        let media_type = answer
+            .headers
+            .get("content-type")
+            .map(|value| value.to_str().expect("ASCII"));
+        assert_eq!(
+            media_type,
+            (!bodiless).then_some("application/xml"),
+            "{answer:?}"
+        );
+        assert!(
+            bodiless || answer.all("Code") == [answer.code()],
+            "{answer:?}"
+        );
     }
     answer
 }

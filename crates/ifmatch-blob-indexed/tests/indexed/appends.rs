@@ -31,21 +31,38 @@ fn log() -> BlobPath {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let shards = std::fs::read_dir(folder.join("bodies")).unwrap().map(|shard| shard.unwrap().path());
-    shards.flat_map(|shard| std::fs::read_dir(shard).unwrap().map(|file| file.unwrap().path())).collect()
+    let shards = std::fs::read_dir(folder.join("bodies"))
+        .unwrap()
+        .map(|shard| shard.unwrap().path());
+    shards
+        .flat_map(|shard| {
+            std::fs::read_dir(shard)
+                .unwrap()
+                .map(|file| file.unwrap().path())
+        })
+        .collect()
 }
 
 fn inodes(folder: &Path) -> BTreeSet<u64> {
-    files(folder).iter().map(|file| file.metadata().unwrap().ino()).collect()
+    files(folder)
+        .iter()
+        .map(|file| file.metadata().unwrap().ino())
+        .collect()
 }
 
 async fn create(store: &IndexedStore) {
-    let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
+    let headers = BlobHeaders {
+        append: Some(Append::default()),
+        ..BlobHeaders::default()
+    };
     store.put(&log(), Put { headers, ..put("") }).await.unwrap();
 }
 
 async fn append_to(store: &IndexedStore, blob: &BlobPath, block: impl Into<Bytes>) {
-    store.append(blob, AppendBlock::new(block.into())).await.unwrap();
+    store
+        .append(blob, AppendBlock::new(block.into()))
+        .await
+        .unwrap();
 }
 
 async fn append(store: &IndexedStore, block: impl Into<Bytes>) {
@@ -54,9 +71,25 @@ async fn append(store: &IndexedStore, block: impl Into<Bytes>) {
 
 /// Returns the bytes, which have the hash of their version.
 async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
-    let mut opened = store.open(blob, Reading::WHOLE).await.unwrap().expect("there it is");
-    let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
-    assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
+    let mut opened = store
+        .open(blob, Reading::WHOLE)
+        .await
+        .unwrap()
+        .expect("there it is");
+    let bytes = opened
+        .source
+        .read(None)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
+    assert_eq!(
+        Some(ContentHash::of(&bytes)),
+        opened.info.hash,
+        "the bytes of another version"
+    );
     bytes
 }
 
@@ -69,7 +102,9 @@ async fn fixture() -> (IndexedStore, tempfile::TempDir) {
 }
 
 fn with(ends: &[&str]) -> Bytes {
-    [&pattern(LENGTH)[..], ends.concat().as_bytes()].concat().into()
+    [&pattern(LENGTH)[..], ends.concat().as_bytes()]
+        .concat()
+        .into()
 }
 
 /// Returns what a verification of the closed folder finds.
@@ -102,7 +137,15 @@ async fn a_reader_keeps_the_version_that_it_opened() {
     let (store, _folder) = fixture().await;
     let mut opened = store.open(&log(), Reading::WHOLE).await.unwrap().unwrap();
     append(&store, "one").await;
-    let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+    let bytes = opened
+        .source
+        .read(None)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     assert_eq!(bytes, pattern(LENGTH));
     // A short file is read at once, and remembered under its name.
     store.delete(&log(), Delete::default()).await.unwrap();
@@ -120,7 +163,12 @@ async fn bytes_beyond_the_recorded_length_are_neither_served_nor_overwritten() {
     let (store, folder) = fixture().await;
     let (file, first) = (files(folder.path()).remove(0), inodes(folder.path()));
     let mut reader = std::fs::File::open(&file).unwrap();
-    OpenOptions::new().append(true).open(&file).unwrap().write_all(b"of nobody").unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .unwrap()
+        .write_all(b"of nobody")
+        .unwrap();
     assert_eq!(read(&store, &log()).await, pattern(LENGTH));
     drop(store);
     assert!(verify(folder.path()).await.is_empty());
@@ -130,7 +178,10 @@ async fn bytes_beyond_the_recorded_length_are_neither_served_nor_overwritten() {
     append(&store, "two").await;
     assert_eq!(read(&store, &log()).await, with(&["one", "two"]));
     let second = inodes(folder.path());
-    assert!(second.len() == 1 && second.is_disjoint(&first), "the body was copied once");
+    assert!(
+        second.len() == 1 && second.is_disjoint(&first),
+        "the body was copied once"
+    );
     let mut old = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut old).unwrap();
     assert_eq!(old, with(&["of nobody"]));
@@ -143,9 +194,19 @@ async fn a_blob_and_its_copy_grow_apart() {
         let (store, folder) = fixture().await;
         let copy = blob("c", "copy");
         let opened = store.open(&log(), Reading::WHOLE).await.unwrap().unwrap();
-        store.put(&copy, Put::copying(&log(), opened).await.unwrap()).await.unwrap();
-        assert_eq!((files(folder.path()).len(), inodes(folder.path()).len()), (2, 1));
-        let (one, other) = if first == "log" { (log(), copy) } else { (copy, log()) };
+        store
+            .put(&copy, Put::copying(&log(), opened).await.unwrap())
+            .await
+            .unwrap();
+        assert_eq!(
+            (files(folder.path()).len(), inodes(folder.path()).len()),
+            (2, 1)
+        );
+        let (one, other) = if first == "log" {
+            (log(), copy)
+        } else {
+            (copy, log())
+        };
         append_to(&store, &one, "one").await;
         let mut opened = store.open(&one, Reading::WHOLE).await.unwrap().unwrap();
         append_to(&store, &other, "other").await;
@@ -153,7 +214,15 @@ async fn a_blob_and_its_copy_grow_apart() {
         append_to(&store, &other, "more").await;
         assert_eq!(read(&store, &one).await, with(&["one", "two"]));
         assert_eq!(read(&store, &other).await, with(&["other", "more"]));
-        let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        let bytes = opened
+            .source
+            .read(None)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         assert_eq!(bytes, with(&["one"]));
         drop((store, opened));
         assert!(verify(folder.path()).await.is_empty());
@@ -188,10 +257,24 @@ async fn changes_of_all_kinds_at_one_key_mix_no_bytes() {
         let changes = (0..24).map(|at| {
             let (store, kind) = (store.clone(), (round * 7 + at * at) % 9);
             tokio::spawn(async move {
-                let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
+                let headers = BlobHeaders {
+                    append: Some(Append::default()),
+                    ..BlobHeaders::default()
+                };
                 match kind {
                     0 => drop(store.put(&log(), Put { headers, ..put("") }).await.unwrap()),
-                    1 => drop(store.put(&log(), Put { headers, ..put(pattern(9_000)) }).await.unwrap()),
+                    1 => drop(
+                        store
+                            .put(
+                                &log(),
+                                Put {
+                                    headers,
+                                    ..put(pattern(9_000))
+                                },
+                            )
+                            .await
+                            .unwrap(),
+                    ),
                     2 => drop(store.delete(&log(), Delete::default()).await),
                     3 => drop(store.append(&log(), AppendBlock::new("short".into())).await),
                     _ => drop(store.append(&log(), AppendBlock::new(pattern(3_000))).await),
@@ -202,7 +285,11 @@ async fn changes_of_all_kinds_at_one_key_mix_no_bytes() {
                         Some(mut opened) => {
                             let body = opened.source.read(None).await.unwrap();
                             let bytes = body.collect().await.unwrap().to_bytes();
-                            assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "mixed bytes");
+                            assert_eq!(
+                                Some(ContentHash::of(&bytes)),
+                                opened.info.hash,
+                                "mixed bytes"
+                            );
                         }
                     }
                 }
@@ -211,8 +298,16 @@ async fn changes_of_all_kinds_at_one_key_mix_no_bytes() {
         for change in changes.collect::<Vec<_>>() {
             change.await.unwrap();
         }
-        assert!(files(folder.path()).len() <= 1, "one blob has at most one file");
-        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
+        assert!(
+            files(folder.path()).len() <= 1,
+            "one blob has at most one file"
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("tmp"))
+                .unwrap()
+                .count(),
+            0
+        );
     }
     drop(store);
     assert!(verify(folder.path()).await.is_empty());
@@ -226,22 +321,42 @@ const BLOCKS: u64 = 40;
 async fn an_unreliable_register_loses_and_repeats_no_block() {
     for seed in 1..=4 {
         let folder = tempfile::tempdir().unwrap();
-        let (records, dice) = (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)));
-        let store = IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await.unwrap();
+        let (records, dice) = (
+            Arc::new(MemoryRegister::unbounded()),
+            Arc::new(Dice::new(seed)),
+        );
+        let store = IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records)))
+            .await
+            .unwrap();
         create(&store).await;
         drop(store);
-        let register = Unreliable { records: Arc::clone(&records), dice, late: Arc::default() };
-        let open = async || IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await;
+        let register = Unreliable {
+            records: Arc::clone(&records),
+            dice,
+            late: Arc::default(),
+        };
+        let open =
+            async || IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await;
         let store = reopen(open).await;
-        let (acknowledged, refused) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (acknowledged, refused) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(Mutex::new(Vec::new())),
+        );
         let clients = (1..=CLIENTS).map(|name| {
-            let (store, acknowledged, refused) = (store.clone(), Arc::clone(&acknowledged), Arc::clone(&refused));
+            let (store, acknowledged, refused) = (
+                store.clone(),
+                Arc::clone(&acknowledged),
+                Arc::clone(&refused),
+            );
             let dice = Dice::new(seed << 8 | name);
             tokio::spawn(async move {
                 for number in 0..BLOCKS {
                     let length = usize::try_from(100 + dice.roll(900)).unwrap();
                     let block = format!("{:.<length$};", format!("{name}/{number}"));
-                    match store.append(&log(), AppendBlock::new(block.clone().into())).await {
+                    match store
+                        .append(&log(), AppendBlock::new(block.clone().into()))
+                        .await
+                    {
                         Ok(appended) => acknowledged.lock().unwrap().push((appended.offset, block)),
                         Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => {}
                         Err(error) => {
@@ -250,8 +365,20 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
                         }
                     }
                     if let Ok(Some(mut opened)) = store.open(&log(), Reading::WHOLE).await {
-                        let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
-                        assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
+                        let bytes = opened
+                            .source
+                            .read(None)
+                            .await
+                            .unwrap()
+                            .collect()
+                            .await
+                            .unwrap()
+                            .to_bytes();
+                        assert_eq!(
+                            Some(ContentHash::of(&bytes)),
+                            opened.info.hash,
+                            "the bytes of another version"
+                        );
                     }
                 }
             })
@@ -262,19 +389,34 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
         let mut late = std::mem::take(&mut *register.late.lock().unwrap());
         while late.join_next().await.is_some() {}
         drop(store);
-        let open = async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
+        let open = async || {
+            IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await
+        };
         let store = reopen(open).await;
         let bytes = read(&store, &log()).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let (acknowledged, refused) = (acknowledged.lock().unwrap(), refused.lock().unwrap());
-        assert!(acknowledged.len() > 50, "seed {seed}: the register lets some appends through");
+        assert!(
+            acknowledged.len() > 50,
+            "seed {seed}: the register lets some appends through"
+        );
         for (offset, block) in acknowledged.iter() {
             let offset = usize::try_from(*offset).unwrap();
-            assert!(text[offset..].starts_with(block), "seed {seed}: {block} isn't at {offset}");
+            assert!(
+                text[offset..].starts_with(block),
+                "seed {seed}: {block} isn't at {offset}"
+            );
         }
         let blocks: Vec<&str> = text.split_inclusive(';').collect();
         let once: BTreeSet<&str> = blocks.iter().copied().collect();
-        assert_eq!(once.len(), blocks.len(), "seed {seed}: a block is there twice");
-        assert!(refused.iter().all(|block| !once.contains(block.as_str())), "seed {seed}: a refused block is there");
+        assert_eq!(
+            once.len(),
+            blocks.len(),
+            "seed {seed}: a block is there twice"
+        );
+        assert!(
+            refused.iter().all(|block| !once.contains(block.as_str())),
+            "seed {seed}: a refused block is there"
+        );
     }
 }

@@ -12,13 +12,16 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::{self, blob, gated, kind, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper};
+use ifmatch_blob::store::{
+    AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper,
+};
 use ifmatch_blob::test_util::ManualClock;
 use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{
-    Driver, Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait,
+    Driver, Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, Scan, Swap,
+    async_trait,
 };
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -54,7 +57,10 @@ fn gateways(number: usize, objects: &Arc<dyn ObjectStore>) -> Turns {
         let objects = Objects::new(Arc::clone(objects), Path::from("blobs")).copied_by_store();
         IndexedStore::in_bucket(objects, Driver::new(register)).unwrap()
     };
-    Turns { gateways: (0..number).map(|_| open()).collect(), calls: AtomicUsize::new(0) }
+    Turns {
+        gateways: (0..number).map(|_| open()).collect(),
+        calls: AtomicUsize::new(0),
+    }
 }
 
 async fn conforms(store: Turns) {
@@ -70,7 +76,8 @@ async fn a_gateway_on_a_bucket_conforms() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_gateways_on_files_conform() {
     let folder = tempfile::tempdir().unwrap();
-    let objects: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+    let objects: Arc<dyn ObjectStore> =
+        Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
     conforms(gateways(3, &objects)).await;
 }
 
@@ -87,18 +94,40 @@ fn two() -> Two {
 }
 
 fn two_with(clock: ManualClock) -> Two {
-    let (objects, records) = (FaultyObjects::default(), Arc::new(MemoryRegister::unbounded()));
+    let (objects, records) = (
+        FaultyObjects::default(),
+        Arc::new(MemoryRegister::unbounded()),
+    );
     let registers = [(); 2].map(|()| FaultyRegister::on(Arc::clone(&records)));
     let stores = [0, 1].map(|at: usize| {
         let driver = Driver::with_clock(registers[at].clone(), clock.clone());
-        IndexedStore::in_bucket(Objects::new(Arc::new(objects.clone()), Path::default()), driver).unwrap()
+        IndexedStore::in_bucket(
+            Objects::new(Arc::new(objects.clone()), Path::default()),
+            driver,
+        )
+        .unwrap()
     });
-    Two { objects, registers, stores, clock }
+    Two {
+        objects,
+        registers,
+        stores,
+        clock,
+    }
 }
 
 async fn read(store: &IndexedStore, blob: &BlobPath) -> Option<Bytes> {
     let mut opened = store.open(blob, Reading::WHOLE).await.unwrap()?;
-    Some(opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes())
+    Some(
+        opened
+            .source
+            .read(None)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes(),
+    )
 }
 
 /// Waits for work in the background, which the manual clock lets go on.
@@ -114,28 +143,55 @@ async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn a_body_is_read_whatever_its_length() {
-    let Two { objects, stores: [one, other], .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        ..
+    } = two();
     for length in [0, 4_096, 4_097, 200_000, IN_PARTS] {
         let blob = blob("c", &length.to_string());
         one.put(&blob, put(pattern(length))).await.unwrap();
-        assert_eq!(read(&other, &blob).await.unwrap(), pattern(length), "{length}");
+        assert_eq!(
+            read(&other, &blob).await.unwrap(),
+            pattern(length),
+            "{length}"
+        );
         if length > 0 {
             let mut opened = other.open(&blob, Reading::RANGES).await.unwrap().unwrap();
-            let middle = opened.source.read(Some(length as u64 / 2..length as u64)).await.unwrap();
-            assert_eq!(middle.collect().await.unwrap().to_bytes(), pattern(length).slice(length / 2..), "{length}");
+            let middle = opened
+                .source
+                .read(Some(length as u64 / 2..length as u64))
+                .await
+                .unwrap();
+            assert_eq!(
+                middle.collect().await.unwrap().to_bytes(),
+                pattern(length).slice(length / 2..),
+                "{length}"
+            );
         }
     }
-    assert_eq!(objects.bodies().await.len(), 3, "short bodies are in their records");
+    assert_eq!(
+        objects.bodies().await.len(),
+        3,
+        "short bodies are in their records"
+    );
 }
 
 #[tokio::test]
 async fn a_write_without_an_answer_of_the_bucket_changes_nothing() {
-    let Two { objects, stores: [one, other], .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        ..
+    } = two();
     let blob = blob("c", "b");
     one.put(&blob, put(pattern(LONG))).await.unwrap();
     objects.lose_one_of(1);
     for _ in 0..4 {
-        assert_eq!(kind(one.put(&blob, put(pattern(LONG + 1))).await), StoreErrorKind::Unavailable);
+        assert_eq!(
+            kind(one.put(&blob, put(pattern(LONG + 1))).await),
+            StoreErrorKind::Unavailable
+        );
     }
     objects.arrive().await;
     assert_eq!(read(&other, &blob).await.unwrap(), pattern(LONG));
@@ -143,7 +199,12 @@ async fn a_write_without_an_answer_of_the_bucket_changes_nothing() {
 
 #[tokio::test]
 async fn a_replaced_body_stays_for_the_readers_of_other_gateways() {
-    let Two { objects, stores: [one, other], clock, .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        clock,
+        ..
+    } = two();
     let blob = blob("c", "b");
     one.put(&blob, put(pattern(LONG))).await.unwrap();
     let mut opened = other.open(&blob, Reading::WHOLE).await.unwrap().unwrap();
@@ -153,7 +214,15 @@ async fn a_replaced_body_stays_for_the_readers_of_other_gateways() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+    let bytes = opened
+        .source
+        .read(None)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     assert_eq!(bytes, pattern(LONG));
     assert_eq!(objects.bodies().await.len(), 2);
     clock.advance(Duration::from_secs(1));
@@ -163,27 +232,60 @@ async fn a_replaced_body_stays_for_the_readers_of_other_gateways() {
 
 #[tokio::test]
 async fn a_refused_body_is_removed_at_once() {
-    let Two { objects, stores: [one, other], .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        ..
+    } = two();
     let blob = blob("c", "b");
     one.put(&blob, put(pattern(LONG))).await.unwrap();
     let (body, asked, open) = gated("late");
-    let preconditions =
-        conformance::if_match(&one.open(&blob, Reading::HEAD).await.unwrap().unwrap().info.tag.unwrap());
-    let late = Put { body, preconditions, ..put("") };
-    let slow = one.put(&blob, Put { length: None, ..late });
+    let preconditions = conformance::if_match(
+        &one.open(&blob, Reading::HEAD)
+            .await
+            .unwrap()
+            .unwrap()
+            .info
+            .tag
+            .unwrap(),
+    );
+    let late = Put {
+        body,
+        preconditions,
+        ..put("")
+    };
+    let slow = one.put(
+        &blob,
+        Put {
+            length: None,
+            ..late
+        },
+    );
     let (refused, ()) = futures_util::join!(slow, async {
         asked.await.unwrap();
         other.put(&blob, put(pattern(LONG + 1))).await.unwrap();
         open.send(()).unwrap();
     });
-    assert!(matches!(kind(refused), StoreErrorKind::PreconditionFailed { .. }));
-    assert_eq!(objects.bodies().await.len(), 2, "the current one, and the replaced one");
+    assert!(matches!(
+        kind(refused),
+        StoreErrorKind::PreconditionFailed { .. }
+    ));
+    assert_eq!(
+        objects.bodies().await.len(),
+        2,
+        "the current one, and the replaced one"
+    );
 }
 
 /// The body could be swept before the swap.
 #[tokio::test]
 async fn a_body_that_took_too_long_is_not_named() {
-    let Two { objects, stores: [one, other], clock, .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        clock,
+        ..
+    } = two();
     let blob = blob("c", "b");
     for (seconds, is_late) in [(6 * 3_600, false), (6 * 3_600 + 1, true)] {
         one.put(&blob, put("before")).await.unwrap();
@@ -205,7 +307,10 @@ async fn a_body_that_took_too_long_is_not_named() {
 }
 
 /// Runs a sweep to its end.
-async fn sweep(store: &IndexedStore, clock: &ManualClock) -> Result<u64, ifmatch_blob_indexed::OpenError> {
+async fn sweep(
+    store: &IndexedStore,
+    clock: &ManualClock,
+) -> Result<u64, ifmatch_blob_indexed::OpenError> {
     let store = store.clone();
     let mut sweeping = tokio::spawn(async move { store.sweep().await });
     for _ in 0..10_000 {
@@ -219,11 +324,20 @@ async fn sweep(store: &IndexedStore, clock: &ManualClock) -> Result<u64, ifmatch
 
 #[tokio::test]
 async fn the_sweep_removes_old_bodies_that_no_record_names() {
-    let Two { objects, stores: [one, other], clock, .. } = two();
+    let Two {
+        objects,
+        stores: [one, other],
+        clock,
+        ..
+    } = two();
     let kept = blob("c", "kept");
     one.put(&kept, put(pattern(LONG))).await.unwrap();
     let number = |number| Path::from(format!("bodies/{}-{number:016x}", "ab".repeat(32)));
-    let orphans = [number(1), number(2), Path::from("bodies/long-8000000000000003")];
+    let orphans = [
+        number(1),
+        number(2),
+        Path::from("bodies/long-8000000000000003"),
+    ];
     for orphan in &orphans {
         objects.put(orphan, "an orphan".into()).await.unwrap();
     }
@@ -240,8 +354,19 @@ async fn the_sweep_removes_old_bodies_that_no_record_names() {
 
 #[tokio::test]
 async fn two_sweeps_at_a_time_remove_the_same_bodies() {
-    let Two { objects, stores: [one, other], clock, .. } = two();
-    objects.put(&Path::from("bodies/long-8000000000000003"), "an orphan".into()).await.unwrap();
+    let Two {
+        objects,
+        stores: [one, other],
+        clock,
+        ..
+    } = two();
+    objects
+        .put(
+            &Path::from("bodies/long-8000000000000003"),
+            "an orphan".into(),
+        )
+        .await
+        .unwrap();
     objects.age(24);
     let (first, second) = futures_util::join!(sweep(&one, &clock), sweep(&other, &clock));
     assert_eq!((first.unwrap(), second.unwrap()), (1, 1));
@@ -251,19 +376,42 @@ async fn two_sweeps_at_a_time_remove_the_same_bodies() {
 /// Any body may be the damaged record's.
 #[tokio::test]
 async fn a_damaged_record_prevents_the_sweep() {
-    let Two { objects, stores: [one, _], clock, registers: [register, _] } = two();
+    let Two {
+        objects,
+        stores: [one, _],
+        clock,
+        registers: [register, _],
+    } = two();
     let damaged = blob("c", "b");
     one.put(&damaged, put(pattern(LONG))).await.unwrap();
-    let (key, record) = register.records().scan(&Scan { prefix: "b/", after: None, limit: 1 }).await.unwrap().remove(0);
+    let (key, record) = register
+        .records()
+        .scan(&Scan {
+            prefix: "b/",
+            after: None,
+            limit: 1,
+        })
+        .await
+        .unwrap()
+        .remove(0);
     let now = ifmatch_core::date::Timestamp::from_micros(0);
     let payload = record.state(now).version().unwrap().payload().clone();
     let mut bytes = payload.to_vec();
     *bytes.last_mut().unwrap() ^= 0xff;
     let nothing = ifmatch_core::precondition::Preconditions::NONE;
-    let content = ifmatch_core::command::Content::Kept { payload: bytes.into() };
+    let content = ifmatch_core::command::Content::Kept {
+        payload: bytes.into(),
+    };
     let write = ifmatch_core::command::Write::new(&http::Method::PUT, &nothing, content, 7);
-    let next = record.apply(&ifmatch_core::command::Command::Write(write), now).next.unwrap();
-    register.records().compare_and_swap(&key, record.revision(), Some(&next)).await.unwrap();
+    let next = record
+        .apply(&ifmatch_core::command::Command::Write(write), now)
+        .next
+        .unwrap();
+    register
+        .records()
+        .compare_and_swap(&key, record.revision(), Some(&next))
+        .await
+        .unwrap();
     objects.age(48);
     assert_eq!(sweep(&one, &clock).await.unwrap(), 0);
     assert_eq!(objects.bodies().await.len(), 1);
@@ -275,10 +423,23 @@ async fn a_copy_has_a_body_of_its_own() {
     let Turns { gateways, .. } = gateways(2, &objects);
     let (source, copy) = (blob("c", "source"), blob("c", "copy"));
     for length in [LONG, IN_PARTS] {
-        gateways[0].put(&source, put(pattern(length))).await.unwrap();
-        let opened = gateways[1].open(&source, Reading::RANGES).await.unwrap().unwrap();
-        gateways[1].put(&copy, Put::copying(&source, opened).await.unwrap()).await.unwrap();
-        gateways[0].delete(&source, Delete::default()).await.unwrap();
+        gateways[0]
+            .put(&source, put(pattern(length)))
+            .await
+            .unwrap();
+        let opened = gateways[1]
+            .open(&source, Reading::RANGES)
+            .await
+            .unwrap()
+            .unwrap();
+        gateways[1]
+            .put(&copy, Put::copying(&source, opened).await.unwrap())
+            .await
+            .unwrap();
+        gateways[0]
+            .delete(&source, Delete::default())
+            .await
+            .unwrap();
         assert_eq!(read(&gateways[0], &copy).await.unwrap(), pattern(length));
     }
 }
@@ -290,11 +451,27 @@ async fn two_gateways_append_to_one_blob() {
     let Turns { gateways, .. } = gateways(2, &objects);
     let log = blob("c", "log");
     for beginning in [0, LONG, IN_PARTS] {
-        let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
-        gateways[0].put(&log, Put { headers, ..put(pattern(beginning)) }).await.unwrap();
+        let headers = BlobHeaders {
+            append: Some(Append::default()),
+            ..BlobHeaders::default()
+        };
+        gateways[0]
+            .put(
+                &log,
+                Put {
+                    headers,
+                    ..put(pattern(beginning))
+                },
+            )
+            .await
+            .unwrap();
         let appends = (0..12_u8).map(|number| {
             let (store, log) = (gateways[usize::from(number % 2)].clone(), log.clone());
-            tokio::spawn(async move { store.append(&log, AppendBlock::new(vec![number; 3_000].into())).await })
+            tokio::spawn(async move {
+                store
+                    .append(&log, AppendBlock::new(vec![number; 3_000].into()))
+                    .await
+            })
         });
         let mut offsets = Vec::new();
         for appended in futures_util::future::join_all(appends).await {
@@ -305,7 +482,11 @@ async fn two_gateways_append_to_one_blob() {
         assert_eq!(bytes[..beginning], pattern(beginning));
         for (number, offset) in (0..).zip(offsets) {
             let block = usize::try_from(offset).unwrap();
-            assert_eq!(bytes[block..block + 3_000], [number; 3_000], "the block of append {number}");
+            assert_eq!(
+                bytes[block..block + 3_000],
+                [number; 3_000],
+                "the block of append {number}"
+            );
         }
     }
 }
@@ -313,15 +494,27 @@ async fn two_gateways_append_to_one_blob() {
 /// The write began before the deletion, and swaps after it.
 #[tokio::test]
 async fn a_write_into_a_container_that_was_deleted_for_being_empty_fails() {
-    let Two { registers: [register, _], stores: [one, other], .. } = two();
+    let Two {
+        registers: [register, _],
+        stores: [one, other],
+        ..
+    } = two();
     let blob = blob("c", "b");
-    one.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    one.create_container(&blob.container, BlobHeaders::default())
+        .await
+        .unwrap();
     let container = blob.container.clone();
     let deleting = other.clone();
     register.before_swap("b/", async move {
-        deleting.delete_empty_container(&container, Delete::default()).await.unwrap();
+        deleting
+            .delete_empty_container(&container, Delete::default())
+            .await
+            .unwrap();
     });
-    assert_eq!(kind(one.put(&blob, put("1")).await), StoreErrorKind::ContainerNotFound);
+    assert_eq!(
+        kind(one.put(&blob, put("1")).await),
+        StoreErrorKind::ContainerNotFound
+    );
     assert!(!register.waits_for_swap());
     assert!(other.container(&blob.container).await.unwrap().is_none());
 }
@@ -329,9 +522,15 @@ async fn a_write_into_a_container_that_was_deleted_for_being_empty_fails() {
 /// The deletion found no blob, and is about to delete the container.
 #[tokio::test]
 async fn a_write_keeps_away_the_deletion_of_an_empty_container() {
-    let Two { registers: [_, register], stores: [one, other], .. } = two_with(ManualClock::default().with_timers());
+    let Two {
+        registers: [_, register],
+        stores: [one, other],
+        ..
+    } = two_with(ManualClock::default().with_timers());
     let path = blob("c", "b");
-    one.create_container(&path.container, BlobHeaders::default()).await.unwrap();
+    one.create_container(&path.container, BlobHeaders::default())
+        .await
+        .unwrap();
     let (writer, written, again) = (one.clone(), path.clone(), register.clone());
     // The first swap marks the container.
     register.before_swap("c/", async move {
@@ -339,23 +538,33 @@ async fn a_write_keeps_away_the_deletion_of_an_empty_container() {
             writer.put(&written, put("1")).await.unwrap();
         });
     });
-    let refused = other.delete_empty_container(&path.container, Delete::default()).await;
+    let refused = other
+        .delete_empty_container(&path.container, Delete::default())
+        .await;
     assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
     assert!(!register.waits_for_swap());
     assert_eq!(read(&other, &path).await.unwrap(), "1");
     // The mark that a killed process left is removed.
     one.delete(&path, Delete::default()).await.unwrap();
-    one.delete_empty_container(&path.container, Delete::default()).await.unwrap();
+    one.delete_empty_container(&path.container, Delete::default())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_register_that_may_lose_swaps_is_refused() {
     let register = FaultyRegister::default();
-    register.set_engine(Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() });
+    register.set_engine(Engine {
+        guarantee: Guarantee::UntilFailover,
+        ..Engine::default()
+    });
     let objects = Objects::new(Arc::new(FaultyObjects::default()), Path::default());
     let refused = IndexedStore::in_bucket(objects, Driver::new(register)).unwrap_err();
     assert_eq!(refused.kind(), OpenErrorKind::Other);
-    assert!(refused.to_string().contains("acknowledged swaps"), "{refused}");
+    assert!(
+        refused.to_string().contains("acknowledged swaps"),
+        "{refused}"
+    );
 }
 
 /// A register on an engine that fails over, whose calls take a millisecond and are counted.
@@ -373,7 +582,10 @@ impl ifmatch_register::Wrapper for Counted {
     }
 
     fn engine(&self) -> Engine {
-        Engine { fails_over: true, ..self.records.engine() }
+        Engine {
+            fails_over: true,
+            ..self.records.engine()
+        }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -398,7 +610,11 @@ impl ifmatch_register::Wrapper for Counted {
 #[tokio::test(start_paused = true)]
 async fn writes_at_the_same_time_share_their_looks_at_the_container() {
     let records = Arc::new(MemoryRegister::unbounded());
-    let register = Counted { records, loads: Arc::default(), swaps: Arc::default() };
+    let register = Counted {
+        records,
+        loads: Arc::default(),
+        swaps: Arc::default(),
+    };
     let objects = Objects::new(Arc::new(FaultyObjects::default()), Path::default());
     let store = IndexedStore::in_bucket(objects, Driver::new(register.clone())).unwrap();
     store.put(&blob("c", "first"), put("1")).await.unwrap();
@@ -406,12 +622,25 @@ async fn writes_at_the_same_time_share_their_looks_at_the_container() {
         let before = [&register.loads, &register.swaps].map(|calls| calls.load(Ordering::SeqCst));
         let written = (0..writes).map(|number| {
             let store = store.clone();
-            async move { store.put(&blob("c", &number.to_string()), Put { length: Some(1), ..put("1") }).await }
+            async move {
+                store
+                    .put(
+                        &blob("c", &number.to_string()),
+                        Put {
+                            length: Some(1),
+                            ..put("1")
+                        },
+                    )
+                    .await
+            }
         });
         for written in join_all(written).await {
             written.unwrap();
         }
-        [register.loads.load(Ordering::SeqCst) - before[0], register.swaps.load(Ordering::SeqCst) - before[1]]
+        [
+            register.loads.load(Ordering::SeqCst) - before[0],
+            register.swaps.load(Ordering::SeqCst) - before[1],
+        ]
     };
     assert_eq!(calls(1).await, [3, 1]);
     let [loads, swaps] = calls(64).await;

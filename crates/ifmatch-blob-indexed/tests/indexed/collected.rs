@@ -16,8 +16,12 @@ use ifmatch_blob::conformance::{blob, pattern, put};
 use ifmatch_blob::test_util::reopen;
 
 fn files(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { files(&path) } else { 1 })
+        .sum()
 }
 
 pub(crate) fn bodies(folder: &Path) -> usize {
@@ -26,7 +30,15 @@ pub(crate) fn bodies(folder: &Path) -> usize {
 
 async fn records(folder: &Path, prefix: &str) -> usize {
     let register = RedbRegister::open(folder.join("index.redb")).unwrap();
-    register.scan(&Scan { prefix, after: None, limit: 10_000 }).await.unwrap().len()
+    register
+        .scan(&Scan {
+            prefix,
+            after: None,
+            limit: 10_000,
+        })
+        .await
+        .unwrap()
+        .len()
 }
 
 /// Opens the store once the tasks of the previous one have released it.
@@ -41,13 +53,20 @@ async fn until_bodies(folder: &Path, expected: usize) {
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(30), collected).await;
-    assert!(waited.is_ok(), "{} bodies instead of {expected}", bodies(folder));
+    assert!(
+        waited.is_ok(),
+        "{} bodies instead of {expected}",
+        bodies(folder)
+    );
 }
 
 async fn fill(store: &IndexedStore, container: &str) {
     for number in 0..20 {
         let length = if number % 2 == 0 { 10 } else { 10_000 };
-        store.put(&blob(container, &format!("{number}")), put(pattern(length))).await.unwrap();
+        store
+            .put(&blob(container, &format!("{number}")), put(pattern(length)))
+            .await
+            .unwrap();
     }
 }
 
@@ -57,7 +76,10 @@ async fn the_blobs_of_a_deleted_container_are_collected() {
     let store = open(folder.path()).await;
     fill(&store, "deleted").await;
     fill(&store, "kept").await;
-    store.delete_container(&blob("deleted", "x").container, Delete::default()).await.unwrap();
+    store
+        .delete_container(&blob("deleted", "x").container, Delete::default())
+        .await
+        .unwrap();
     until_bodies(folder.path(), 10).await;
     drop(store);
     drop(open(folder.path()).await);
@@ -75,14 +97,20 @@ fn a_crash_after_a_deletion_leaves_it_to_the_next_start() {
     runtime().block_on(async {
         let store = open(folder.path()).await;
         fill(&store, "c").await;
-        store.delete_container(&container, Delete::default()).await.unwrap();
+        store
+            .delete_container(&container, Delete::default())
+            .await
+            .unwrap();
         assert_eq!(bodies(folder.path()), 10, "nothing is collected yet");
     });
     runtime().block_on(async {
         let store = open(folder.path()).await;
         assert_eq!(bodies(folder.path()), 0);
         assert!(store.container(&container).await.unwrap().is_none());
-        store.create_container(&container, BlobHeaders::default()).await.unwrap();
+        store
+            .create_container(&container, BlobHeaders::default())
+            .await
+            .unwrap();
         fill(&store, "c").await;
     });
     runtime().block_on(async {
@@ -99,12 +127,18 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
     let container = blob("race", "x").container;
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..8 {
-        let (store, path) =
-            (store.clone(), BlobPath { container: container.clone(), ..blob("c", &format!("{writer}")) });
+        let (store, path) = (
+            store.clone(),
+            BlobPath {
+                container: container.clone(),
+                ..blob("c", &format!("{writer}"))
+            },
+        );
         tasks.spawn(async move {
             for round in 0..15 {
                 store.put(&path, put(pattern(5_000 + round))).await.unwrap();
-                let change = ifmatch_blob::conformance::headers::set(HeaderChange::Metadata([].into()));
+                let change =
+                    ifmatch_blob::conformance::headers::set(HeaderChange::Metadata([].into()));
                 // The container may have been deleted meanwhile.
                 let _ = store.set_headers(&path, change).await;
             }
@@ -127,10 +161,16 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
     let query = ifmatch_blob::store::ListQuery::first(1_000);
     let listed = store.list(&container, &query).await.unwrap().unwrap().items;
     assert!(listed.len() >= 20);
-    let large = listed.iter().filter(|item| item.info.length > 4_096).count();
+    let large = listed
+        .iter()
+        .filter(|item| item.info.length > 4_096)
+        .count();
     until_bodies(folder.path(), large).await;
     for item in listed {
-        let path = BlobPath { container: container.clone(), name: item.name };
+        let path = BlobPath {
+            container: container.clone(),
+            name: item.name,
+        };
         let opened = store.open(&path, ifmatch_blob::store::Reading::WHOLE).await;
         assert!(opened.unwrap().is_some(), "{path}");
     }

@@ -19,19 +19,42 @@ const LENGTH: usize = 300_000;
 
 /// Returns the files of bodies.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let shards = std::fs::read_dir(folder.join("bodies")).unwrap().map(|shard| shard.unwrap().path());
-    shards.flat_map(|shard| std::fs::read_dir(shard).unwrap().map(|file| file.unwrap().path())).collect()
+    let shards = std::fs::read_dir(folder.join("bodies"))
+        .unwrap()
+        .map(|shard| shard.unwrap().path());
+    shards
+        .flat_map(|shard| {
+            std::fs::read_dir(shard)
+                .unwrap()
+                .map(|file| file.unwrap().path())
+        })
+        .collect()
 }
 
 /// Returns a copy that must share the file: the body can't be read.
 async fn shared(source: &BlobPath, opened: Opened) -> Put {
     let lost = stream::once(async { Err::<Frame<Bytes>, BoxError>("the body is read".into()) });
-    Put { body: Upload::new(StreamBody::new(lost)), ..Put::copying(source, opened).await.unwrap() }
+    Put {
+        body: Upload::new(StreamBody::new(lost)),
+        ..Put::copying(source, opened).await.unwrap()
+    }
 }
 
 async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
-    let mut opened = store.open(blob, Reading::WHOLE).await.unwrap().expect("there it is");
-    opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes()
+    let mut opened = store
+        .open(blob, Reading::WHOLE)
+        .await
+        .unwrap()
+        .expect("there it is");
+    opened
+        .source
+        .read(None)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes()
 }
 
 #[tokio::test]
@@ -43,7 +66,10 @@ async fn a_copy_shares_the_file_and_outlives_its_source() {
     let open = async || store.open(&source, Reading::RANGES).await.unwrap().unwrap();
     let put_of_copy = shared(&source, open().await).await;
     store.put(&copy, put_of_copy).await.unwrap();
-    let inodes: Vec<u64> = files(folder.path()).iter().map(|file| file.metadata().unwrap().ino()).collect();
+    let inodes: Vec<u64> = files(folder.path())
+        .iter()
+        .map(|file| file.metadata().unwrap().ino())
+        .collect();
     assert_eq!(inodes.len(), 2);
     assert_eq!(inodes[0], inodes[1]);
     // A copy onto itself is a new version of the same bytes.
@@ -54,7 +80,10 @@ async fn a_copy_shares_the_file_and_outlives_its_source() {
     let opened = open().await;
     store.put(&source, put(pattern(LENGTH / 2))).await.unwrap();
     let refused = shared(&source, opened).await;
-    assert_eq!(kind(store.put(&copy, refused).await), StoreErrorKind::Interrupted);
+    assert_eq!(
+        kind(store.put(&copy, refused).await),
+        StoreErrorKind::Interrupted
+    );
     store.delete(&source, Delete::default()).await.unwrap();
     assert_eq!(read(&store, &copy).await, pattern(LENGTH));
     drop(store);
@@ -72,7 +101,13 @@ async fn a_name_without_a_record_is_collected() {
     store.put(&source, put(pattern(LENGTH))).await.unwrap();
     drop(store);
     let file = files(folder.path()).remove(0);
-    let name = file.to_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
+    let name = file
+        .to_str()
+        .unwrap()
+        .rsplit_once('-')
+        .unwrap()
+        .0
+        .to_owned();
     std::fs::hard_link(&file, format!("{name}-00000000000000ff")).unwrap();
     let store = reopen(async || IndexedStore::open(folder.path()).await).await;
     assert_eq!(files(folder.path()), [file]);

@@ -15,8 +15,8 @@ use ifmatch_runtime::Clock;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 /// Objects in memory. Clones share them, and the faults.
@@ -42,7 +42,10 @@ struct State {
 impl FaultyObjects {
     /// Lets bodies age by this clock.
     pub(crate) fn aging_by(clock: ManualClock) -> Self {
-        Self(Arc::new(State { clock, ..State::default() }))
+        Self(Arc::new(State {
+            clock,
+            ..State::default()
+        }))
     }
 
     /// Makes all bodies appear this old.
@@ -66,12 +69,21 @@ impl FaultyObjects {
     /// Returns the names of all bodies.
     pub(crate) async fn bodies(&self) -> Vec<Path> {
         let all: Vec<_> = self.0.objects.list(None).try_collect().await.unwrap();
-        all.into_iter().map(|meta| meta.location).filter(|location| location.as_ref().contains("bodies/")).collect()
+        all.into_iter()
+            .map(|meta| meta.location)
+            .filter(|location| location.as_ref().contains("bodies/"))
+            .collect()
     }
 
     fn aged(&self, mut meta: ObjectMeta) -> ObjectMeta {
         if meta.location.as_ref().contains("bodies/") {
-            let own = self.0.stored.lock().unwrap().get(&meta.location).map(|stored| stored.until(self.0.clock.now()));
+            let own = self
+                .0
+                .stored
+                .lock()
+                .unwrap()
+                .get(&meta.location)
+                .map(|stored| stored.until(self.0.clock.now()));
             let more = Duration::from_hours(self.0.age.load(Ordering::SeqCst).unsigned_abs());
             meta.last_modified -= own.unwrap_or_default() + more;
         }
@@ -86,15 +98,30 @@ impl fmt::Display for FaultyObjects {
 }
 
 fn no_answer() -> Error {
-    Error::Generic { store: "faulty", source: "no answer".into() }
+    Error::Generic {
+        store: "faulty",
+        source: "no answer".into(),
+    }
 }
 
 #[async_trait]
 impl ObjectStore for FaultyObjects {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         let is_body = location.as_ref().contains("bodies/");
-        assert!(!is_body || self.0.names.lock().unwrap().insert(location.clone()), "{location} is used twice");
-        self.0.stored.lock().unwrap().insert(location.clone(), self.0.clock.now());
+        assert!(
+            !is_body || self.0.names.lock().unwrap().insert(location.clone()),
+            "{location} is used twice"
+        );
+        self.0
+            .stored
+            .lock()
+            .unwrap()
+            .insert(location.clone(), self.0.clock.now());
         let number = self.0.uploads.fetch_add(1, Ordering::SeqCst);
         match self.0.lossy.load(Ordering::SeqCst) {
             lossy if lossy == 0 || !number.is_multiple_of(lossy) => {
@@ -105,7 +132,11 @@ impl ObjectStore for FaultyObjects {
                 Err(no_answer())
             }
             _ => {
-                self.0.late.lock().unwrap().push((location.clone(), payload));
+                self.0
+                    .late
+                    .lock()
+                    .unwrap()
+                    .push((location.clone(), payload));
                 Err(no_answer())
             }
         }
@@ -123,13 +154,20 @@ impl ObjectStore for FaultyObjects {
         self.0.objects.get_opts(location, options).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.0.objects.delete_stream(locations)
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let objects = self.clone();
-        self.0.objects.list(prefix).map_ok(move |meta| objects.aged(meta)).boxed()
+        self.0
+            .objects
+            .list(prefix)
+            .map_ok(move |meta| objects.aged(meta))
+            .boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

@@ -11,7 +11,8 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, StoreErrorKind, Written,
+    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading,
+    StoreErrorKind, Written,
 };
 use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_blob_indexed::OpenErrorKind;
@@ -43,10 +44,17 @@ struct Fixture {
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let register = FaultyRegister::default();
-    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone()))
+        .await
+        .unwrap();
     let blob = blob("c", "b");
     store.put(&blob, put(pattern(10_000))).await.unwrap();
-    Fixture { folder, register, store, blob }
+    Fixture {
+        folder,
+        register,
+        store,
+        blob,
+    }
 }
 
 impl Fixture {
@@ -60,7 +68,12 @@ impl Fixture {
     }
 
     /// Performs the first act. The second one arrives while its swap is under way.
-    async fn perform(&self, first: Act, second: Act, tag: Option<&EntityTag>) -> Result<(), StoreErrorKind> {
+    async fn perform(
+        &self,
+        first: Act,
+        second: Act,
+        tag: Option<&EntityTag>,
+    ) -> Result<(), StoreErrorKind> {
         let (sent, is_sent) = oneshot::channel();
         let expected = tag.cloned();
         self.before_next_swap(move |store, blob| async move {
@@ -74,9 +87,16 @@ impl Fixture {
     }
 
     async fn read(&self) -> Option<(BlobInfo, Bytes)> {
-        let mut opened = self.store.open(&self.blob, Reading::WHOLE).await.expect("readable")?;
+        let mut opened = self
+            .store
+            .open(&self.blob, Reading::WHOLE)
+            .await
+            .expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
-        Some((opened.info, body.collect().await.expect("readable").to_bytes()))
+        Some((
+            opened.info,
+            body.collect().await.expect("readable").to_bytes(),
+        ))
     }
 
     fn happened(&self) -> bool {
@@ -102,20 +122,56 @@ enum Act {
 }
 
 impl Act {
-    async fn perform(self, store: &Store, blob: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreErrorKind> {
-        let (owner, media_type) = (FieldText::new("me").unwrap(), FieldText::new("text/plain").unwrap());
-        let fields = BlobHeaders { content_type: Some(media_type), ..BlobHeaders::default() };
+    async fn perform(
+        self,
+        store: &Store,
+        blob: &BlobPath,
+        tag: Option<&EntityTag>,
+    ) -> Result<(), StoreErrorKind> {
+        let (owner, media_type) = (
+            FieldText::new("me").unwrap(),
+            FieldText::new("text/plain").unwrap(),
+        );
+        let fields = BlobHeaders {
+            content_type: Some(media_type),
+            ..BlobHeaders::default()
+        };
         let preconditions = Preconditions::unchanged(tag);
         let ended = match self {
             Self::Put(length) => store.put(blob, put(pattern(length))).await.map(drop),
-            Self::PutMatching(length) => store.put(blob, Put { preconditions, ..put(pattern(length)) }).await.map(drop),
-            Self::SetOwner => {
-                store.set_headers(blob, set(HeaderChange::Metadata([("owner".into(), owner)].into()))).await.map(drop)
-            }
-            Self::SetType => store.set_headers(blob, set(HeaderChange::Fields(fields.into()))).await.map(drop),
+            Self::PutMatching(length) => store
+                .put(
+                    blob,
+                    Put {
+                        preconditions,
+                        ..put(pattern(length))
+                    },
+                )
+                .await
+                .map(drop),
+            Self::SetOwner => store
+                .set_headers(
+                    blob,
+                    set(HeaderChange::Metadata([("owner".into(), owner)].into())),
+                )
+                .await
+                .map(drop),
+            Self::SetType => store
+                .set_headers(blob, set(HeaderChange::Fields(fields.into())))
+                .await
+                .map(drop),
             Self::Delete => store.delete(blob, Delete::default()).await,
             Self::Lease => store.lease(blob, acquire(1)).await.map(drop),
-            Self::LeaseMatching => store.lease(blob, LeaseRequest { preconditions, ..acquire(1) }).await.map(drop),
+            Self::LeaseMatching => store
+                .lease(
+                    blob,
+                    LeaseRequest {
+                        preconditions,
+                        ..acquire(1)
+                    },
+                )
+                .await
+                .map(drop),
         };
         ended.map_err(|error| error.kind().clone())
     }
@@ -132,16 +188,41 @@ async fn a_request_is_decided_on_the_version_that_it_replaces() {
     let leased = || Some(StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
     let gone = || Some(StoreErrorKind::NotFound);
     let rows: [(Act, Act, Option<StoreErrorKind>, End); 12] = [
-        (SetOwner, Put(20_000), None, Some((20_000, true, false, false))),
-        (Put(20_000), SetOwner, None, Some((20_000, false, false, false))),
+        (
+            SetOwner,
+            Put(20_000),
+            None,
+            Some((20_000, true, false, false)),
+        ),
+        (
+            Put(20_000),
+            SetOwner,
+            None,
+            Some((20_000, false, false, false)),
+        ),
         (SetType, SetOwner, None, Some((10_000, true, true, false))),
         (Put(6_000), Delete, None, Some((6_000, false, false, false))),
         (SetOwner, Delete, gone(), None),
         (Lease, Delete, gone(), None),
         (Delete, Delete, gone(), None),
-        (Put(5_000), Lease, leased(), Some((10_000, false, false, true))),
-        (PutMatching(5_000), Lease, leased(), Some((10_000, false, false, true))),
-        (SetOwner, Lease, leased(), Some((10_000, false, false, true))),
+        (
+            Put(5_000),
+            Lease,
+            leased(),
+            Some((10_000, false, false, true)),
+        ),
+        (
+            PutMatching(5_000),
+            Lease,
+            leased(),
+            Some((10_000, false, false, true)),
+        ),
+        (
+            SetOwner,
+            Lease,
+            leased(),
+            Some((10_000, false, false, true)),
+        ),
         (Delete, Lease, leased(), Some((10_000, false, false, true))),
         (Lease, Put(5_000), None, Some((5_000, false, false, true))),
     ];
@@ -152,34 +233,66 @@ async fn a_request_is_decided_on_the_version_that_it_replaces() {
         let ended = fixture.perform(other, act, before.tag.as_ref()).await;
         assert_eq!(ended.err(), error, "{row}");
         let (info, bytes) = fixture.read().await.unzip();
-        assert_eq!(bytes.map(|bytes| bytes == pattern(bytes.len())), end.map(|_| true), "{row}");
+        assert_eq!(
+            bytes.map(|bytes| bytes == pattern(bytes.len())),
+            end.map(|_| true),
+            "{row}"
+        );
         let found = info.as_ref().map(|info| {
             let headers = &info.headers;
-            (info.length, headers.metadata.contains_key("owner"), headers.content_type.is_some(), info.lease.is_some())
+            (
+                info.length,
+                headers.metadata.contains_key("owner"),
+                headers.content_type.is_some(),
+                info.lease.is_some(),
+            )
         });
         assert_eq!(found, end, "{row}");
         let is_same = other != Act::Delete;
-        assert!(info.is_none_or(|info| (info.created == before.created) == is_same), "{row}");
-        assert_eq!(bodies(fixture.folder()), usize::from(end.is_some()), "{row}: files");
+        assert!(
+            info.is_none_or(|info| (info.created == before.created) == is_same),
+            "{row}"
+        );
+        assert_eq!(
+            bodies(fixture.folder()),
+            usize::from(end.is_some()),
+            "{row}: files"
+        );
     }
     // Another version than the expected one.
     for act in [PutMatching(5_000), LeaseMatching] {
         let fixture = fixture().await;
         let tag = fixture.read().await.unwrap().0.tag;
         let refused = fixture.perform(Put(7_000), act, tag.as_ref()).await;
-        assert!(matches!(refused, Err(StoreErrorKind::PreconditionFailed { .. })), "{act:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(StoreErrorKind::PreconditionFailed { .. })),
+            "{act:?}: {refused:?}"
+        );
         let info = fixture.read().await.unwrap().0;
-        assert_eq!((info.length, info.lease, bodies(fixture.folder())), (7_000, None, 1), "{act:?}");
+        assert_eq!(
+            (info.length, info.lease, bodies(fixture.folder())),
+            (7_000, None, 1),
+            "{act:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_creation_before_an_unconditional_write_is_overwritten() {
-    let fixture = Fixture { blob: blob("c", "new"), ..fixture().await };
-    fixture.perform(Act::Put(5_000), Act::Put(6_000), None).await.unwrap();
+    let fixture = Fixture {
+        blob: blob("c", "new"),
+        ..fixture().await
+    };
+    fixture
+        .perform(Act::Put(5_000), Act::Put(6_000), None)
+        .await
+        .unwrap();
     let (info, bytes) = fixture.read().await.unwrap();
     assert_eq!(bytes, pattern(6_000));
-    assert!(info.created < info.generation.map(Revision::timestamp), "the blob is the one that was created");
+    assert!(
+        info.created < info.generation.map(Revision::timestamp),
+        "the blob is the one that was created"
+    );
     assert_eq!(bodies(fixture.folder()), 2);
 }
 
@@ -191,22 +304,39 @@ async fn the_bodies_of_skipped_versions_are_removed() {
     fixture.before_next_swap(move |store, blob| async move {
         let write = |length| {
             let (store, blob) = (store.clone(), blob.clone());
-            tokio::spawn(async move { (length, store.put(&blob, put(pattern(length))).await.unwrap()) })
+            tokio::spawn(async move {
+                (
+                    length,
+                    store.put(&blob, put(pattern(length))).await.unwrap(),
+                )
+            })
         };
-        sent.send((5_001..5_021).map(write).collect::<Vec<_>>()).unwrap();
+        sent.send((5_001..5_021).map(write).collect::<Vec<_>>())
+            .unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     });
-    Act::Put(5_000).perform(&fixture.store, &fixture.blob, None).await.unwrap();
+    Act::Put(5_000)
+        .perform(&fixture.store, &fixture.blob, None)
+        .await
+        .unwrap();
     let mut written = Vec::new();
     for write in is_sent.await.unwrap() {
         written.push(write.await.unwrap());
     }
-    let (length, last) = written.iter().max_by_key(|(_, written)| written.generation).unwrap();
+    let (length, last) = written
+        .iter()
+        .max_by_key(|(_, written)| written.generation)
+        .unwrap();
     let (info, bytes) = fixture.read().await.unwrap();
     assert_eq!((info.tag, bytes), (last.tag.clone(), pattern(*length)));
     assert_eq!(bodies(fixture.folder()), 1);
     let dates = |written: &Written| written.last_modified;
-    assert!(written.iter().all(|(at, other)| at == length || dates(other) < dates(last)), "{written:?}");
+    assert!(
+        written
+            .iter()
+            .all(|(at, other)| at == length || dates(other) < dates(last)),
+        "{written:?}"
+    );
 }
 
 /// The container is deleted and created again after the write has looked it up for the last time.
@@ -215,21 +345,47 @@ async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
     for missing in [MissingContainer::Refuse, MissingContainer::Create] {
         let fixture = fixture().await;
         fixture.before_next_swap(|store, blob| async move {
-            store.delete_container(&blob.container, Delete::default()).await.unwrap();
-            store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+            store
+                .delete_container(&blob.container, Delete::default())
+                .await
+                .unwrap();
+            store
+                .create_container(&blob.container, BlobHeaders::default())
+                .await
+                .unwrap();
         });
-        let late = Put { container: missing, ..put(pattern(6_000)) };
+        let late = Put {
+            container: missing,
+            ..put(pattern(6_000))
+        };
         // The write counts as the last one before the deletion.
         fixture.store.put(&fixture.blob, late).await.unwrap();
         assert!(fixture.happened());
         assert!(fixture.read().await.is_none());
         let query = ListQuery::first(10);
-        let listed = fixture.store.list(&fixture.blob.container, &query).await.unwrap().unwrap();
+        let listed = fixture
+            .store
+            .list(&fixture.blob.container, &query)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(listed.items, []);
-        fixture.store.put(&fixture.blob, put(pattern(7_000))).await.unwrap();
+        fixture
+            .store
+            .put(&fixture.blob, put(pattern(7_000)))
+            .await
+            .unwrap();
         fixture.store.forget_deletions().await.unwrap();
-        let scan = Scan { prefix: "b/", after: None, limit: 10 };
-        assert_eq!(fixture.register.records().scan(&scan).await.unwrap().len(), 1, "only what can be reached is kept");
+        let scan = Scan {
+            prefix: "b/",
+            after: None,
+            limit: 10,
+        };
+        assert_eq!(
+            fixture.register.records().scan(&scan).await.unwrap().len(),
+            1,
+            "only what can be reached is kept"
+        );
         assert_eq!(fixture.read().await.unwrap().1, pattern(7_000));
         assert_eq!(bodies(fixture.folder()), 1);
     }
@@ -244,35 +400,73 @@ async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record()
         let second = IndexedStore::with_driver(folder, Driver::new(register)).await;
         assert_eq!(second.map(drop).unwrap_err().kind(), OpenErrorKind::InUse);
     });
-    fixture.store.put(&fixture.blob, put(pattern(20_000))).await.unwrap();
+    fixture
+        .store
+        .put(&fixture.blob, put(pattern(20_000)))
+        .await
+        .unwrap();
     assert!(fixture.happened());
     assert_eq!(fixture.read().await.unwrap().1, pattern(20_000));
 
-    let Fixture { folder, register, store, blob } = fixture;
+    let Fixture {
+        folder,
+        register,
+        store,
+        blob,
+    } = fixture;
     drop(store);
-    let store = reopen(async || IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await).await;
-    assert_eq!(Fixture { folder, register, store, blob }.read().await.unwrap().1, pattern(20_000));
+    let store = reopen(async || {
+        IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await
+    })
+    .await;
+    assert_eq!(
+        Fixture {
+            folder,
+            register,
+            store,
+            blob
+        }
+        .read()
+        .await
+        .unwrap()
+        .1,
+        pattern(20_000)
+    );
 }
 
 /// The write has looked up its container when the deletion begins.
 #[tokio::test]
 async fn the_deletion_of_an_empty_container_waits_for_a_write() {
     let fixture = fixture().await;
-    fixture.store.delete(&fixture.blob, Delete::default()).await.unwrap();
+    fixture
+        .store
+        .delete(&fixture.blob, Delete::default())
+        .await
+        .unwrap();
     let deleting = Arc::new(Mutex::new(None));
     let begun = Arc::clone(&deleting);
     fixture.before_next_swap(|store, blob| async move {
-        let deleted =
-            tokio::spawn(async move { store.delete_empty_container(&blob.container, Delete::default()).await });
+        let deleted = tokio::spawn(async move {
+            store
+                .delete_empty_container(&blob.container, Delete::default())
+                .await
+        });
         *begun.lock().unwrap() = Some(deleted);
         // Time enough for the deletion, if it didn't wait.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     });
-    fixture.store.put(&fixture.blob, put("1")).await.expect("it began before");
+    fixture
+        .store
+        .put(&fixture.blob, put("1"))
+        .await
+        .expect("it began before");
     assert!(fixture.happened());
     let deleting = deleting.lock().unwrap().take().expect("it began");
-    assert_eq!(kind(deleting.await.unwrap()), StoreErrorKind::ContainerNotEmpty);
+    assert_eq!(
+        kind(deleting.await.unwrap()),
+        StoreErrorKind::ContainerNotEmpty
+    );
     assert_eq!(fixture.read().await.expect("it was acknowledged").1, "1");
 }

@@ -1,6 +1,10 @@
 //! The conformance suite on the indexed store with its index in the folder.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 
@@ -21,7 +25,10 @@ use ifmatch_blob_indexed::IndexedStore;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_indexed_store_conforms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    conformance::check(&subject(IndexedStore::open(folder.path()).await.expect("opens"))).await;
+    conformance::check(&subject(
+        IndexedStore::open(folder.path()).await.expect("opens"),
+    ))
+    .await;
 }
 
 /// Returns a store to check, with all that this crate's stores can do.

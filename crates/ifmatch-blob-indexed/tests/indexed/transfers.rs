@@ -35,14 +35,42 @@ async fn open(folder: &Path) -> IndexedStore {
 /// Returns all that a store shows.
 async fn shown(store: &IndexedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInfo, Bytes)>)> {
     let mut all = Vec::new();
-    for container in store.containers(&ListQuery::first(100)).await.unwrap().items {
+    for container in store
+        .containers(&ListQuery::first(100))
+        .await
+        .unwrap()
+        .items
+    {
         let mut blobs = Vec::new();
-        for entry in store.list(&container.name, &ListQuery::first(100)).await.unwrap().unwrap().items {
-            let path = ifmatch_blob::name::BlobPath { container: container.name.clone(), name: entry.name };
+        for entry in store
+            .list(&container.name, &ListQuery::first(100))
+            .await
+            .unwrap()
+            .unwrap()
+            .items
+        {
+            let path = ifmatch_blob::name::BlobPath {
+                container: container.name.clone(),
+                name: entry.name,
+            };
             let mut opened = store.open(&path, Reading::WHOLE).await.unwrap().unwrap();
-            let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+            let bytes = opened
+                .source
+                .read(None)
+                .await
+                .unwrap()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes();
             // The time at which a lease was seen differs.
-            blobs.push((BlobInfo { lease: None, ..opened.info }, bytes));
+            blobs.push((
+                BlobInfo {
+                    lease: None,
+                    ..opened.info
+                },
+                bytes,
+            ));
         }
         all.push((container.name.to_string(), container.info, blobs));
     }
@@ -51,7 +79,15 @@ async fn shown(store: &IndexedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInf
 
 /// Returns the records: all that a store knows, also fencing tokens, dates of deletions, and responses for late retries.
 async fn records(store: &IndexedStore) -> Vec<(Key, Record)> {
-    store.index().scan(&Scan { prefix: "", after: None, limit: 100 }).await.unwrap()
+    store
+        .index()
+        .scan(&Scan {
+            prefix: "",
+            after: None,
+            limit: 100,
+        })
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -59,31 +95,58 @@ async fn a_store_moves_from_a_folder_into_a_bucket_and_back() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let store = open(folders[0].path()).await;
     for length in [0, 4_096, 5_000, 300_000, IN_PARTS] {
-        store.put(&blob("c", &length.to_string()), put(pattern(length))).await.unwrap();
+        store
+            .put(&blob("c", &length.to_string()), put(pattern(length)))
+            .await
+            .unwrap();
     }
     let log = blob("other", "log");
-    let headers = BlobHeaders { append: Some(Append::default()), ..BlobHeaders::default() };
+    let headers = BlobHeaders {
+        append: Some(Append::default()),
+        ..BlobHeaders::default()
+    };
     store.put(&log, Put { headers, ..put("") }).await.unwrap();
     for _ in 0..3 {
-        store.append(&log, AppendBlock::new(pattern(6_000))).await.unwrap();
+        store
+            .append(&log, AppendBlock::new(pattern(6_000)))
+            .await
+            .unwrap();
     }
     let tagged = blob("c", "5000");
     let tags = HeaderChange::Tags("state=done".parse().unwrap());
-    store.set_headers(&tagged, SetHeaders::new(tags)).await.unwrap();
+    store
+        .set_headers(&tagged, SetHeaders::new(tags))
+        .await
+        .unwrap();
     store.lease(&tagged, acquire(1)).await.unwrap();
     store.put(&blob("c", "gone"), put("gone")).await.unwrap();
-    store.delete(&blob("c", "gone"), Delete::default()).await.unwrap();
+    store
+        .delete(&blob("c", "gone"), Delete::default())
+        .await
+        .unwrap();
 
     let (bucket, progress) = (bucket(), Progress::default());
     let total = store.copy_into(&bucket, &progress).await.unwrap();
-    assert_eq!((total.bodies, total.bytes), (6, (4_096 + 5_000 + 300_000 + IN_PARTS + 18_000) as u64));
+    assert_eq!(
+        (total.bodies, total.bytes),
+        (6, (4_096 + 5_000 + 300_000 + IN_PARTS + 18_000) as u64)
+    );
     assert_eq!(shown(&bucket).await, shown(&store).await);
     assert_eq!(records(&bucket).await, records(&store).await);
     let released = bucket.lease(&tagged, acquire(2)).await.unwrap_err();
-    assert!(released.to_string().contains("lease"), "the lease is still there: {released}");
-    assert!(store.copy_into(&bucket, &progress).await.is_err(), "the target isn't empty");
+    assert!(
+        released.to_string().contains("lease"),
+        "the lease is still there: {released}"
+    );
+    assert!(
+        store.copy_into(&bucket, &progress).await.is_err(),
+        "the target isn't empty"
+    );
 
-    bucket.append(&log, AppendBlock::new(pattern(6_000))).await.unwrap();
+    bucket
+        .append(&log, AppendBlock::new(pattern(6_000)))
+        .await
+        .unwrap();
     let back = open(folders[1].path()).await;
     bucket.copy_into(&back, &progress).await.unwrap();
     drop(back);

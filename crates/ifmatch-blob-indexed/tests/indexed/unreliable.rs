@@ -13,7 +13,8 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::FieldText;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Delete, HeaderChange, Opened, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind, Written,
+    Delete, HeaderChange, Opened, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind,
+    Written,
 };
 use ifmatch_blob_indexed::{IndexedStore, Objects};
 use ifmatch_core::date::Timestamp;
@@ -22,7 +23,8 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
+    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper,
+    async_trait,
 };
 use ifmatch_runtime::Clock;
 use object_store::path::Path;
@@ -100,7 +102,10 @@ impl Wrapper for Unreliable {
                 let (this, key, next) = (self.clone(), key.clone(), next.cloned());
                 self.late.lock().unwrap().spawn(async move {
                     this.dice.dawdle().await;
-                    this.records.compare_and_swap(&key, expected, next.as_ref()).await.expect("memory does not fail");
+                    this.records
+                        .compare_and_swap(&key, expected, next.as_ref())
+                        .await
+                        .expect("memory does not fail");
                 });
                 ambiguous()
             }
@@ -137,7 +142,10 @@ impl History {
         if let Some(before) = before {
             let tag = written.and_then(|written| written.tag.as_ref());
             let after = tag.map_or_else(|| "nothing".to_owned(), ToString::to_string);
-            let known = self.replaced.entry(before.clone()).or_insert_with(|| after.clone());
+            let known = self
+                .replaced
+                .entry(before.clone())
+                .or_insert_with(|| after.clone());
             assert_eq!(known, &after, "{before} was replaced twice");
         }
     }
@@ -159,7 +167,12 @@ impl Client {
 
     async fn run(self) {
         for operation in 0.. {
-            if operation >= OPERATIONS && self.ends.as_ref().is_none_or(|(clock, end)| clock.now() >= *end) {
+            if operation >= OPERATIONS
+                && self
+                    .ends
+                    .as_ref()
+                    .is_none_or(|(clock, end)| clock.now() >= *end)
+            {
                 return;
             }
             if let Some((clock, _)) = &self.ends {
@@ -175,13 +188,27 @@ impl Client {
                     self.note(&blob, None, Some(&write), created.map(Some));
                 }
                 Ok(Some(mut opened)) => {
-                    let Some(bytes) = self.bytes(&blob, &mut opened).await else { continue };
-                    assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
-                    assert!(opened.info.generation >= floor, "an acknowledged version was lost");
-                    let author = String::from_utf8_lossy(&bytes).split(' ').next().unwrap().to_owned();
+                    let Some(bytes) = self.bytes(&blob, &mut opened).await else {
+                        continue;
+                    };
+                    assert_eq!(
+                        Some(ContentHash::of(&bytes)),
+                        opened.info.hash,
+                        "the bytes of another version"
+                    );
+                    assert!(
+                        opened.info.generation >= floor,
+                        "an acknowledged version was lost"
+                    );
+                    let author = String::from_utf8_lossy(&bytes)
+                        .split(' ')
+                        .next()
+                        .unwrap()
+                        .to_owned();
                     self.history().seen.insert(author);
                     let tag = opened.info.tag.expect("a tag");
-                    self.change(&blob, &write, &tag.to_string(), if_match(&tag)).await;
+                    self.change(&blob, &write, &tag.to_string(), if_match(&tag))
+                        .await;
                 }
             }
         }
@@ -195,7 +222,10 @@ impl Client {
                 assert_eq!(error.kind(), &StoreErrorKind::Unavailable);
                 let now = self.store.open(blob, Reading::HEAD).await.ok()?;
                 let is_replaced = now.is_none_or(|now| now.info.hash != opened.info.hash);
-                assert!(is_replaced, "the body of the current version is gone: {error}");
+                assert!(
+                    is_replaced,
+                    "the body of the current version is gone: {error}"
+                );
                 None
             }
         }
@@ -203,12 +233,25 @@ impl Client {
 
     fn put(write: &str, preconditions: Preconditions) -> Put {
         let text = format!("{write} ");
-        let length = if write.len().is_multiple_of(3) { 100 } else { 6_000 };
-        Put { preconditions, ..put(format!("{text:.<length$}")) }
+        let length = if write.len().is_multiple_of(3) {
+            100
+        } else {
+            6_000
+        };
+        Put {
+            preconditions,
+            ..put(format!("{text:.<length$}"))
+        }
     }
 
     /// Writes, sets fields or deletes, conditional on the version read; sometimes repeats the request as a retry.
-    async fn change(&self, blob: &BlobPath, write: &str, before: &str, preconditions: Preconditions) {
+    async fn change(
+        &self,
+        blob: &BlobPath,
+        write: &str,
+        before: &str,
+        preconditions: Preconditions,
+    ) {
         let request = (self.dice.roll(3) == 0).then(|| RequestKey::of(&[write.as_bytes()]));
         let kind = self.dice.roll(10);
         let headers = HeaderChange::Metadata([("n".into(), FieldText::new(write).unwrap())].into());
@@ -216,10 +259,18 @@ impl Client {
             let result = match kind {
                 0..7 => {
                     let put = Self::put(write, preconditions.clone());
-                    let work = self.store.put(blob, Put { request: request.clone(), ..put });
+                    let work = self.store.put(
+                        blob,
+                        Put {
+                            request: request.clone(),
+                            ..put
+                        },
+                    );
                     if self.dice.roll(10) == 0 {
                         // The client disconnects.
-                        let _ = tokio::time::timeout(Duration::from_micros(self.dice.roll(300)), work).await;
+                        let _ =
+                            tokio::time::timeout(Duration::from_micros(self.dice.roll(300)), work)
+                                .await;
                         return;
                     }
                     work.await.map(Some)
@@ -236,12 +287,27 @@ impl Client {
                 }
                 _ => {
                     let (preconditions, request) = (preconditions.clone(), request.clone());
-                    self.store.delete(blob, Delete { preconditions, request, ..Delete::default() }).await.map(|()| None)
+                    self.store
+                        .delete(
+                            blob,
+                            Delete {
+                                preconditions,
+                                request,
+                                ..Delete::default()
+                            },
+                        )
+                        .await
+                        .map(|()| None)
                 }
             };
             let is_certain = kind < 7 && request.is_none();
             let is_done = result.is_ok();
-            self.note(blob, Some(before), Some(write).filter(|_| is_certain), result);
+            self.note(
+                blob,
+                Some(before),
+                Some(write).filter(|_| is_certain),
+                result,
+            );
             if is_done && self.dice.roll(4) != 0 {
                 return;
             }
@@ -256,10 +322,15 @@ impl Client {
         result: Result<Option<Written>, StoreError>,
     ) {
         match result {
-            Ok(written) => self.history().acknowledge(blob, before.map(ToOwned::to_owned), written.as_ref()),
+            Ok(written) => {
+                self.history()
+                    .acknowledge(blob, before.map(ToOwned::to_owned), written.as_ref())
+            }
             Err(error) => match error.kind() {
                 StoreErrorKind::OutcomeUnknown | StoreErrorKind::ContainerNotFound => {}
-                StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::NotFound | StoreErrorKind::Unavailable => {
+                StoreErrorKind::PreconditionFailed { .. }
+                | StoreErrorKind::NotFound
+                | StoreErrorKind::Unavailable => {
                     self.history().refused.extend(write.map(ToOwned::to_owned));
                 }
                 other => panic!("{other:?}: {error}"),
@@ -270,13 +341,35 @@ impl Client {
 
 async fn round(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (records, dice) = (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)));
-    let register = Unreliable { records: Arc::clone(&records), dice, late: Arc::default() };
-    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let (records, dice) = (
+        Arc::new(MemoryRegister::unbounded()),
+        Arc::new(Dice::new(seed)),
+    );
+    let register = Unreliable {
+        records: Arc::clone(&records),
+        dice,
+        late: Arc::default(),
+    };
+    let store = IndexedStore::with_driver(folder.path(), Driver::new(register.clone()))
+        .await
+        .unwrap();
     let history = Arc::new(Mutex::new(History::default()));
     let clients = (1..=CLIENTS).map(|name| {
-        let (store, history, dice) = (store.clone(), Arc::clone(&history), Dice::new(seed << 8 | name));
-        tokio::spawn(Client { store, dice, name, history, ends: None }.run())
+        let (store, history, dice) = (
+            store.clone(),
+            Arc::clone(&history),
+            Dice::new(seed << 8 | name),
+        );
+        tokio::spawn(
+            Client {
+                store,
+                dice,
+                name,
+                history,
+                ends: None,
+            }
+            .run(),
+        )
     });
     for ended in join_all(clients).await {
         ended.unwrap();
@@ -284,36 +377,62 @@ async fn round(seed: u64) {
     let mut late = std::mem::take(&mut *register.late.lock().unwrap());
     while late.join_next().await.is_some() {}
     drop(store);
-    let open = async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
+    let open =
+        async || IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
     check(&reopen(open).await, &history).await;
 }
 
 /// Checks what is there at the end.
 async fn check(store: &IndexedStore, history: &Mutex<History>) {
     let history = std::mem::take(&mut *history.lock().unwrap());
-    assert!(history.acknowledged > 0, "the register lets some writes through");
+    assert!(
+        history.acknowledged > 0,
+        "the register lets some writes through"
+    );
     let both: Vec<_> = history.refused.intersection(&history.seen).collect();
     assert!(both.is_empty(), "refused, and there all the same: {both:?}");
     for number in 0..BLOBS {
-        let Some(mut opened) = store.open(&blob("c", &number.to_string()), Reading::WHOLE).await.unwrap() else {
+        let Some(mut opened) = store
+            .open(&blob("c", &number.to_string()), Reading::WHOLE)
+            .await
+            .unwrap()
+        else {
             continue;
         };
-        let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        let bytes = opened
+            .source
+            .read(None)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash);
         let tag = opened.info.tag.unwrap().to_string();
-        assert!(!history.replaced.contains_key(&tag), "{tag} was replaced, and is back");
+        assert!(
+            !history.replaced.contains_key(&tag),
+            "{tag} was replaced, and is back"
+        );
     }
 }
 
 /// Three gateways on a bucket, with sweeps, for some days of a clock that runs fast. The bucket loses answers, too.
 async fn round_in_bucket(seed: u64) {
-    let (records, dice, clock) =
-        (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)), ManualClock::default());
+    let (records, dice, clock) = (
+        Arc::new(MemoryRegister::unbounded()),
+        Arc::new(Dice::new(seed)),
+        ManualClock::default(),
+    );
     let objects = FaultyObjects::aging_by(clock.clone());
     objects.lose_one_of(11);
     let late = Arc::default();
     let open = || {
-        let register = Unreliable { records: Arc::clone(&records), dice: Arc::clone(&dice), late: Arc::clone(&late) };
+        let register = Unreliable {
+            records: Arc::clone(&records),
+            dice: Arc::clone(&dice),
+            late: Arc::clone(&late),
+        };
         let objects = Objects::new(Arc::new(objects.clone()), Path::default());
         IndexedStore::in_bucket(objects, Driver::with_clock(register, clock.clone())).unwrap()
     };
@@ -322,8 +441,21 @@ async fn round_in_bucket(seed: u64) {
     let end = clock.now().saturating_add(Duration::from_hours(60));
     let clients = (1..=CLIENTS).map(|name| {
         let store = stores[usize::try_from(name).unwrap() % stores.len()].clone();
-        let (history, dice, ends) = (Arc::clone(&history), Dice::new(seed << 8 | name), Some((clock.clone(), end)));
-        tokio::spawn(Client { store, dice, name, history, ends }.run())
+        let (history, dice, ends) = (
+            Arc::clone(&history),
+            Dice::new(seed << 8 | name),
+            Some((clock.clone(), end)),
+        );
+        tokio::spawn(
+            Client {
+                store,
+                dice,
+                name,
+                history,
+                ends,
+            }
+            .run(),
+        )
     });
     let clients = join_all(clients);
     let sweeping = async {
@@ -353,14 +485,24 @@ async fn round_in_bucket(seed: u64) {
     }
     let mut late = std::mem::take(&mut *late.lock().unwrap());
     while late.join_next().await.is_some() {}
-    assert!(swept > 0, "the bucket lost answers, so there were bodies to sweep");
+    assert!(
+        swept > 0,
+        "the bucket lost answers, so there were bodies to sweep"
+    );
     let objects = Objects::new(Arc::new(objects), Path::default());
-    check(&IndexedStore::in_bucket(objects, Driver::new(Arc::clone(&records))).unwrap(), &history).await;
+    check(
+        &IndexedStore::in_bucket(objects, Driver::new(Arc::clone(&records))).unwrap(),
+        &history,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreliable_register_loses_and_mixes_nothing() {
-    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let rounds = std::env::var("ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(3);
     for seed in 1..=rounds {
         println!("seed {seed}");
         round(seed).await;
@@ -369,7 +511,10 @@ async fn an_unreliable_register_loses_and_mixes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreliable_register_and_bucket_lose_nothing_of_three_gateways() {
-    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let rounds = std::env::var("ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(1);
     for seed in 1..=rounds {
         println!("seed {seed}");
         round_in_bucket(seed).await;

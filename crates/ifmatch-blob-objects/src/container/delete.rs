@@ -71,8 +71,8 @@ use object_store::path::Path;
 
 use super::memory::FORGOTTEN_AFTER;
 use super::state::{
-    ContainerPayload, DeleterMove, DeleterStep, DeleterSwap, DeletionContext, DeletionMark, DeletionPurpose,
-    RegisteredContainer, RegisteredState, StepOutcome,
+    ContainerPayload, DeleterMove, DeleterStep, DeleterSwap, DeletionContext, DeletionMark,
+    DeletionPurpose, RegisteredContainer, RegisteredState, StepOutcome,
 };
 use super::{RETRY, key};
 use crate::failure::{self, WriteFailure, lost};
@@ -105,17 +105,29 @@ impl StoreState {
     /// Completes an interrupted deletion. If its deleter stopped before it had listed the objects, opens the container again.
     /// Doesn't wait for the end.
     pub(crate) fn resume_deletion(&self, container: &ContainerName) {
-        let Some(this) = self.me.upgrade() else { return };
+        let Some(this) = self.me.upgrade() else {
+            return;
+        };
         let container = container.clone();
         drop(detach(async move {
-            match this.erase(&container, &Delete::default(), DeletionPurpose::Finish).await {
+            match this
+                .erase(&container, &Delete::default(), DeletionPurpose::Finish)
+                .await
+            {
                 Ok(()) => tracing::info!(%container, "completed or undid an interrupted deletion"),
-                Err(error) => tracing::warn!(%container, %error, "an interrupted deletion is still incomplete"),
+                Err(error) => {
+                    tracing::warn!(%container, %error, "an interrupted deletion is still incomplete")
+                }
             }
         }));
     }
 
-    async fn erase(&self, container: &ContainerName, delete: &Delete, aim: DeletionPurpose) -> Result<(), StoreError> {
+    async fn erase(
+        &self,
+        container: &ContainerName,
+        delete: &Delete,
+        aim: DeletionPurpose,
+    ) -> Result<(), StoreError> {
         let key = key(container)?;
         let give_up = self.driver.clock().now().saturating_add(PATIENCE);
         let mut pause = PAUSE;
@@ -125,7 +137,9 @@ impl StoreState {
             let registered = RegisteredState::of(&record, now)?;
             match registered.deletion(aim, now) {
                 // Only a container that seems to be empty refuses writes.
-                DeleterMove::Take(DeletionMark::Closing) if self.has_blobs(container, registered.members()).await? => {
+                DeleterMove::Take(DeletionMark::Closing)
+                    if self.has_blobs(container, registered.members()).await? =>
+                {
                     return Err(StoreErrorKind::ContainerNotEmpty.into());
                 }
                 DeleterMove::Take(mark) => {
@@ -137,13 +151,22 @@ impl StoreState {
                 }
                 DeleterMove::Open => {
                     let mut turn = DeleterTurn::of(self, container, &record)?;
-                    return match turn.change(DeleterSwap::Open, &Preconditions::NONE, LeaseUse::Read(None)).await? {
+                    return match turn
+                        .change(
+                            DeleterSwap::Open,
+                            &Preconditions::NONE,
+                            LeaseUse::Read(None),
+                        )
+                        .await?
+                    {
                         // If it is stale, another request was faster.
                         Outcome::Written(_) | Outcome::Refused(Refusal::Stale) => Ok(()),
                         outcome => Err(refused(outcome, self.driver.now()).of_container()),
                     };
                 }
-                DeleterMove::Wait if self.driver.clock().now() >= give_up => return Err(contended()),
+                DeleterMove::Wait if self.driver.clock().now() >= give_up => {
+                    return Err(contended());
+                }
                 DeleterMove::Wait => {
                     self.driver.clock().sleep(pause).await;
                     pause = RETRY.min(pause * 2);
@@ -198,13 +221,33 @@ struct DeleterTurn<'a> {
 
 impl<'a> DeleterTurn<'a> {
     /// Prepares to take the turn, or to end it.
-    fn of(shared: &'a StoreState, container: &'a ContainerName, record: &Record) -> Result<Self, StoreError> {
+    fn of(
+        shared: &'a StoreState,
+        container: &'a ContainerName,
+        record: &Record,
+    ) -> Result<Self, StoreError> {
         let now = shared.driver.now();
-        let Some(version) = record.state(now).version() else { return Err(contended()) };
+        let Some(version) = record.state(now).version() else {
+            return Err(contended());
+        };
         let payload = ContainerPayload::of(version)?;
-        let (key, home, payload) = (key(container)?, payload.home(version), payload.later(version));
+        let (key, home, payload) = (
+            key(container)?,
+            payload.home(version),
+            payload.later(version),
+        );
         let (mark, generation) = (DeletionMark::Closing, version.generation());
-        Ok(Self { shared, container, key, home, payload, mark, generation, begun: now, until: now })
+        Ok(Self {
+            shared,
+            container,
+            key,
+            home,
+            payload,
+            mark,
+            generation,
+            begun: now,
+            until: now,
+        })
     }
 
     /// Deletes the container, or opens it again. Stops waiting at `give_up` for a write in flight that may end in a blob.
@@ -228,7 +271,9 @@ impl<'a> DeleterTurn<'a> {
                 }
             };
             next = step.next(ended, circumstances);
-            if next == Some(DeleterStep::Yield) && !matches!(&result, Err(error) if is_in_flight(error)) {
+            if next == Some(DeleterStep::Yield)
+                && !matches!(&result, Err(error) if is_in_flight(error))
+            {
                 result = result.map_err(lost);
             }
         }
@@ -243,23 +288,38 @@ impl<'a> DeleterTurn<'a> {
     ) -> Result<StepOutcome, StoreError> {
         match step {
             DeleterStep::AwaitWriters(mark) => {
-                self.await_writers((mark == DeletionMark::Closing).then_some(give_up)).await?;
+                self.await_writers((mark == DeletionMark::Closing).then_some(give_up))
+                    .await?;
             }
             DeleterStep::Look => self.look().await?,
             DeleterStep::Begin => {
-                match self.change(self.marked(DeletionMark::Deleting), &Preconditions::NONE, lease).await? {
+                match self
+                    .change(
+                        self.marked(DeletionMark::Deleting),
+                        &Preconditions::NONE,
+                        lease,
+                    )
+                    .await?
+                {
                     Outcome::Written(_) => {}
                     outcome => return Err(refused(outcome, self.now()).of_container()),
                 }
             }
             DeleterStep::Sweep | DeleterStep::SweepAgain => {
-                return Ok(if self.sweep().await? > 0 { StepOutcome::Removed } else { StepOutcome::Done });
+                return Ok(if self.sweep().await? > 0 {
+                    StepOutcome::Removed
+                } else {
+                    StepOutcome::Done
+                });
             }
             DeleterStep::Outlast => self.outlast_memories().await,
             DeleterStep::Forget => self.forget_blobs().await?,
             DeleterStep::End => self.replace(DeleterSwap::End).await?,
             DeleterStep::Open => self.replace(DeleterSwap::Open).await?,
-            DeleterStep::Yield => self.replace(DeleterSwap::Mark(self.mark, self.now())).await?,
+            DeleterStep::Yield => {
+                self.replace(DeleterSwap::Mark(self.mark, self.now()))
+                    .await?
+            }
         }
         Ok(StepOutcome::Done)
     }
@@ -275,10 +335,17 @@ impl<'a> DeleterTurn<'a> {
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
                 self.keep().await?;
-                let Some(found) = record.permit(Timestamp::default()) else { continue };
+                let Some(found) = record.permit(Timestamp::default()) else {
+                    continue;
+                };
                 let driver = &self.shared.driver;
                 // The permit expires by the clock of the blob's key, and the turn by the clock of the container's.
-                while let Some(permit) = driver.load(&key).await.map_err(of_driver)?.permit(driver.now()) {
+                while let Some(permit) = driver
+                    .load(&key)
+                    .await
+                    .map_err(of_driver)?
+                    .permit(driver.now())
+                {
                     if permit.token != found.token {
                         break;
                     }
@@ -298,8 +365,15 @@ impl<'a> DeleterTurn<'a> {
         self.shared.check_owner().await?;
         self.keep().await?;
         let listing = self.shared.has_blobs(self.container, self.home.members());
-        let has_blobs = self.in_turn(listing).await.map_err(|_elapsed| contended())??;
-        if has_blobs { Err(StoreErrorKind::ContainerNotEmpty.into()) } else { Ok(()) }
+        let has_blobs = self
+            .in_turn(listing)
+            .await
+            .map_err(|_elapsed| contended())??;
+        if has_blobs {
+            Err(StoreErrorKind::ContainerNotEmpty.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Deletes the listed objects and returns their number.
@@ -313,21 +387,34 @@ impl<'a> DeleterTurn<'a> {
             if (self.shared.backing.allowance)() < RESERVE {
                 return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
             }
-            let Some(objects) = self.in_turn(listed.next()).await.map_err(lost)? else { return Ok(deleted) };
-            let objects = objects.into_iter().filter(|object| !object.as_ref().is_err_and(failure::is_absence));
+            let Some(objects) = self.in_turn(listed.next()).await.map_err(lost)? else {
+                return Ok(deleted);
+            };
+            let objects = objects
+                .into_iter()
+                .filter(|object| !object.as_ref().is_err_and(failure::is_absence));
             let locations = objects.map(|object| Ok(object?.location));
-            let locations = locations.collect::<object_store::Result<Vec<_>>>().map_err(failure::of_read)?;
+            let locations = locations
+                .collect::<object_store::Result<Vec<_>>>()
+                .map_err(failure::of_read)?;
             deleted += self.remove(locations).await?;
         }
     }
 
     /// Deletes objects, and returns the number deleted.
     async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
-        let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
+        let removed = self
+            .shared
+            .backing
+            .objects
+            .delete_stream(iter(locations).map(Ok).boxed());
         // Waits for all of them, even after a failure: a late one must not delete a later blob.
         let removed = self.in_turn(removed.map(counted).collect::<Vec<_>>()).await;
         let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
-        if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
+        if removed
+            .iter()
+            .any(|removed| removed.as_ref().is_err_and(is_lost))
+        {
             self.renew().await?;
             self.shared.driver.clock().sleep(GRACE).await;
         }
@@ -338,7 +425,13 @@ impl<'a> DeleterTurn<'a> {
     async fn outlast_memories(&self) {
         if self.shared.member_cache.is_enabled() {
             let clock = self.shared.driver.clock();
-            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN_AFTER))).await;
+            clock
+                .sleep(
+                    clock
+                        .now()
+                        .until(self.begun.saturating_add(FORGOTTEN_AFTER)),
+                )
+                .await;
         }
     }
 
@@ -354,7 +447,10 @@ impl<'a> DeleterTurn<'a> {
                 self.keep().await?;
                 if record.permit(self.now()).is_none() {
                     let register = self.shared.driver.register();
-                    register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
+                    register
+                        .compare_and_swap(&key, record.revision(), None)
+                        .await
+                        .map_err(of_register)?;
                 }
             }
         }
@@ -382,7 +478,11 @@ impl<'a> DeleterTurn<'a> {
 
     /// Renews the turn once half of it has passed.
     async fn keep(&mut self) -> Result<(), StoreError> {
-        if self.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
+        if self.now().until(self.until) < TURN / 2 {
+            self.renew().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
@@ -391,7 +491,10 @@ impl<'a> DeleterTurn<'a> {
 
     /// Changes the container's record, if this deleter still has the turn.
     async fn replace(&mut self, change: DeleterSwap) -> Result<(), StoreError> {
-        match self.change(change, &Preconditions::NONE, LeaseUse::Read(None)).await? {
+        match self
+            .change(change, &Preconditions::NONE, LeaseUse::Read(None))
+            .await?
+        {
             Outcome::Written(_) => Ok(()),
             outcome => Err(lost(refused(outcome, self.now()))),
         }
@@ -407,12 +510,20 @@ impl<'a> DeleterTurn<'a> {
         let command = Write::new(&Method::DELETE, preconditions, content, nonce()?)
             .with_lease(lease)
             .with_based_on(Some(self.generation));
-        let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await;
+        let applied = self
+            .shared
+            .driver
+            .apply(&self.key, &Command::Write(command))
+            .await;
         if let DeleterSwap::Mark(mark, until) = change {
             if !matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Refused(_))) {
                 // No read may rely on an earlier response.
                 let (cache, now) = (&self.shared.member_cache, self.shared.driver.clock().now());
-                cache.keep(self.container, cache.ask(now), mark.registered(self.home, until));
+                cache.keep(
+                    self.container,
+                    cache.ask(now),
+                    mark.registered(self.home, until),
+                );
             }
             if matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Written(_))) {
                 (self.mark, self.until) = (mark, until);
@@ -433,7 +544,9 @@ fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
         Err(error) if failure::is_absence(&error) => Ok(0),
         Err(error) => match failure::of_write(error) {
             WriteFailure::Changed => Err(contended()),
-            WriteFailure::TooSoon(error) | WriteFailure::Definite(error) | WriteFailure::Unknown(error) => Err(error),
+            WriteFailure::TooSoon(error)
+            | WriteFailure::Definite(error)
+            | WriteFailure::Unknown(error) => Err(error),
         },
     }
 }

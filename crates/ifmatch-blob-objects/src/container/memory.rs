@@ -62,7 +62,10 @@ pub(crate) enum ContainerRecall {
 
 impl MemberCache {
     pub(crate) fn new(lasts: Duration) -> Self {
-        Self { lasts, said: Mutex::default() }
+        Self {
+            lasts,
+            said: Mutex::default(),
+        }
     }
 
     /// Returns `true` if reads reuse responses.
@@ -72,42 +75,71 @@ impl MemberCache {
 
     /// Returns the knowledge about a container.
     pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> ContainerRecall {
-        let answer = self.said().containers.get(container).copied().unwrap_or_default();
+        let answer = self
+            .said()
+            .containers
+            .get(container)
+            .copied()
+            .unwrap_or_default();
         match answer.members {
             // The next creation invalidates it.
             Some(members)
-                if members != ContainerMembers::NONE && now < answer.question.at.saturating_add(self.lasts) =>
+                if members != ContainerMembers::NONE
+                    && now < answer.question.at.saturating_add(self.lasts) =>
             {
                 ContainerRecall::Recent(members)
             }
-            known if answer.paused.is_some_and(|until| now < until) => ContainerRecall::Paused(known),
+            known if answer.paused.is_some_and(|until| now < until) => {
+                ContainerRecall::Paused(known)
+            }
             known => ContainerRecall::Old(known),
         }
     }
 
     /// Returns a container that wasn't yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
     /// ([`FORGOTTEN_AFTER`]).
-    pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<RegisteredContainer> {
+    pub(crate) fn home(
+        &self,
+        container: &ContainerName,
+        now: Timestamp,
+    ) -> Option<RegisteredContainer> {
         let answer = self.said().containers.get(container).copied()?;
-        answer.home.filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
+        answer
+            .home
+            .filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
     }
 
     /// Begins a question to the register.
     pub(crate) fn ask(&self, now: Timestamp) -> RegisterQuestion {
         let mut said = self.said();
         said.questions += 1;
-        RegisterQuestion { number: said.questions, at: now }
+        RegisterQuestion {
+            number: said.questions,
+            at: now,
+        }
     }
 
     /// Stores the response to a question, unless a later one was answered before.
-    pub(crate) fn keep(&self, container: &ContainerName, question: RegisterQuestion, registered: RegisteredState) {
+    pub(crate) fn keep(
+        &self,
+        container: &ContainerName,
+        question: RegisterQuestion,
+        registered: RegisteredState,
+    ) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
                 let home = match registered {
                     RegisteredState::Known(home) => Some(home),
-                    RegisteredState::Closing(..) | RegisteredState::Deleting(_) | RegisteredState::Gone(_) => None,
+                    RegisteredState::Closing(..)
+                    | RegisteredState::Deleting(_)
+                    | RegisteredState::Gone(_) => None,
                 };
-                *answer = ContainerResponse { members: Some(registered.members()), question, home, paused: None };
+                *answer = ContainerResponse {
+                    members: Some(registered.members()),
+                    question,
+                    home,
+                    paused: None,
+                };
             }
         });
     }
@@ -136,7 +168,9 @@ impl MemberCache {
 
 impl fmt::Debug for MemberCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemberCache").field("lasts", &self.lasts).finish_non_exhaustive()
+        f.debug_struct("MemberCache")
+            .field("lasts", &self.lasts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,14 +204,31 @@ mod tests {
         assert_eq!(cache.recall(&c, at(0)), ContainerRecall::Old(None));
         cache.keep(&c, cache.ask(at(1)), gone(7));
         assert_eq!(cache.recall(&c, at(5)), ContainerRecall::Recent(since(7)));
-        assert_eq!(cache.recall(&c, at(6)), ContainerRecall::Old(Some(since(7))));
+        assert_eq!(
+            cache.recall(&c, at(6)),
+            ContainerRecall::Old(Some(since(7)))
+        );
         let late = cache.ask(at(6));
         cache.pause(&c, at(7));
-        assert_eq!(cache.recall(&c, at(11)), ContainerRecall::Paused(Some(since(7))));
-        assert_eq!(cache.recall(&c, at(12)), ContainerRecall::Old(Some(since(7))));
+        assert_eq!(
+            cache.recall(&c, at(11)),
+            ContainerRecall::Paused(Some(since(7)))
+        );
+        assert_eq!(
+            cache.recall(&c, at(12)),
+            ContainerRecall::Old(Some(since(7)))
+        );
         cache.keep(&c, late, gone(8));
-        assert_eq!(cache.recall(&c, at(10)), ContainerRecall::Recent(since(8)), "the late answer ends the pause");
-        assert_eq!(cache.recall(&c, at(11)), ContainerRecall::Old(Some(since(8))), "its age counts from the question");
+        assert_eq!(
+            cache.recall(&c, at(10)),
+            ContainerRecall::Recent(since(8)),
+            "the late answer ends the pause"
+        );
+        assert_eq!(
+            cache.recall(&c, at(11)),
+            ContainerRecall::Old(Some(since(8))),
+            "its age counts from the question"
+        );
     }
 
     #[test]
@@ -201,19 +252,33 @@ mod tests {
     fn a_deletion_is_never_recent() {
         let (cache, c) = (MemberCache::new(LASTS), container());
         cache.keep(&c, cache.ask(at(1)), RegisteredState::Deleting(at(9)));
-        assert_eq!(cache.recall(&c, at(1)), ContainerRecall::Old(Some(ContainerMembers::NONE)));
+        assert_eq!(
+            cache.recall(&c, at(1)),
+            ContainerRecall::Old(Some(ContainerMembers::NONE))
+        );
     }
 
     #[test]
     fn a_write_relies_on_a_container_for_a_moment() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        let home = RegisteredContainer { incarnation: Revision::new(7), since: Revision::new(7) };
+        let home = RegisteredContainer {
+            incarnation: Revision::new(7),
+            since: Revision::new(7),
+        };
         cache.keep(&c, cache.ask(at(1)), RegisteredState::Known(home));
         assert_eq!(cache.home(&c, at(1)), Some(home));
-        assert_eq!(cache.home(&c, at(2)), None, "its age counts from the question");
+        assert_eq!(
+            cache.home(&c, at(2)),
+            None,
+            "its age counts from the question"
+        );
         cache.keep(&c, cache.ask(at(2)), RegisteredState::Known(home));
         cache.keep(&c, cache.ask(at(2)), RegisteredState::Deleting(at(9)));
-        assert_eq!(cache.home(&c, at(2)), None, "the deletion began after the question");
+        assert_eq!(
+            cache.home(&c, at(2)),
+            None,
+            "the deletion began after the question"
+        );
         assert!(FORGOTTEN_AFTER > TRUST_FOR_WRITES);
     }
 

@@ -33,7 +33,8 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
 use ifmatch_blob::store::{
-    ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError, StoreErrorKind,
+    ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError,
+    StoreErrorKind,
 };
 use ifmatch_core::command::{Command, Outcome, Refusal, Transition, Write};
 use ifmatch_core::date::Timestamp;
@@ -94,7 +95,10 @@ impl FoundContainer {
 /// Looking up containers.
 impl StoreState {
     /// Returns the state of a container in the register.
-    pub(crate) async fn registered(&self, container: &ContainerName) -> Result<RegisteredState, StoreError> {
+    pub(crate) async fn registered(
+        &self,
+        container: &ContainerName,
+    ) -> Result<RegisteredState, StoreError> {
         let record = self.container_record(container).await?;
         RegisteredState::of(&record, self.driver.now())
     }
@@ -105,12 +109,19 @@ impl StoreState {
         let key = key(container)?;
         let question = self.member_cache.ask(self.driver.clock().now());
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        self.member_cache.keep(container, question, RegisteredState::of(&record, self.driver.now())?);
+        self.member_cache.keep(
+            container,
+            question,
+            RegisteredState::of(&record, self.driver.now())?,
+        );
         Ok(record)
     }
 
     /// Returns the state of a container for a write, from memory if it was there a moment ago.
-    pub(crate) async fn container_for_write(&self, container: &ContainerName) -> Result<RegisteredState, StoreError> {
+    pub(crate) async fn container_for_write(
+        &self,
+        container: &ContainerName,
+    ) -> Result<RegisteredState, StoreError> {
         let now = self.driver.clock().now();
         if let Some(home) = self.member_cache.home(container, now) {
             return Ok(RegisteredState::Known(home));
@@ -135,7 +146,10 @@ impl StoreState {
     ///
     /// # Errors
     /// Same as [`StoreState::found`].
-    pub(crate) async fn find_for_write(&self, container: &ContainerName) -> Result<FoundContainer, StoreError> {
+    pub(crate) async fn find_for_write(
+        &self,
+        container: &ContainerName,
+    ) -> Result<FoundContainer, StoreError> {
         let registered = self.container_for_write(container).await?;
         self.found(container, registered).await
     }
@@ -157,7 +171,11 @@ impl StoreState {
             RegisteredState::Gone(_) => {
                 let members = registered.members();
                 let exists = self.has_blobs(container, members).await?;
-                Ok(if exists { FoundContainer::Unknown(members) } else { FoundContainer::Absent(members) })
+                Ok(if exists {
+                    FoundContainer::Unknown(members)
+                } else {
+                    FoundContainer::Absent(members)
+                })
             }
         }
     }
@@ -168,7 +186,11 @@ impl StoreState {
         if left.is_zero() {
             self.resume_deletion(container);
         }
-        let retry_after = if left.is_zero() { RETRY } else { RETRY.min(left) };
+        let retry_after = if left.is_zero() {
+            RETRY
+        } else {
+            RETRY.min(left)
+        };
         StoreErrorKind::InFlight { retry_after }.into()
     }
 
@@ -199,7 +221,9 @@ impl StoreState {
         let is_lost = expected.is_some_and(|expected| match found {
             FoundContainer::Known(home) => home.incarnation != expected,
             // An in-memory register may have evicted the container; after a deletion, the bytes belong to no container.
-            FoundContainer::Unknown(members) | FoundContainer::Absent(members) => !members.include(expected),
+            FoundContainer::Unknown(members) | FoundContainer::Absent(members) => {
+                !members.include(expected)
+            }
         });
         match found {
             _ if is_lost => Err(lost().into()),
@@ -214,7 +238,10 @@ impl StoreState {
 
     /// Returns the reason why a blob is missing: the blob or its container doesn't exist.
     pub(crate) async fn absent(&self, container: &ContainerName) -> StoreError {
-        let found = async { self.found(container, self.registered(container).await?).await };
+        let found = async {
+            self.found(container, self.registered(container).await?)
+                .await
+        };
         match found.await {
             Ok(FoundContainer::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
             Ok(_) => StoreErrorKind::NotFound.into(),
@@ -227,13 +254,20 @@ impl StoreState {
     ///
     /// # Errors
     /// Fails if the register doesn't respond, and its latest response was that the container is being deleted.
-    pub(crate) async fn members(&self, container: &ContainerName) -> Result<ContainerMembers, StoreError> {
+    pub(crate) async fn members(
+        &self,
+        container: &ContainerName,
+    ) -> Result<ContainerMembers, StoreError> {
         let now = self.driver.clock().now();
         let known = match self.member_cache.recall(container, now) {
             ContainerRecall::Recent(members) => return Ok(members),
             ContainerRecall::Paused(known) => {
                 let why = "the register didn't respond a moment ago";
-                return without_register(container, known, StoreError::new(StoreErrorKind::Unavailable, why));
+                return without_register(
+                    container,
+                    known,
+                    StoreError::new(StoreErrorKind::Unavailable, why),
+                );
             }
             ContainerRecall::Old(known) => known,
         };
@@ -243,11 +277,16 @@ impl StoreState {
             Some(this) => {
                 let asked = container.clone();
                 let asking = detach(async move { this.ask(&asked, question).await });
-                let limit = if known.is_some() { PATIENCE_WITH_ANSWER } else { PATIENCE_WITHOUT };
+                let limit = if known.is_some() {
+                    PATIENCE_WITH_ANSWER
+                } else {
+                    PATIENCE_WITHOUT
+                };
                 match timeout(self.driver.clock(), limit, asking.result()).await {
                     Ok(answer) => answer.unwrap_or_else(|| Err(StoreErrorKind::Unavailable.into())),
                     Err(elapsed) => {
-                        self.member_cache.pause(container, self.driver.clock().now());
+                        self.member_cache
+                            .pause(container, self.driver.clock().now());
                         Err(StoreError::new(StoreErrorKind::Unavailable, elapsed))
                     }
                 }
@@ -257,11 +296,17 @@ impl StoreState {
     }
 
     /// Asks the register for the members of a container, and stores the response for later reads.
-    async fn ask(&self, container: &ContainerName, question: RegisterQuestion) -> Result<ContainerMembers, StoreError> {
+    async fn ask(
+        &self,
+        container: &ContainerName,
+        question: RegisterQuestion,
+    ) -> Result<ContainerMembers, StoreError> {
         let answer = self.registered(container).await;
         match &answer {
             Ok(registered) => self.member_cache.keep(container, question, *registered),
-            Err(_) => self.member_cache.pause(container, self.driver.clock().now()),
+            Err(_) => self
+                .member_cache
+                .pause(container, self.driver.clock().now()),
         }
         answer.map(|registered| registered.members())
     }
@@ -289,8 +334,14 @@ impl StoreState {
     }
 
     /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
-    async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<RegisteredContainer, StoreError> {
-        let (record, _) = self.record_container(container, adopts, &BlobHeaders::default()).await?;
+    async fn remember(
+        &self,
+        container: &ContainerName,
+        adopts: bool,
+    ) -> Result<RegisteredContainer, StoreError> {
+        let (record, _) = self
+            .record_container(container, adopts, &BlobHeaders::default())
+            .await?;
         match RegisteredState::of(&record, self.driver.now())? {
             RegisteredState::Known(home) => Ok(home),
             RegisteredState::Closing(_, until) | RegisteredState::Deleting(until) => {
@@ -313,12 +364,16 @@ impl StoreState {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let RegisteredState::Gone(since) = RegisteredState::of(&record, now)? else { return Ok((record, false)) };
+            let RegisteredState::Gone(since) = RegisteredState::of(&record, now)? else {
+                return Ok((record, false));
+            };
             let content = ContainerPayload::new(adopts.then_some(since), headers).content()?;
             let command = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce);
             let command = Command::Write(command.with_lease(LeaseUse::Read(None)));
             let Transition { next, outcome, .. } = record.apply(&command, now);
-            let Some(next) = next else { return Err(refused(outcome, now)) };
+            let Some(next) = next else {
+                return Err(refused(outcome, now));
+            };
             if self.swap(&key, &record, &next).await? {
                 return Ok((next, true));
             }
@@ -328,12 +383,19 @@ impl StoreState {
 
     /// Replaces a record. Returns `false` if another writer was faster.
     async fn swap(&self, key: &Key, record: &Record, next: &Record) -> Result<bool, StoreError> {
-        match self.driver.register().compare_and_swap(key, record.revision(), Some(next)).await {
+        match self
+            .driver
+            .register()
+            .compare_and_swap(key, record.revision(), Some(next))
+            .await
+        {
             Ok(swap) => Ok(swap == Swap::Done),
-            Err(error) if error.kind() == RegisterErrorKind::Ambiguous => match self.driver.load(key).await {
-                Ok(stored) if stored == *next => Ok(true),
-                _ => Err(of_register(error)),
-            },
+            Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+                match self.driver.load(key).await {
+                    Ok(stored) if stored == *next => Ok(true),
+                    _ => Err(of_register(error)),
+                }
+            }
             Err(error) => Err(of_register(error)),
         }
     }
@@ -351,12 +413,17 @@ impl StoreState {
             return Err(StoreErrorKind::ContainerExists.into());
         }
         match self.record_container(container, false, headers).await? {
-            (record, true) => self.info_of(&record)?.ok_or_else(|| StoreErrorKind::OutcomeUnknown.into()),
+            (record, true) => self
+                .info_of(&record)?
+                .ok_or_else(|| StoreErrorKind::OutcomeUnknown.into()),
             (_, false) => Err(StoreErrorKind::ContainerExists.into()),
         }
     }
 
-    pub(crate) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+    pub(crate) async fn container(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<ContainerInfo>, StoreError> {
         if self.keeps == KeptData::Nothing {
             return Ok(Some(unknown()));
         }
@@ -385,7 +452,9 @@ impl StoreState {
             if let RegisteredState::Closing(_, until) = registered {
                 return Err(self.deletion_in_progress(container, until));
             }
-            let (RegisteredState::Known(_), Some(version)) = (registered, record.state(now).version()) else {
+            let (RegisteredState::Known(_), Some(version)) =
+                (registered, record.state(now).version())
+            else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             };
             let payload = ContainerPayload::of(version)?;
@@ -395,11 +464,17 @@ impl StoreState {
                 .with_lease(LeaseUse::Read(set.lease.id()))
                 .with_based_on(Some(version.generation()))
                 .with_request(request);
-            let applied = self.driver.apply_in_turn(&key, &Command::Write(command)).await.map_err(of_driver)?;
+            let applied = self
+                .driver
+                .apply_in_turn(&key, &Command::Write(command))
+                .await
+                .map_err(of_driver)?;
             match applied.outcome {
                 Outcome::Refused(Refusal::Stale) => {}
                 Outcome::Written(_) | Outcome::Replayed(_) => {
-                    return self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
+                    return self
+                        .info_of(&applied.after)?
+                        .ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
                 outcome => return Err(refused(outcome, self.driver.now()).of_container()),
             }
@@ -409,7 +484,11 @@ impl StoreState {
 
     fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
-        record.state(now).version().map(|version| info(record, version, now)).transpose()
+        record
+            .state(now)
+            .version()
+            .map(|version| info(record, version, now))
+            .transpose()
     }
 }
 
@@ -431,12 +510,21 @@ fn info(record: &Record, version: &Version, now: Timestamp) -> Result<ContainerI
 /// Returns the properties of a container with blobs but without a record.
 fn unknown() -> ContainerInfo {
     let headers = BlobHeaders::default();
-    ContainerInfo { tag: None, last_modified: None, headers, created: None, lease: None }
+    ContainerInfo {
+        tag: None,
+        last_modified: None,
+        headers,
+        created: None,
+        lease: None,
+    }
 }
 
 /// Listing containers: top-level folders, and empty containers in the register.
 impl StoreState {
-    pub(crate) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+    pub(crate) async fn containers(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<ContainerEntry>, StoreError> {
         let query = &self.bounded(query);
         let mut found = self.remembered(query).await?;
         let prefix = Some(&self.backing.prefix).filter(|prefix| !prefix.as_ref().is_empty());
@@ -445,7 +533,10 @@ impl StoreState {
             Err(error) if failure::is_absence(&error) => Vec::new(),
             Err(error) => return Err(failure::of_read(error)),
         };
-        for name in listed.iter().filter_map(|folder| ContainerName::new(folder.filename()?).ok()) {
+        for name in listed
+            .iter()
+            .filter_map(|folder| ContainerName::new(folder.filename()?).ok())
+        {
             if !is_asked_for(query, name.as_str()) || found.contains_key(&name) {
                 continue;
             }
@@ -458,9 +549,15 @@ impl StoreState {
             }
         }
         let more = found.len() > query.limit;
-        let entry = |(name, info): (_, Option<_>)| ContainerEntry { name, info: info.unwrap_or_else(unknown) };
+        let entry = |(name, info): (_, Option<_>)| ContainerEntry {
+            name,
+            info: info.unwrap_or_else(unknown),
+        };
         let items: Vec<_> = found.into_iter().take(query.limit).map(entry).collect();
-        let next = items.last().filter(|_| more).map(|last| last.name.as_str().to_owned());
+        let next = items
+            .last()
+            .filter(|_| more)
+            .map(|last| last.name.as_str().to_owned());
         Ok(Page { items, next })
     }
 
@@ -473,16 +570,29 @@ impl StoreState {
         let mut after = query.after.as_ref().map(|after| format!("{KEYS}{after}"));
         let mut found = BTreeMap::new();
         while found.len() <= query.limit {
-            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit: query.limit.saturating_add(1) };
-            let page = self.driver.register().scan(&scan).await.map_err(of_register)?;
+            let scan = Scan {
+                prefix: &prefix,
+                after: after.as_deref(),
+                limit: query.limit.saturating_add(1),
+            };
+            let page = self
+                .driver
+                .register()
+                .scan(&scan)
+                .await
+                .map_err(of_register)?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.as_str().to_owned());
             for (key, record) in &page {
-                let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
+                let name = key
+                    .as_str()
+                    .strip_prefix(KEYS)
+                    .and_then(|name| ContainerName::new(name).ok());
                 let now = self.driver.now();
                 // A container with an unreadable record refuses writes, and its blobs are there: it is listed.
                 if let (Some(name), Some(version)) = (name, record.state(now).version())
-                    && RegisteredState::of(record, now).map_or(true, |registered| registered.exists())
+                    && RegisteredState::of(record, now)
+                        .map_or(true, |registered| registered.exists())
                 {
                     found.insert(name, info(record, version, now).ok());
                 }
@@ -494,5 +604,9 @@ impl StoreState {
 
 /// Returns `true` if a name is in the requested part of the listing.
 pub(crate) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
-    name.starts_with(&query.prefix) && query.after.as_ref().is_none_or(|after| name > after.as_str())
+    name.starts_with(&query.prefix)
+        && query
+            .after
+            .as_ref()
+            .is_none_or(|after| name > after.as_str())
 }

@@ -45,7 +45,10 @@ impl ContainerMembers {
     /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
     /// wrote them, or the store keeps no metadata.
     pub(crate) fn contain(&self, object: &StoredVersion) -> bool {
-        self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
+        self.0.is_some()
+            && object
+                .incarnation
+                .is_none_or(|incarnation| self.include(incarnation))
     }
 
     /// Returns `true` if objects of this incarnation are blobs of the container.
@@ -150,7 +153,8 @@ impl RegisteredState {
 
     /// Returns what a deleter does next. A mark that outlasts its turn is one of a deleter that stopped.
     pub(crate) fn deletion(self, aim: DeletionPurpose, now: Timestamp) -> DeleterMove {
-        let is_taken = matches!(self, Self::Closing(_, until) | Self::Deleting(until) if now < until);
+        let is_taken =
+            matches!(self, Self::Closing(_, until) | Self::Deleting(until) if now < until);
         match (self, aim) {
             (_, DeletionPurpose::Finish) if is_taken => DeleterMove::Rest,
             _ if is_taken => DeleterMove::Wait,
@@ -159,7 +163,9 @@ impl RegisteredState {
             (Self::Deleting(_), _) | (Self::Known(_) | Self::Closing(..), DeletionPurpose::All) => {
                 DeleterMove::Take(DeletionMark::Deleting)
             }
-            (Self::Known(_) | Self::Closing(..), DeletionPurpose::IfEmpty) => DeleterMove::Take(DeletionMark::Closing),
+            (Self::Known(_) | Self::Closing(..), DeletionPurpose::IfEmpty) => {
+                DeleterMove::Take(DeletionMark::Closing)
+            }
             (Self::Gone(_), DeletionPurpose::All | DeletionPurpose::IfEmpty) => DeleterMove::Adopt,
         }
     }
@@ -244,14 +250,21 @@ impl DeleterStep {
     /// Returns the first step under a mark.
     pub(crate) fn first(mark: DeletionMark, circumstances: DeletionContext) -> Self {
         let sees_all = mark == DeletionMark::Deleting && circumstances.incarnations;
-        if sees_all { Self::Sweep } else { Self::AwaitWriters(mark) }
+        if sees_all {
+            Self::Sweep
+        } else {
+            Self::AwaitWriters(mark)
+        }
     }
 
     /// Returns the next step, or `None` after the last one.
     pub(crate) fn next(self, ended: StepOutcome, circumstances: DeletionContext) -> Option<Self> {
         Some(match (self, ended) {
             (Self::End | Self::Open | Self::Yield, _) => return None,
-            (Self::AwaitWriters(DeletionMark::Closing) | Self::Look | Self::Begin, StepOutcome::Failed) => Self::Open,
+            (
+                Self::AwaitWriters(DeletionMark::Closing) | Self::Look | Self::Begin,
+                StepOutcome::Failed,
+            ) => Self::Open,
             (_, StepOutcome::Failed) => Self::Yield,
             (Self::AwaitWriters(DeletionMark::Closing), _) => Self::Look,
             (Self::Look, _) => Self::Begin,
@@ -291,31 +304,50 @@ impl ContainerPayload {
     /// [`StoreErrorKind::Unreadable`]. Without it, there is no telling if the container is being deleted, so it takes
     /// no writes.
     pub(crate) fn of(version: &Version) -> Result<Self, StoreError> {
-        serde_json::from_slice(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+        serde_json::from_slice(version.payload())
+            .map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
     }
 
     /// Returns the payload of a new container. Its blobs are the objects of the incarnation `since` and later ones, if it adopts any.
     pub(crate) fn new(since: Option<Revision>, headers: &BlobHeaders) -> Self {
-        Self { since, ..Self::default() }.with_headers(headers)
+        Self {
+            since,
+            ..Self::default()
+        }
+        .with_headers(headers)
     }
 
     /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
         let RegisteredContainer { incarnation, since } = self.home(version);
-        Self { created: Some(incarnation), since: Some(since), ..self }
+        Self {
+            created: Some(incarnation),
+            since: Some(since),
+            ..self
+        }
     }
 
     /// Replaces the fields.
     pub(super) fn with_headers(self, headers: &BlobHeaders) -> Self {
-        let text = |(name, value): (&_, &FieldText)| (ToString::to_string(name), value.as_str().to_owned());
-        let internal = headers.internal().map(|(name, text)| (name.to_owned(), text));
-        Self { metadata: headers.metadata.iter().map(text).chain(internal).collect(), ..self }
+        let text = |(name, value): (&_, &FieldText)| {
+            (ToString::to_string(name), value.as_str().to_owned())
+        };
+        let internal = headers
+            .internal()
+            .map(|(name, text)| (name.to_owned(), text));
+        Self {
+            metadata: headers.metadata.iter().map(text).chain(internal).collect(),
+            ..self
+        }
     }
 
     /// Returns the container at this version.
     pub(super) fn home(&self, version: &Version) -> RegisteredContainer {
         let incarnation = self.created.unwrap_or(version.generation());
-        RegisteredContainer { incarnation, since: self.since.unwrap_or(incarnation) }
+        RegisteredContainer {
+            incarnation,
+            since: self.since.unwrap_or(incarnation),
+        }
     }
 
     /// Returns the fields.
@@ -339,14 +371,23 @@ impl ContainerPayload {
             DeleterSwap::Open => (None, None),
             DeleterSwap::End => return Ok(Content::Absent),
         };
-        Self { deleting, closing, ..self.clone() }.content()
+        Self {
+            deleting,
+            closing,
+            ..self.clone()
+        }
+        .content()
     }
 
     /// Encodes the payload.
     pub(crate) fn content(&self) -> Result<Content, StoreError> {
         let payload = serde_json::to_vec(self);
-        let payload = payload.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        Ok(Content::Hashed { hash: ContentHash::of(b""), payload: payload.into() })
+        let payload =
+            payload.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        Ok(Content::Hashed {
+            hash: ContentHash::of(b""),
+            payload: payload.into(),
+        })
     }
 }
 
@@ -364,7 +405,10 @@ mod tests {
     }
 
     fn home(revision: u64) -> RegisteredContainer {
-        RegisteredContainer { incarnation: Revision::new(revision), since: Revision::new(revision) }
+        RegisteredContainer {
+            incarnation: Revision::new(revision),
+            since: Revision::new(revision),
+        }
     }
 
     #[test]
@@ -375,14 +419,23 @@ mod tests {
         let now = at(10);
         let (taken, over) = (at(11), at(10));
         for (state, [all, if_empty, finish]) in [
-            (RegisteredState::Known(home(1)), [Take(Deleting), Take(Closing), Rest]),
+            (
+                RegisteredState::Known(home(1)),
+                [Take(Deleting), Take(Closing), Rest],
+            ),
             (RegisteredState::Closing(home(1), taken), [Wait, Wait, Rest]),
             // The deleter stopped: its swaps are refused from the next one on.
-            (RegisteredState::Closing(home(1), over), [Take(Deleting), Take(Closing), Open]),
+            (
+                RegisteredState::Closing(home(1), over),
+                [Take(Deleting), Take(Closing), Open],
+            ),
             (RegisteredState::Deleting(taken), [Wait, Wait, Rest]),
             // A deletion that has begun is never undone.
             (RegisteredState::Deleting(over), [Take(Deleting); 3]),
-            (RegisteredState::Gone(Revision::new(1)), [Adopt, Adopt, Rest]),
+            (
+                RegisteredState::Gone(Revision::new(1)),
+                [Adopt, Adopt, Rest],
+            ),
         ] {
             for (aim, expected) in [(All, all), (IfEmpty, if_empty), (Finish, finish)] {
                 assert_eq!(state.deletion(aim, now), expected, "{state:?}, {aim:?}");
@@ -409,63 +462,118 @@ mod tests {
 
     #[test]
     fn a_deleter_keeps_the_order_that_protects_writes() {
-        use DeleterStep::{AwaitWriters, Begin, End, Forget, Look, Open, Outlast, Sweep, SweepAgain, Yield};
+        use DeleterStep::{
+            AwaitWriters, Begin, End, Forget, Look, Open, Outlast, Sweep, SweepAgain, Yield,
+        };
         for (incarnations, memories) in [(true, true), (true, false), (false, false)] {
-            let circumstances = DeletionContext { incarnations, memories };
+            let circumstances = DeletionContext {
+                incarnations,
+                memories,
+            };
             for mark in [DeletionMark::Closing, DeletionMark::Deleting] {
-                walk(DeleterStep::first(mark, circumstances), circumstances, &[], &|path| {
-                    let has = |step| path.contains(&step);
-                    let (last, is_closed) = (path[path.len() - 1], mark == DeletionMark::Closing);
-                    let holds = match last {
-                        AwaitWriters(_) | Yield => true,
-                        Look => is_closed && path == [AwaitWriters(DeletionMark::Closing), Look],
-                        Begin => has(Look),
-                        Open => is_closed && !has(Sweep) && !has(AwaitWriters(DeletionMark::Deleting)),
-                        Sweep => has(Begin) == is_closed && (incarnations || has(AwaitWriters(DeletionMark::Deleting))),
-                        Outlast => has(Sweep) && memories,
-                        SweepAgain => has(Outlast),
-                        Forget => has(SweepAgain) == memories && has(Sweep),
-                        End => has(Forget),
-                    };
-                    assert!(holds, "{circumstances:?}: {path:?}");
-                });
+                walk(
+                    DeleterStep::first(mark, circumstances),
+                    circumstances,
+                    &[],
+                    &|path| {
+                        let has = |step| path.contains(&step);
+                        let (last, is_closed) =
+                            (path[path.len() - 1], mark == DeletionMark::Closing);
+                        let holds = match last {
+                            AwaitWriters(_) | Yield => true,
+                            Look => {
+                                is_closed && path == [AwaitWriters(DeletionMark::Closing), Look]
+                            }
+                            Begin => has(Look),
+                            Open => {
+                                is_closed
+                                    && !has(Sweep)
+                                    && !has(AwaitWriters(DeletionMark::Deleting))
+                            }
+                            Sweep => {
+                                has(Begin) == is_closed
+                                    && (incarnations || has(AwaitWriters(DeletionMark::Deleting)))
+                            }
+                            Outlast => has(Sweep) && memories,
+                            SweepAgain => has(Outlast),
+                            Forget => has(SweepAgain) == memories && has(Sweep),
+                            End => has(Forget),
+                        };
+                        assert!(holds, "{circumstances:?}: {path:?}");
+                    },
+                );
             }
             for step in [Sweep, SweepAgain] {
-                assert_eq!(step.next(StepOutcome::Removed, circumstances), Some(step), "more may have arrived");
+                assert_eq!(
+                    step.next(StepOutcome::Removed, circumstances),
+                    Some(step),
+                    "more may have arrived"
+                );
             }
         }
     }
 
     /// A record after a write of this content.
     fn written(record: &Record, content: Content, seconds: u64) -> Record {
-        let write = Write::new(&Method::PUT, &Preconditions::NONE, content, seconds).with_lease(LeaseUse::Read(None));
-        record.apply(&Command::Write(write), at(seconds)).next.expect("a change")
+        let write = Write::new(&Method::PUT, &Preconditions::NONE, content, seconds)
+            .with_lease(LeaseUse::Read(None));
+        record
+            .apply(&Command::Write(write), at(seconds))
+            .next
+            .expect("a change")
     }
 
     #[test]
     fn a_container_keeps_its_incarnation_until_it_ends() {
         let read = |record: &Record| RegisteredState::of(record, at(9)).unwrap();
         for adopted in [None, Some(Revision::new(1))] {
-            let new = ContainerPayload::new(adopted, &BlobHeaders::default()).content().unwrap();
+            let new = ContainerPayload::new(adopted, &BlobHeaders::default())
+                .content()
+                .unwrap();
             let created = written(&Record::absent(), new, 1);
             let incarnation = created.state(at(9)).version().unwrap().generation();
-            let home = RegisteredContainer { incarnation, since: adopted.unwrap_or(incarnation) };
+            let home = RegisteredContainer {
+                incarnation,
+                since: adopted.unwrap_or(incarnation),
+            };
             assert_eq!(read(&created), RegisteredState::Known(home));
             let mut record = created;
             for (change, expected) in [
-                (DeleterSwap::Mark(DeletionMark::Closing, at(5)), RegisteredState::Closing(home, at(5))),
+                (
+                    DeleterSwap::Mark(DeletionMark::Closing, at(5)),
+                    RegisteredState::Closing(home, at(5)),
+                ),
                 (DeleterSwap::Open, RegisteredState::Known(home)),
-                (DeleterSwap::Mark(DeletionMark::Closing, at(6)), RegisteredState::Closing(home, at(6))),
-                (DeleterSwap::Mark(DeletionMark::Deleting, at(7)), RegisteredState::Deleting(at(7))),
+                (
+                    DeleterSwap::Mark(DeletionMark::Closing, at(6)),
+                    RegisteredState::Closing(home, at(6)),
+                ),
+                (
+                    DeleterSwap::Mark(DeletionMark::Deleting, at(7)),
+                    RegisteredState::Deleting(at(7)),
+                ),
             ] {
                 let version = record.state(at(9)).version().unwrap();
-                let content = ContainerPayload::of(version).unwrap().later(version).changed(change).unwrap();
+                let content = ContainerPayload::of(version)
+                    .unwrap()
+                    .later(version)
+                    .changed(change)
+                    .unwrap();
                 record = written(&record, content, 2);
                 assert_eq!(read(&record), expected);
             }
-            let ended = written(&record, ContainerPayload::default().changed(DeleterSwap::End).unwrap(), 3);
+            let ended = written(
+                &record,
+                ContainerPayload::default()
+                    .changed(DeleterSwap::End)
+                    .unwrap(),
+                3,
+            );
             assert_eq!(read(&ended), RegisteredState::Gone(ended.revision()));
-            assert!(!ContainerMembers::since(ended.revision()).include(incarnation), "a late object is no blob");
+            assert!(
+                !ContainerMembers::since(ended.revision()).include(incarnation),
+                "a late object is no blob"
+            );
         }
     }
 }

@@ -14,6 +14,8 @@ pub(super) fn connect(
     _settings: impl Iterator<Item = (String, String)>,
     _max_retries: usize,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
-    let what = format!("this build can't use {url}. Add `--features cloud` to the cargo command that built it");
+    let what = format!(
+        "this build can't use {url}. Add `--features cloud` to the cargo command that built it"
+    );
     Err(OpenError::new(OpenErrorKind::Settings, what))
 }

@@ -17,13 +17,20 @@ const FILE_TICK: Duration = Duration::from_millis(20);
 /// Opens the files in the folder of a URL. `invalid` is the error for a URL that names none.
 pub(super) fn open(url: &Url, invalid: impl Fn() -> OpenError) -> Result<BackingStore, OpenError> {
     let folder = url.to_file_path().map_err(|()| invalid())?;
-    Ok(BackingStore { tick: FILE_TICK, refusal: staged, ..BackingStore::new(Arc::new(files(&folder)?)).local() })
+    Ok(BackingStore {
+        tick: FILE_TICK,
+        refusal: staged,
+        ..BackingStore::new(Arc::new(files(&folder)?)).local()
+    })
 }
 
 /// Opens the files in a folder, with synced writes.
 fn files(folder: &std::path::Path) -> Result<FolderStore, OpenError> {
     let unusable = |what: &str| {
-        let what = format!("can't {what} the folder {}. Check the path and its permissions", folder.display());
+        let what = format!(
+            "can't {what} the folder {}. Check the path and its permissions",
+            folder.display()
+        );
         OpenError::new(OpenErrorKind::Folder, what)
     };
     std::fs::create_dir_all(folder).map_err(|error| unusable("create").because(error))?;

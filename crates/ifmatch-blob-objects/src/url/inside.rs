@@ -15,8 +15,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    RenameOptions, Result, UploadPart,
 };
 use tokio::task::spawn_blocking;
 
@@ -35,15 +36,22 @@ pub(super) struct FolderStore {
 impl FolderStore {
     /// Opens the files in this folder, with synced writes.
     pub(super) fn new(folder: &FilePath) -> Result<Self> {
-        let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
+        let files = LocalFileSystem::new_with_prefix(folder)?
+            .with_fsync(true)
+            .with_automatic_cleanup(true);
         let root = fs::canonicalize(folder).map_err(of_io)?;
-        Ok(Self { files: Arc::new(files), root: root.into() })
+        Ok(Self {
+            files: Arc::new(files),
+            root: root.into(),
+        })
     }
 
     /// Returns `true` if the path contains a symbolic link.
     async fn crosses_a_link(&self, location: &Path) -> Result<bool> {
         let (root, location) = (Arc::clone(&self.root), location.clone());
-        spawn_blocking(move || crosses_a_link(&root, &location)).await?.map_err(of_io)
+        spawn_blocking(move || crosses_a_link(&root, &location))
+            .await?
+            .map_err(of_io)
     }
 
     async fn refuse_links(&self, location: &Path) -> Result<()> {
@@ -57,24 +65,43 @@ impl FolderStore {
     async fn miss_links(&self, location: &Path) -> Result<()> {
         if self.crosses_a_link(location).await? {
             let source = "there is a symbolic link on the way: links are not followed".into();
-            return Err(Error::NotFound { path: location.to_string(), source });
+            return Err(Error::NotFound {
+                path: location.to_string(),
+                source,
+            });
         }
         Ok(())
     }
 
-    fn walk(&self, prefix: Option<&Path>, after: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let (root, prefix, after) = (Arc::clone(&self.root), prefix.cloned().unwrap_or_default(), after.cloned());
+    fn walk(
+        &self,
+        prefix: Option<&Path>,
+        after: Option<&Path>,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (root, prefix, after) = (
+            Arc::clone(&self.root),
+            prefix.cloned().unwrap_or_default(),
+            after.cloned(),
+        );
         let begin = async move {
-            let walk = spawn_blocking(move || Walk::begin(root, &prefix)).await?.map_err(of_io)?;
+            let walk = spawn_blocking(move || Walk::begin(root, &prefix))
+                .await?
+                .map_err(of_io)?;
             Ok::<_, Error>(in_chunks(walk))
         };
         let listed = stream::once(begin).try_flatten();
-        let is_after = move |meta: &ObjectMeta| after.as_ref().is_none_or(|after| meta.location > *after);
-        listed.try_filter(move |meta| std::future::ready(is_after(meta))).boxed()
+        let is_after =
+            move |meta: &ObjectMeta| after.as_ref().is_none_or(|after| meta.location > *after);
+        listed
+            .try_filter(move |meta| std::future::ready(is_after(meta)))
+            .boxed()
     }
 
     fn lacks(&self, operation: &str) -> Error {
-        Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
+        Error::NotImplemented {
+            operation: operation.to_owned(),
+            implementer: self.to_string(),
+        }
     }
 }
 
@@ -86,7 +113,12 @@ impl fmt::Display for FolderStore {
 
 #[async_trait]
 impl ObjectStore for FolderStore {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         self.refuse_links(location).await?;
         self.files.put_opts(location, payload, options).await
     }
@@ -98,7 +130,11 @@ impl ObjectStore for FolderStore {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.refuse_links(location).await?;
         let inner = self.files.put_multipart_opts(location, options).await?;
-        Ok(Box::new(FileUpload { inside: self.clone(), location: location.clone(), inner }))
+        Ok(Box::new(FileUpload {
+            inside: self.clone(),
+            location: location.clone(),
+            inner,
+        }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -108,7 +144,10 @@ impl ObjectStore for FolderStore {
         Ok(result)
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         let inside = self.clone();
         let delete = move |location: Path| {
             let inside = inside.clone();
@@ -125,13 +164,19 @@ impl ObjectStore for FolderStore {
         self.walk(prefix, None)
     }
 
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
         self.walk(prefix, Some(offset))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let (root, prefix) = (Arc::clone(&self.root), prefix.cloned().unwrap_or_default());
-        spawn_blocking(move || top(root, &prefix)).await?.map_err(of_io)
+        spawn_blocking(move || top(root, &prefix))
+            .await?
+            .map_err(of_io)
     }
 
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
@@ -200,7 +245,10 @@ enum FolderEntry {
 
 impl Walk {
     fn begin(root: Arc<FilePath>, prefix: &Path) -> io::Result<Self> {
-        let mut walk = Self { open: Vec::new(), root };
+        let mut walk = Self {
+            open: Vec::new(),
+            root,
+        };
         if !crosses_a_link(&walk.root, prefix)? {
             walk.enter(&walk.root.join(prefix.as_ref()))?;
         }
@@ -267,7 +315,11 @@ fn top(root: Arc<FilePath>, prefix: &Path) -> io::Result<ListResult> {
             FolderEntry::Other => {}
         }
     }
-    Ok(ListResult { common_prefixes, objects, extensions: http::Extensions::default() })
+    Ok(ListResult {
+        common_prefixes,
+        objects,
+        extensions: http::Extensions::default(),
+    })
 }
 
 /// Inspects an entry without following links.
@@ -281,10 +333,19 @@ fn look(root: &FilePath, entry: &DirEntry) -> io::Result<FolderEntry> {
     if found.is_dir() {
         return Ok(FolderEntry::Folder(path));
     }
-    let location = object(root, &path).filter(|location| found.is_file() && staged(location).is_none());
-    let Some(location) = location else { return Ok(FolderEntry::Other) };
+    let location =
+        object(root, &path).filter(|location| found.is_file() && staged(location).is_none());
+    let Some(location) = location else {
+        return Ok(FolderEntry::Other);
+    };
     let last_modified = found.modified()?.into();
-    Ok(FolderEntry::File(ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None }))
+    Ok(FolderEntry::File(ObjectMeta {
+        location,
+        last_modified,
+        size: found.len(),
+        e_tag: None,
+        version: None,
+    }))
 }
 
 /// Returns a file's object name.
@@ -293,9 +354,15 @@ fn object(root: &FilePath, path: &FilePath) -> Option<Path> {
 }
 
 fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn of_io(error: io::Error) -> Error {
-    Error::Generic { store: "folder", source: error.into() }
+    Error::Generic {
+        store: "folder",
+        source: error.into(),
+    }
 }

@@ -41,7 +41,10 @@ impl BackingStore {
     /// # #[cfg(feature = "cloud")]
     /// assert!(backing.is_ok());
     /// ```
-    pub fn from_url(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+    pub fn from_url(
+        url: &str,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, OpenError> {
         Self::with_retries(url, settings, RETRIES)
     }
 
@@ -49,7 +52,10 @@ impl BackingStore {
     ///
     /// # Errors
     /// Same as [`from_url`](Self::from_url).
-    pub fn from_url_once(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+    pub fn from_url_once(
+        url: &str,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, OpenError> {
         Self::with_retries(url, settings, 0)
     }
 
@@ -65,14 +71,26 @@ impl BackingStore {
         };
         let parsed = Url::parse(url).map_err(|_| invalid())?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|_| invalid())?;
-        let settings = settings.into_iter().filter(|(name, _)| SETTINGS.iter().any(|start| name.starts_with(start)));
+        let settings = settings
+            .into_iter()
+            .filter(|(name, _)| SETTINGS.iter().any(|start| name.starts_with(start)));
         match scheme {
             ObjectStoreScheme::Local => files::open(&parsed, invalid),
-            ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
+            ObjectStoreScheme::Memory => Ok(Self {
+                prefix,
+                ordered: true,
+                ..Self::new(Arc::new(InMemory::new()))
+            }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
                 let (advice, ordered) = (Some(credentials(&scheme)), !is_directory_bucket(&parsed));
-                Ok(Self { prefix, ordered, advice, refusal: too_many_bytes, ..Self::new(objects) })
+                Ok(Self {
+                    prefix,
+                    ordered,
+                    advice,
+                    refusal: too_many_bytes,
+                    ..Self::new(objects)
+                })
             }
             ObjectStoreScheme::MicrosoftAzure => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
@@ -112,8 +130,9 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
 
 /// Refuses a name that is too long for S3 and Google Cloud Storage.
 fn too_many_bytes(path: &Path) -> Option<&'static str> {
-    (path.as_ref().len() > 1_024)
-        .then_some("the name exceeds this store's 1,024 bytes, including the container and the store's prefix")
+    (path.as_ref().len() > 1_024).then_some(
+        "the name exceeds this store's 1,024 bytes, including the container and the store's prefix",
+    )
 }
 
 /// Refuses a name that is too long for Azure.
@@ -124,5 +143,6 @@ fn too_many_characters(path: &Path) -> Option<&'static str> {
 
 /// S3's directory buckets, with names that end in `--x-s3`, list in no order.
 fn is_directory_bucket(url: &Url) -> bool {
-    url.host_str().is_some_and(|bucket| bucket.ends_with("--x-s3"))
+    url.host_str()
+        .is_some_and(|bucket| bucket.ends_with("--x-s3"))
 }

@@ -35,8 +35,17 @@ async fn setup() -> Setup {
     let (store, register) = (Faulty::in_memory(false), register());
     let process = durable_on(&store, register.clone()).await;
     let blob = conformance::blob("c", "b");
-    process.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
-    Setup { store, register, process, blob }
+    process
+        .store
+        .create_container(&blob.container, BlobHeaders::default())
+        .await
+        .unwrap();
+    Setup {
+        store,
+        register,
+        process,
+        blob,
+    }
 }
 
 impl Setup {
@@ -44,13 +53,26 @@ impl Setup {
     async fn with_memory(&self) -> Subject {
         let backing = BackingStore::new(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
         let backing = backing.with_container_memory(Duration::from_secs(5));
-        subject(ObjectBlobs::open_durable(backing, self.register.clone()).await.expect("the store can be used"))
+        subject(
+            ObjectBlobs::open_durable(backing, self.register.clone())
+                .await
+                .expect("the store can be used"),
+        )
     }
 
     /// Returns the payload of the container's record.
     async fn payload(&self) -> Value {
-        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
-        let version = record.state(SystemClock.now()).version().expect("the container").clone();
+        let record = self
+            .register
+            .load(&key())
+            .await
+            .unwrap()
+            .expect("the container's record");
+        let version = record
+            .state(SystemClock.now())
+            .version()
+            .expect("the container")
+            .clone();
         serde_json::from_slice(version.payload()).unwrap()
     }
 
@@ -61,15 +83,27 @@ impl Setup {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(1), closed).await.expect("the container is closed within a minute");
+        tokio::time::timeout(Duration::from_mins(1), closed)
+            .await
+            .expect("the container is closed within a minute");
     }
 
     /// Leaves the mark of a deleter whose turn ends then.
     async fn leave(&self, mark: &str, until: Timestamp) {
         let mut payload = self.payload().await;
-        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
+        let record = self
+            .register
+            .load(&key())
+            .await
+            .unwrap()
+            .expect("the container's record");
         // A later version names the one that created the container.
-        let generation = record.state(SystemClock.now()).version().expect("the container").generation().get();
+        let generation = record
+            .state(SystemClock.now())
+            .version()
+            .expect("the container")
+            .generation()
+            .get();
         for field in ["created", "since"] {
             if payload[field].is_null() {
                 payload[field] = generation.into();
@@ -81,11 +115,27 @@ impl Setup {
 
     /// Replaces the payload of the container's record.
     async fn record(&self, payload: Vec<u8>) {
-        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
-        let content = Content::Hashed { hash: ContentHash::of(b""), payload: payload.into() };
-        let write = Write::new(&Method::DELETE, &Preconditions::NONE, content, 7).with_lease(LeaseUse::Read(None));
-        let next = record.apply(&Command::Write(write), SystemClock.now()).next.expect("a change");
-        let swap = self.register.compare_and_swap(&key(), record.revision(), Some(&next)).await.unwrap();
+        let record = self
+            .register
+            .load(&key())
+            .await
+            .unwrap()
+            .expect("the container's record");
+        let content = Content::Hashed {
+            hash: ContentHash::of(b""),
+            payload: payload.into(),
+        };
+        let write = Write::new(&Method::DELETE, &Preconditions::NONE, content, 7)
+            .with_lease(LeaseUse::Read(None));
+        let next = record
+            .apply(&Command::Write(write), SystemClock.now())
+            .next
+            .expect("a change");
+        let swap = self
+            .register
+            .compare_and_swap(&key(), record.revision(), Some(&next))
+            .await
+            .unwrap();
         assert_eq!(swap, Swap::Done);
     }
 }
@@ -95,28 +145,54 @@ fn key() -> Key {
 }
 
 async fn delete_empty(subject: &Subject, container: &ContainerName) -> Result<(), StoreError> {
-    subject.store.delete_empty_container(container, Delete::default()).await
+    subject
+        .store
+        .delete_empty_container(container, Delete::default())
+        .await
 }
 
 fn within() -> Put {
-    Put { container: MissingContainer::Refuse, ..put("1") }
+    Put {
+        container: MissingContainer::Refuse,
+        ..put("1")
+    }
 }
 
 /// Writes once no deleter has marked the container.
 async fn write_soon(subject: &Subject, blob: &BlobPath, container: MissingContainer) {
     let written = async {
-        while let Err(error) = subject.store.put(blob, Put { container, ..put("1") }).await {
-            assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+        while let Err(error) = subject
+            .store
+            .put(
+                blob,
+                Put {
+                    container,
+                    ..put("1")
+                },
+            )
+            .await
+        {
+            assert!(
+                matches!(error.kind(), StoreErrorKind::InFlight { .. }),
+                "{error}"
+            );
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), written).await.expect("a write succeeds within a minute");
+    tokio::time::timeout(Duration::from_mins(1), written)
+        .await
+        .expect("a write succeeds within a minute");
 }
 
 #[tokio::test]
 async fn a_write_under_way_keeps_its_container() {
     let setup = setup().await;
-    let Setup { store, process, blob, .. } = &setup;
+    let Setup {
+        store,
+        process,
+        blob,
+        ..
+    } = &setup;
     let (sent, arrive) = store.hold_write();
     let writing = process.store.put(blob, within());
     let deleting = async {
@@ -127,14 +203,24 @@ async fn a_write_under_way_keeps_its_container() {
         setup.closed().await;
         let other = conformance::blob("c", "other");
         let refused = kind(process.store.put(&other, within()).await);
-        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
+        assert!(
+            matches!(refused, StoreErrorKind::InFlight { .. }),
+            "{refused:?}"
+        );
         arrive.send(()).expect("the write waits");
     };
     let (written, deleted, ()) = futures_util::join!(writing, deleting, meanwhile);
     written.expect("it began before");
     assert_eq!(kind(deleted), StoreErrorKind::ContainerNotEmpty);
-    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
-    process.store.put(blob, within()).await.expect("the container is open again");
+    assert_eq!(
+        process.read(blob).await.expect("it was acknowledged").1,
+        "1"
+    );
+    process
+        .store
+        .put(blob, within())
+        .await
+        .expect("the container is open again");
 }
 
 /// The writer asked for its container right before another process closed it.
@@ -144,19 +230,34 @@ async fn a_write_by_an_earlier_answer_keeps_its_container() {
     for _ in 0..20 {
         let setup = setup().await;
         let (writer, deleter) = (setup.with_memory().await, setup.with_memory().await);
-        assert!(writer.read(&setup.blob).await.is_none(), "it asks for the container");
+        assert!(
+            writer.read(&setup.blob).await.is_none(),
+            "it asks for the container"
+        );
         let write = async {
             setup.closed().await;
             writer.store.put(&setup.blob, within()).await
         };
-        let (ended, written) = futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
+        let (ended, written) =
+            futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
         match written {
             Ok(_) => {
                 assert_eq!(kind(ended), StoreErrorKind::ContainerNotEmpty);
-                assert_eq!(setup.process.read(&setup.blob).await.expect("it was acknowledged").1, "1");
+                assert_eq!(
+                    setup
+                        .process
+                        .read(&setup.blob)
+                        .await
+                        .expect("it was acknowledged")
+                        .1,
+                    "1"
+                );
                 return;
             }
-            Err(error) => assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}"),
+            Err(error) => assert!(
+                matches!(error.kind(), StoreErrorKind::InFlight { .. }),
+                "{error}"
+            ),
         }
     }
     panic!("no write relied on an earlier answer in 20 attempts");
@@ -169,23 +270,79 @@ async fn a_container_with_a_mark_takes_no_writes_and_is_read_until_its_deletion_
         let setup = setup().await;
         let Setup { process, blob, .. } = &setup;
         process.write(blob, "1").await;
-        setup.leave(mark, SystemClock.now().saturating_add(Duration::from_mins(1))).await;
+        setup
+            .leave(
+                mark,
+                SystemClock.now().saturating_add(Duration::from_mins(1)),
+            )
+            .await;
         let store = &process.store;
-        assert_eq!(process.read(blob).await.is_some_and(|(_, bytes)| bytes == "1"), is_there, "{mark}");
-        assert_eq!(store.container(&blob.container).await.unwrap().is_some(), is_there, "{mark}");
+        assert_eq!(
+            process
+                .read(blob)
+                .await
+                .is_some_and(|(_, bytes)| bytes == "1"),
+            is_there,
+            "{mark}"
+        );
+        assert_eq!(
+            store.container(&blob.container).await.unwrap().is_some(),
+            is_there,
+            "{mark}"
+        );
         let all = ListQuery::first(10);
         assert_eq!(
-            store.list(&blob.container, &all).await.unwrap().map(|page| page.items.len()),
+            store
+                .list(&blob.container, &all)
+                .await
+                .unwrap()
+                .map(|page| page.items.len()),
             is_there.then_some(1)
         );
-        assert_eq!(store.containers(&all).await.unwrap().items.len(), usize::from(is_there), "{mark}");
-        let created = kind(store.create_container(&blob.container, BlobHeaders::default()).await);
-        assert_eq!(created == StoreErrorKind::ContainerExists, is_there, "{mark}: {created:?}");
+        assert_eq!(
+            store.containers(&all).await.unwrap().items.len(),
+            usize::from(is_there),
+            "{mark}"
+        );
+        let created = kind(
+            store
+                .create_container(&blob.container, BlobHeaders::default())
+                .await,
+        );
+        assert_eq!(
+            created == StoreErrorKind::ContainerExists,
+            is_there,
+            "{mark}: {created:?}"
+        );
         for missing in [MissingContainer::Refuse, MissingContainer::Create] {
-            let refused = kind(store.put(blob, Put { container: missing, ..put("2") }).await);
-            assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{mark}: {refused:?}");
+            let refused = kind(
+                store
+                    .put(
+                        blob,
+                        Put {
+                            container: missing,
+                            ..put("2")
+                        },
+                    )
+                    .await,
+            );
+            assert!(
+                matches!(refused, StoreErrorKind::InFlight { .. }),
+                "{mark}: {refused:?}"
+            );
         }
-        assert_eq!(setup.store.get(&"c/b".into()).await.unwrap().bytes().await.unwrap(), "1", "it is unchanged");
+        assert_eq!(
+            setup
+                .store
+                .get(&"c/b".into())
+                .await
+                .unwrap()
+                .bytes()
+                .await
+                .unwrap(),
+            "1",
+            "it is unchanged"
+        );
     }
 }
 
@@ -201,18 +358,41 @@ async fn the_next_request_opens_a_closed_container_and_completes_a_deletion() {
             let before = container().await.expect("it is there").created;
             setup.leave(mark, SystemClock.now()).await;
             match request {
-                "write" => write_soon(process, &conformance::blob("c", "other"), MissingContainer::Create).await,
-                "delete" => process.store.delete_container(&blob.container, Delete::default()).await.unwrap(),
+                "write" => {
+                    write_soon(
+                        process,
+                        &conformance::blob("c", "other"),
+                        MissingContainer::Create,
+                    )
+                    .await
+                }
+                "delete" => process
+                    .store
+                    .delete_container(&blob.container, Delete::default())
+                    .await
+                    .unwrap(),
                 _ => {
                     let ended = delete_empty(process, &blob.container).await;
                     assert_eq!(ended.is_ok(), mark == "deleting", "{ended:?}");
                 }
             }
             let is_kept = mark == "closing" && request != "delete";
-            assert_eq!(process.read(blob).await.is_some(), is_kept, "{mark}, {request}");
-            assert_eq!(setup.store.head(&"c/b".into()).await.is_ok(), is_kept, "{mark}, {request}");
+            assert_eq!(
+                process.read(blob).await.is_some(),
+                is_kept,
+                "{mark}, {request}"
+            );
+            assert_eq!(
+                setup.store.head(&"c/b".into()).await.is_ok(),
+                is_kept,
+                "{mark}, {request}"
+            );
             let after = container().await.map(|info| info.created);
-            assert_eq!(after == Some(before), is_kept, "{mark}, {request}: it is the same container, or none");
+            assert_eq!(
+                after == Some(before),
+                is_kept,
+                "{mark}, {request}: it is the same container, or none"
+            );
         }
     }
 }
@@ -224,22 +404,48 @@ async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     let Setup { process, blob, .. } = &setup;
     process.store.put(blob, within()).await.unwrap();
     setup.record(b"{".to_vec()).await;
-    assert_eq!(kind(process.store.put(blob, within()).await), StoreErrorKind::Unreadable);
-    assert_eq!(kind(delete_empty(process, &blob.container).await), StoreErrorKind::Unreadable);
-    assert_eq!(kind(process.store.container(&blob.container).await), StoreErrorKind::Unreadable);
+    assert_eq!(
+        kind(process.store.put(blob, within()).await),
+        StoreErrorKind::Unreadable
+    );
+    assert_eq!(
+        kind(delete_empty(process, &blob.container).await),
+        StoreErrorKind::Unreadable
+    );
+    assert_eq!(
+        kind(process.store.container(&blob.container).await),
+        StoreErrorKind::Unreadable
+    );
     // The other containers can be listed, and those behind it looked after.
     let all = ListQuery::first(10);
     let listed = process.store.containers(&all).await.unwrap();
-    assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.container]);
+    assert_eq!(
+        listed
+            .items
+            .iter()
+            .map(|entry| &entry.name)
+            .collect::<Vec<_>>(),
+        [&blob.container]
+    );
     let backing = BackingStore::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);
-    ObjectBlobs::open_durable(backing, setup.register.clone()).await.unwrap().forget_idle().await.unwrap();
+    ObjectBlobs::open_durable(backing, setup.register.clone())
+        .await
+        .unwrap()
+        .forget_idle()
+        .await
+        .unwrap();
 }
 
 /// The deleter lists no object, and then sleeps for longer than its turn.
 #[tokio::test]
 async fn a_deleter_that_lost_its_turn_deletes_nothing() {
     let setup = setup().await;
-    let Setup { store, process, blob, .. } = &setup;
+    let Setup {
+        store,
+        process,
+        blob,
+        ..
+    } = &setup;
     let deleter = setup.with_memory().await;
     let meanwhile = async {
         setup.closed().await;
@@ -251,6 +457,13 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
     };
     let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);
     ended.expect_err("the container was opened");
-    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
-    process.store.put(blob, within()).await.expect("the container is open");
+    assert_eq!(
+        process.read(blob).await.expect("it was acknowledged").1,
+        "1"
+    );
+    process
+        .store
+        .put(blob, within())
+        .await
+        .expect("the container is open");
 }

@@ -16,14 +16,16 @@ use http_body_util::BodyExt;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{HeaderChange, Put, SetHeaders, StoreError, StoreErrorKind, Upload};
-use ifmatch_blob_objects::{BackingStore, DirectBody, DirectUpload, ObjectBlobs, StoreCapabilities, TooSoon};
+use ifmatch_blob_objects::{
+    BackingStore, DirectBody, DirectUpload, ObjectBlobs, StoreCapabilities, TooSoon,
+};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Precondition;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use tokio::sync::Notify;
 use tower::ServiceExt;
@@ -44,7 +46,10 @@ impl Body for Raw {
     type Data = Bytes;
     type Error = StoreError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StoreError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StoreError>>> {
         self.read.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -89,18 +94,26 @@ impl Store {
     }
 
     fn raw(&self, bytes: impl Into<Bytes>) -> Raw {
-        Raw { bytes: Some(bytes.into()), read: Arc::clone(&self.read) }
+        Raw {
+            bytes: Some(bytes.into()),
+            read: Arc::clone(&self.read),
+        }
     }
 
     fn blobs(self: &Arc<Self>) -> ObjectBlobs {
-        let backing = BackingStore::new(Arc::clone(self) as Arc<dyn ObjectStore>).listed_in_order().takes_uploads();
+        let backing = BackingStore::new(Arc::clone(self) as Arc<dyn ObjectStore>)
+            .listed_in_order()
+            .takes_uploads();
         ObjectBlobs::trusting(backing, register(), StoreCapabilities::FULL).expect("opens")
     }
 
     fn put(&self, bytes: impl Into<Bytes>) -> Put {
         let bytes = bytes.into();
         let length = Some(bytes.len() as u64);
-        Put { length, ..Put::new(Upload::new(self.raw(bytes))) }
+        Put {
+            length,
+            ..Put::new(Upload::new(self.raw(bytes)))
+        }
     }
 }
 
@@ -112,16 +125,28 @@ impl fmt::Display for Store {
 
 #[async_trait]
 impl ObjectStore for Store {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         let payload = match options.extensions.get::<DirectBody>() {
             Some(direct) => {
                 self.taken.fetch_add(1, Ordering::Relaxed);
-                direct.take::<Raw>().and_then(|raw| raw.bytes).expect("the body of an object, unread").into()
+                direct
+                    .take::<Raw>()
+                    .and_then(|raw| raw.bytes)
+                    .expect("the body of an object, unread")
+                    .into()
             }
             None => payload,
         };
         if mem::take(&mut *self.too_soon.lock().unwrap()) {
-            return Err(Error::Generic { store: "Store", source: Box::new(TooSoon) });
+            return Err(Error::Generic {
+                store: "Store",
+                source: Box::new(TooSoon),
+            });
         }
         self.inner.put_opts(location, payload, options).await
     }
@@ -133,11 +158,17 @@ impl ObjectStore for Store {
     ) -> Result<Box<dyn MultipartUpload>> {
         let direct = options.extensions.get::<DirectUpload>().cloned();
         let inner = self.inner.put_multipart_opts(location, options).await?;
-        let mut upload = Box::new(Counted { inner, aborted: Arc::clone(&self.aborted) });
+        let mut upload = Box::new(Counted {
+            inner,
+            aborted: Arc::clone(&self.aborted),
+        });
         let takes = *self.takes.lock().unwrap();
         if let Some(direct) = direct.filter(|_| takes != Takes::Nothing) {
             assert!(direct.take::<String>().is_none(), "there is no such body");
-            if let Some(Raw { bytes: Some(bytes), .. }) = direct.take() {
+            if let Some(Raw {
+                bytes: Some(bytes), ..
+            }) = direct.take()
+            {
                 self.taken.fetch_add(1, Ordering::Relaxed);
                 let hash = ContentHash::of(&bytes);
                 upload.put_part(bytes.into()).await?;
@@ -153,16 +184,30 @@ impl ObjectStore for Store {
         let head = options.head;
         let mut result = self.inner.get_opts(location, options).await?;
         if !head {
-            let (meta, attributes, range) = (result.meta.clone(), result.attributes.clone(), result.range.clone());
+            let (meta, attributes, range) = (
+                result.meta.clone(),
+                result.attributes.clone(),
+                result.range.clone(),
+            );
             let body = DirectBody::new(BlobBody::stream(self.raw(result.bytes().await?)));
-            let payload = object_store::GetResultPayload::Stream(Box::pin(futures_util::stream::empty()));
-            result = GetResult { payload, meta, attributes, range, extensions: http::Extensions::default() };
+            let payload =
+                object_store::GetResultPayload::Stream(Box::pin(futures_util::stream::empty()));
+            result = GetResult {
+                payload,
+                meta,
+                attributes,
+                range,
+                extensions: http::Extensions::default(),
+            };
             result.extensions.insert(body);
         }
         Ok(result)
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.inner.delete_stream(locations)
     }
 
@@ -205,34 +250,65 @@ impl MultipartUpload for Counted {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_with_its_own_bodies_conforms() {
     let store = Store::new();
-    ifmatch_blob::conformance::check(&Subject { leases: true, ..subject(store.blobs()) }).await;
+    ifmatch_blob::conformance::check(&Subject {
+        leases: true,
+        ..subject(store.blobs())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_read_returns_the_stores_own_body() {
     let store = Store::new();
     let service = BlobService::new(Arc::new(store.blobs()));
-    subject(store.blobs()).write(&blob("c", "b"), "0123456789").await;
+    subject(store.blobs())
+        .write(&blob("c", "b"), "0123456789")
+        .await;
     store.read.store(0, Ordering::Relaxed);
     for (range, status, expected) in [
         (None, StatusCode::OK, "0123456789"),
         (Some("bytes=2-4"), StatusCode::PARTIAL_CONTENT, "234"),
         (Some("bytes=-3"), StatusCode::PARTIAL_CONTENT, "789"),
     ] {
-        let request = range.into_iter().fold(Request::get("/c/b"), |request, range| request.header("range", range));
-        let response = service.clone().oneshot(request.body(String::new()).unwrap()).await.unwrap();
+        let request = range
+            .into_iter()
+            .fold(Request::get("/c/b"), |request, range| {
+                request.header("range", range)
+            });
+        let response = service
+            .clone()
+            .oneshot(request.body(String::new()).unwrap())
+            .await
+            .unwrap();
         assert_eq!(response.status(), status);
-        assert_eq!(response.headers()["content-length"], *expected.len().to_string());
-        let raw = response.into_body().downcast::<Raw>().expect("the store's own body");
+        assert_eq!(
+            response.headers()["content-length"],
+            *expected.len().to_string()
+        );
+        let raw = response
+            .into_body()
+            .downcast::<Raw>()
+            .expect("the store's own body");
         assert_eq!(raw.bytes.unwrap(), expected);
-        assert_eq!(store.read.load(Ordering::Relaxed), 0, "the bytes were not read");
+        assert_eq!(
+            store.read.load(Ordering::Relaxed),
+            0,
+            "the bytes were not read"
+        );
     }
-    let request = Request::get("/c/b").header("range", "bytes=0-1,8-9").body(String::new()).unwrap();
+    let request = Request::get("/c/b")
+        .header("range", "bytes=0-1,8-9")
+        .body(String::new())
+        .unwrap();
     let body = service.oneshot(request).await.unwrap().into_body();
-    let body = body.downcast::<Raw>().err().expect("several parts are put together here");
+    let body = body
+        .downcast::<Raw>()
+        .err()
+        .expect("several parts are put together here");
     let text = body.collect().await.unwrap().to_bytes();
     assert!(
-        text.windows(6).any(|window| window == b"\r\n01\r\n") && text.windows(6).any(|window| window == b"\r\n89\r\n")
+        text.windows(6).any(|window| window == b"\r\n01\r\n")
+            && text.windows(6).any(|window| window == b"\r\n89\r\n")
     );
 }
 
@@ -244,16 +320,29 @@ async fn a_long_body_is_passed_to_the_store_unread() {
     for (at, takes) in [Takes::It, Takes::Nothing].into_iter().enumerate() {
         *store.takes.lock().unwrap() = takes;
         let bytes = pattern(LONG + at);
-        let written = subject.store.put(&blob, store.put(bytes.clone())).await.unwrap();
+        let written = subject
+            .store
+            .put(&blob, store.put(bytes.clone()))
+            .await
+            .unwrap();
         assert_eq!(written.hash, Some(ContentHash::of(&bytes)));
-        assert_eq!((&written.created, store.taken.load(Ordering::Relaxed)), (&(at == 0), 1));
+        assert_eq!(
+            (&written.created, store.taken.load(Ordering::Relaxed)),
+            (&(at == 0), 1)
+        );
         let (info, read) = subject.read(&blob).await.unwrap();
         assert_eq!((info.tag, read), (written.tag, bytes));
     }
     *store.takes.lock().unwrap() = Takes::It;
     // A body of unknown length, one of another platform, and a short one.
-    let unknown = Put { length: None, ..store.put(pattern(LONG)) };
-    let foreign = Put { length: Some(LONG as u64), ..put(pattern(LONG)) };
+    let unknown = Put {
+        length: None,
+        ..store.put(pattern(LONG))
+    };
+    let foreign = Put {
+        length: Some(LONG as u64),
+        ..put(pattern(LONG))
+    };
     for put in [unknown, foreign, store.put("short")] {
         subject.store.put(&blob, put).await.unwrap();
     }
@@ -267,19 +356,47 @@ async fn a_body_taken_by_the_store_must_match_the_declarations() {
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     let digest = Some(ContentHash::of(b"another"));
-    let refused = subject.store.put(&blob, Put { digest, ..store.put(pattern(LONG)) }).await;
+    let refused = subject
+        .store
+        .put(
+            &blob,
+            Put {
+                digest,
+                ..store.put(pattern(LONG))
+            },
+        )
+        .await;
     assert_eq!(kind(refused), StoreErrorKind::DigestMismatch);
     store.aborted.notified().await;
     *store.takes.lock().unwrap() = Takes::Silently;
-    assert_eq!(kind(subject.store.put(&blob, store.put(pattern(LONG))).await), StoreErrorKind::Unavailable);
+    assert_eq!(
+        kind(subject.store.put(&blob, store.put(pattern(LONG))).await),
+        StoreErrorKind::Unavailable
+    );
     store.aborted.notified().await;
     *store.takes.lock().unwrap() = Takes::It;
-    let limited = Put { limit: 100, ..store.put(pattern(LONG)) };
-    assert_eq!(kind(subject.store.put(&blob, limited).await), StoreErrorKind::TooLarge { limit: 100 });
+    let limited = Put {
+        limit: 100,
+        ..store.put(pattern(LONG))
+    };
+    assert_eq!(
+        kind(subject.store.put(&blob, limited).await),
+        StoreErrorKind::TooLarge { limit: 100 }
+    );
     let taken = store.taken.load(Ordering::Relaxed);
-    let late = Put { preconditions: if_absent(), ..store.put(pattern(LONG)) };
-    assert_eq!(refusal(subject.store.put(&blob, late).await).0, Precondition::IfNoneMatch);
-    assert_eq!(store.taken.load(Ordering::Relaxed), taken, "a condition that fails is said before the body is taken");
+    let late = Put {
+        preconditions: if_absent(),
+        ..store.put(pattern(LONG))
+    };
+    assert_eq!(
+        refusal(subject.store.put(&blob, late).await).0,
+        Precondition::IfNoneMatch
+    );
+    assert_eq!(
+        store.taken.load(Ordering::Relaxed),
+        taken,
+        "a condition that fails is said before the body is taken"
+    );
     assert_eq!(subject.read(&blob).await.unwrap().1, "before");
 }
 
@@ -289,10 +406,21 @@ async fn a_rewritten_object_passes_through_the_store_only() {
         let store = Store::new();
         let subject = subject(store.blobs());
         let blob = blob("c", "b");
-        subject.store.put(&blob, store.put(pattern(length))).await.unwrap();
-        let (read, taken) = (store.read.load(Ordering::Relaxed), store.taken.load(Ordering::Relaxed));
+        subject
+            .store
+            .put(&blob, store.put(pattern(length)))
+            .await
+            .unwrap();
+        let (read, taken) = (
+            store.read.load(Ordering::Relaxed),
+            store.taken.load(Ordering::Relaxed),
+        );
         *store.too_soon.lock().unwrap() = too_soon;
-        let metadata = [("owner".into(), ifmatch_blob::headers::FieldText::new("me").unwrap())].into();
+        let metadata = [(
+            "owner".into(),
+            ifmatch_blob::headers::FieldText::new("me").unwrap(),
+        )]
+        .into();
         let change = HeaderChange::Metadata(metadata);
         let set = SetHeaders::new(change);
         let written = subject.store.set_headers(&blob, set).await.unwrap();
@@ -303,7 +431,10 @@ async fn a_rewritten_object_passes_through_the_store_only() {
             "each attempt reads it again"
         );
         let (info, bytes) = subject.read(&blob).await.unwrap();
-        assert_eq!((info.headers.metadata["owner"].as_str(), &bytes), ("me", &pattern(length)));
+        assert_eq!(
+            (info.headers.metadata["owner"].as_str(), &bytes),
+            ("me", &pattern(length))
+        );
         // The hash of a long body isn't known when its fields are sent.
         let hash = (length < LONG).then(|| ContentHash::of(&bytes));
         assert_eq!((info.tag, info.hash), (written.tag, hash));

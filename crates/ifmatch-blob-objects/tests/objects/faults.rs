@@ -11,8 +11,9 @@ use ifmatch_blob_objects::TooSoon;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
+    Result, UploadPart,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -63,10 +64,16 @@ struct Late {
 
 impl Drop for Late {
     fn drop(&mut self) {
-        let (inner, location, payload) = (Arc::clone(&self.inner), self.location.clone(), self.payload.clone());
+        let (inner, location, payload) = (
+            Arc::clone(&self.inner),
+            self.location.clone(),
+            self.payload.clone(),
+        );
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            inner.put_opts(&location, payload, PutOptions::default()).await
+            inner
+                .put_opts(&location, payload, PutOptions::default())
+                .await
         });
     }
 }
@@ -90,14 +97,24 @@ impl MultipartUpload for FaultyUpload {
         match fault {
             Some(Fault::LostRequest) => Err(Faulty::lost()),
             Some(Fault::TooSoon) => Err(Faulty::too_soon()),
-            Some(Fault::LostAnswer) => self.inner.complete().await.and_then(|_| Err(Faulty::lost())),
+            Some(Fault::LostAnswer) => self
+                .inner
+                .complete()
+                .await
+                .and_then(|_| Err(Faulty::lost())),
             Some(Fault::Retried) => {
                 self.inner.complete().await?;
                 let source = "NoSuchUpload".into();
-                Err(Error::NotFound { path: self.location.to_string(), source })
+                Err(Error::NotFound {
+                    path: self.location.to_string(),
+                    source,
+                })
             }
             other => {
-                assert!(other.is_none(), "the end of an upload cannot fail this way: {other:?}");
+                assert!(
+                    other.is_none(),
+                    "the end of an upload cannot fail this way: {other:?}"
+                );
                 self.inner.complete().await
             }
         }
@@ -144,13 +161,19 @@ impl Faulty {
 
     /// An in-memory store that may ignore conditions.
     pub(crate) fn in_memory(ignores_conditions: bool) -> Arc<Self> {
-        Arc::new(Self { ignores_conditions, ..Self::new(Arc::new(InMemory::new())) })
+        Arc::new(Self {
+            ignores_conditions,
+            ..Self::new(Arc::new(InMemory::new()))
+        })
     }
 
     /// Sets the faults of the next writes, the next one first.
     pub(crate) fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
         let mut scheduled = self.faults.lock().unwrap();
-        assert!(scheduled.is_empty(), "the earlier faults did not happen: {scheduled:?}");
+        assert!(
+            scheduled.is_empty(),
+            "the earlier faults did not happen: {scheduled:?}"
+        );
         *scheduled = faults.into_iter().collect();
         scheduled.reverse();
     }
@@ -202,7 +225,8 @@ impl Faulty {
 
     /// Delivers the held write.
     pub(crate) async fn release(&self) -> Result<PutResult> {
-        let (location, payload, options) = self.held.lock().unwrap().take().expect("a write is held");
+        let (location, payload, options) =
+            self.held.lock().unwrap().take().expect("a write is held");
         self.inner.put_opts(&location, payload, options).await
     }
 
@@ -218,13 +242,19 @@ impl Faulty {
     }
 
     /// Performs one deletion.
-    fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<&Fault>) -> BoxStream<'static, Result<Path>> {
+    fn delete(
+        deleted: BoxStream<'static, Result<Path>>,
+        fault: Option<&Fault>,
+    ) -> BoxStream<'static, Result<Path>> {
         match fault {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
             Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
             Some(Fault::Stuck) => stream::pending().boxed(),
             Some(Fault::Refused) => {
-                let refused = Error::PermissionDenied { path: "c/b".into(), source: "it is read-only".into() };
+                let refused = Error::PermissionDenied {
+                    path: "c/b".into(),
+                    source: "it is read-only".into(),
+                };
                 stream::once(async { Err(refused) }).boxed()
             }
             Some(Fault::Delayed) => {
@@ -233,26 +263,37 @@ impl Faulty {
             }
             Some(Fault::Late) => {
                 // As in a folder: on a thread that continues even if its caller is dropped.
-                Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
+                Self::after_a_while(deleted)
+                    .map(|deleted| stream::iter(deleted.unwrap()))
+                    .flatten_stream()
+                    .boxed()
             }
             _ => deleted,
         }
     }
 
     fn too_soon() -> Error {
-        Error::Generic { store: "faulty", source: Box::new(TooSoon) }
+        Error::Generic {
+            store: "faulty",
+            source: Box::new(TooSoon),
+        }
     }
 
     fn lost() -> Error {
-        Error::Generic { store: "faulty", source: "connection reset".into() }
+        Error::Generic {
+            store: "faulty",
+            source: "connection reset".into(),
+        }
     }
 
     async fn before(&self, location: &Path, fault: Option<&Fault>) -> Result<()> {
         use object_store::ObjectStoreExt;
         match fault {
-            Some(Fault::Foreign(text)) => {
-                self.inner.put(location, PutPayload::from_static(text.as_bytes())).await.map(drop)
-            }
+            Some(Fault::Foreign(text)) => self
+                .inner
+                .put(location, PutPayload::from_static(text.as_bytes()))
+                .await
+                .map(drop),
             Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
             Some(Fault::LostRequest) => Err(Self::lost()),
             Some(Fault::TooSoon) => Err(Self::too_soon()),
@@ -268,7 +309,14 @@ impl Faulty {
                 let _ = opened.await;
                 Ok(())
             }
-            Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed | Fault::Held | Fault::Refused)
+            Some(
+                Fault::LostAnswer
+                | Fault::Retried
+                | Fault::Late
+                | Fault::Delayed
+                | Fault::Held
+                | Fault::Refused,
+            )
             | None => Ok(()),
         }
     }
@@ -283,7 +331,12 @@ impl fmt::Display for Faulty {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl ObjectStore for Faulty {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, mut options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<PutResult> {
         self.log.lock().unwrap().push(match &options.mode {
             PutMode::Overwrite => "overwrite",
             PutMode::Create => "create",
@@ -299,10 +352,17 @@ impl ObjectStore for Faulty {
             return Err(Self::lost());
         }
         if let Some(Fault::Late) = fault {
-            let _given_up = Late { inner: Arc::clone(&self.inner), location: location.clone(), payload };
+            let _given_up = Late {
+                inner: Arc::clone(&self.inner),
+                location: location.clone(),
+                payload,
+            };
             return std::future::pending().await;
         }
-        let result = self.inner.put_opts(location, payload.clone(), options.clone()).await;
+        let result = self
+            .inner
+            .put_opts(location, payload.clone(), options.clone())
+            .await;
         match fault {
             Some(Fault::LostAnswer) => result.and_then(|_| Err(Self::lost())),
             Some(Fault::Retried) => {
@@ -320,7 +380,11 @@ impl ObjectStore for Faulty {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.log.lock().unwrap().push("multipart");
         let inner = self.inner.put_multipart_opts(location, options).await?;
-        Ok(Box::new(FaultyUpload { inner, faults: Arc::clone(&self.faults), location: location.clone() }))
+        Ok(Box::new(FaultyUpload {
+            inner,
+            faults: Arc::clone(&self.faults),
+            location: location.clone(),
+        }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -332,16 +396,29 @@ impl ObjectStore for Faulty {
         let result = self.inner.get_opts(location, options).await;
         let replacement = *self.replacement.lock().unwrap();
         if let Some(content) = replacement {
-            self.inner.put_opts(location, PutPayload::from_static(content.as_bytes()), PutOptions::default()).await?;
+            self.inner
+                .put_opts(
+                    location,
+                    PutPayload::from_static(content.as_bytes()),
+                    PutOptions::default(),
+                )
+                .await?;
         }
         result
     }
 
-    async fn get_ranges(&self, location: &Path, ranges: &[std::ops::Range<u64>]) -> Result<Vec<bytes::Bytes>> {
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[std::ops::Range<u64>],
+    ) -> Result<Vec<bytes::Bytes>> {
         self.inner.get_ranges(location, ranges).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.log.lock().unwrap().push("delete");
         let (inner, faults) = (Arc::clone(&self.inner), Arc::clone(&self.faults));
         let deleted = locations.map(move |location| {
@@ -354,7 +431,9 @@ impl ObjectStore for Faulty {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let listed = self.inner.list(prefix);
-        let Some((begin, opened)) = self.listing.lock().unwrap().take() else { return listed };
+        let Some((begin, opened)) = self.listing.lock().unwrap().take() else {
+            return listed;
+        };
         let held = async move {
             let _ = begin.send(());
             let _ = opened.await;
@@ -363,7 +442,11 @@ impl ObjectStore for Faulty {
         held.flatten_stream().boxed()
     }
 
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
         self.inner.list_with_offset(prefix, offset)
     }
 

@@ -42,12 +42,19 @@ async fn a_range_is_served_although_the_object_is_replaced_after_each_request() 
         store.replace_after_reads(None);
         let tag = subject.write(&blob, "ours").await.tag.unwrap().to_header();
         store.replace_after_reads("theirs");
-        let request = Request::get("/c/b").header(RANGE, range).body(BlobBody::empty()).unwrap();
+        let request = Request::get("/c/b")
+            .header(RANGE, range)
+            .body(BlobBody::empty())
+            .unwrap();
         let response = service.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), status, "{range}");
         if status == 206 {
             assert_eq!(response.headers()[ETAG], tag, "{range}");
-            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), part, "{range}");
+            assert_eq!(
+                response.into_body().collect().await.unwrap().to_bytes(),
+                part,
+                "{range}"
+            );
         }
     }
 }
@@ -64,7 +71,10 @@ async fn a_folder_protects_creations_too() {
     let subject = subject(open(backing).await);
     let blob = blob("c", "b");
     store.unwrap().schedule([Fault::Foreign("theirs")]);
-    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "ours").await).0, Precondition::IfNoneMatch);
+    assert_eq!(
+        refusal(subject.write_if(&blob, if_absent(), "ours").await).0,
+        Precondition::IfNoneMatch
+    );
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
 }
 
@@ -73,25 +83,53 @@ async fn an_object_that_keeps_changing_is_not_overwritten() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     store.schedule((0..8).map(|_| Fault::Foreign("theirs")));
-    let error = subject.write_if(&blob, Preconditions::default(), "ours").await.unwrap_err();
-    assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+    let error = subject
+        .write_if(&blob, Preconditions::default(), "ours")
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error.kind(), StoreErrorKind::InFlight { .. }),
+        "{error}"
+    );
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
-    assert!(!subject.write(&blob, "ours").await.created, "the permit was given back");
+    assert!(
+        !subject.write(&blob, "ours").await.created,
+        "the permit was given back"
+    );
 }
 
 #[tokio::test]
 async fn a_store_that_ignores_conditions_is_detected() {
     let store = Faulty::in_memory(true);
-    let blobs =
-        ObjectBlobs::open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>), register()).await.unwrap();
+    let blobs = ObjectBlobs::open(
+        BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>),
+        register(),
+    )
+    .await
+    .unwrap();
     let capability = blobs.capability();
-    assert_eq!((capability.create, capability.update), (ConditionSupport::Ignored, ConditionSupport::Ignored));
+    assert_eq!(
+        (capability.create, capability.update),
+        (ConditionSupport::Ignored, ConditionSupport::Ignored)
+    );
     assert!(!capability.is_native() && capability.metadata);
     let subject = subject(blobs);
     store.modes();
-    let tag = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap().tag.unwrap();
-    subject.write_if(&blob("c", "b"), if_match(&tag), "2").await.unwrap();
-    assert_eq!(store.modes(), ["overwrite", "overwrite"], "ignored conditions are not sent");
+    let tag = subject
+        .write_if(&blob("c", "b"), if_absent(), "1")
+        .await
+        .unwrap()
+        .tag
+        .unwrap();
+    subject
+        .write_if(&blob("c", "b"), if_match(&tag), "2")
+        .await
+        .unwrap();
+    assert_eq!(
+        store.modes(),
+        ["overwrite", "overwrite"],
+        "ignored conditions are not sent"
+    );
     ifmatch_blob::conformance::check(&subject).await;
 }
 
@@ -114,9 +152,23 @@ async fn a_large_write_is_compared_again_on_completion() {
         }
     });
     let body = Upload::new(StreamBody::new(frames));
-    let refused = subject.store.put(&blob, Put { preconditions: if_match(&tag), body, ..put("") }).await;
+    let refused = subject
+        .store
+        .put(
+            &blob,
+            Put {
+                preconditions: if_match(&tag),
+                body,
+                ..put("")
+            },
+        )
+        .await;
     assert_eq!(refusal(refused).0, Precondition::IfMatch);
-    assert_eq!(store.modes(), ["multipart", "overwrite"], "the parts were under way");
+    assert_eq!(
+        store.modes(),
+        ["multipart", "overwrite"],
+        "the parts were under way"
+    );
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
 }
 
@@ -126,8 +178,23 @@ async fn an_object_with_a_backslash_in_its_name_is_not_listed() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     subject.write(&blob, "ours").await;
-    store.put(&Path::parse("c/a\\b").unwrap(), "theirs".into()).await.unwrap();
+    store
+        .put(&Path::parse("c/a\\b").unwrap(), "theirs".into())
+        .await
+        .unwrap();
     let all = ListQuery::first(10);
-    let listed = subject.store.list(&blob.container, &all).await.unwrap().expect("the container");
-    assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.name]);
+    let listed = subject
+        .store
+        .list(&blob.container, &all)
+        .await
+        .unwrap()
+        .expect("the container");
+    assert_eq!(
+        listed
+            .items
+            .iter()
+            .map(|entry| &entry.name)
+            .collect::<Vec<_>>(),
+        [&blob.name]
+    );
 }

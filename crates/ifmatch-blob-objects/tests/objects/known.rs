@@ -24,13 +24,31 @@ use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind,
 async fn writers_in_a_container_without_a_record_do_not_interfere() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
-    store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
+    store
+        .put(&"c/theirs".into(), "theirs".into())
+        .await
+        .unwrap();
     let writers = (0..8).map(|writer| {
         let (subject, blob) = (&subject, blob("c", &format!("{writer}")));
-        async move { subject.store.put(&blob, Put { container: MissingContainer::Refuse, ..put("ours") }).await }
+        async move {
+            subject
+                .store
+                .put(
+                    &blob,
+                    Put {
+                        container: MissingContainer::Refuse,
+                        ..put("ours")
+                    },
+                )
+                .await
+        }
     });
     for written in join_all(writers).await {
-        assert!(written.expect("the container was there all the time").created);
+        assert!(
+            written
+                .expect("the container was there all the time")
+                .created
+        );
     }
 }
 
@@ -41,12 +59,20 @@ async fn a_write_finds_a_container_that_the_register_forgot() {
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
     subject.write(&blob("c", "something"), "1").await;
     let (body, asked, send) = gated("1");
-    let within = Put { body, container: MissingContainer::Refuse, ..put("") };
+    let within = Put {
+        body,
+        container: MissingContainer::Refuse,
+        ..put("")
+    };
     let forgetting = async {
         asked.await.expect("the body is requested");
         let container = Key::new("c/c").unwrap();
         for other in 0.. {
-            if register.load(&container).await.unwrap().is_none_or(|record| record.settled(SystemClock.now()).is_none())
+            if register
+                .load(&container)
+                .await
+                .unwrap()
+                .is_none_or(|record| record.settled(SystemClock.now()).is_none())
             {
                 break;
             }
@@ -56,7 +82,11 @@ async fn a_write_finds_a_container_that_the_register_forgot() {
     };
     let blob = blob("c", "b");
     let (written, ()) = futures_util::join!(subject.store.put(&blob, within), forgetting);
-    assert!(written.expect("the container was there all the time").created);
+    assert!(
+        written
+            .expect("the container was there all the time")
+            .created
+    );
 }
 
 #[tokio::test]
@@ -72,14 +102,24 @@ async fn a_write_keeps_a_container_created_meanwhile() {
         send.send(()).expect("the body is waited for");
         begun.await.expect("the write looks for its container");
         let metadata = [("owner".into(), FieldText::new("me").expect("valid"))].into();
-        let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
-        let created = subject.store.create_container(&blob.container, headers).await.expect("there is none");
+        let headers = BlobHeaders {
+            metadata,
+            ..BlobHeaders::default()
+        };
+        let created = subject
+            .store
+            .create_container(&blob.container, headers)
+            .await
+            .expect("there is none");
         open.send(()).expect("the listing is held");
         created
     };
     let (written, created) = futures_util::join!(writing, creating);
     assert!(written.unwrap().created);
-    assert_eq!(subject.store.container(&blob.container).await.unwrap(), Some(created));
+    assert_eq!(
+        subject.store.container(&blob.container).await.unwrap(),
+        Some(created)
+    );
 }
 
 /// A blob with an infinite lease, deleted by another program.
@@ -96,19 +136,44 @@ async fn deleted_by_another_program(name: &str) -> (Arc<Faulty>, Subject, BlobPa
 #[tokio::test]
 async fn a_blob_deleted_by_another_program_loses_its_lease() {
     let (_store, subject, lost) = deleted_by_another_program("b").await;
-    assert!(subject.write_if(&lost, if_absent(), "2").await.unwrap().created);
+    assert!(
+        subject
+            .write_if(&lost, if_absent(), "2")
+            .await
+            .unwrap()
+            .created
+    );
     assert_eq!(subject.head(&lost).await.unwrap().lease, None);
 
     let (_store, subject, lost) = deleted_by_another_program("b").await;
-    let late = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
+    let late = Put {
+        lease: LeaseUse::Write(Some(id(1))),
+        ..put("late")
+    };
     let refused = kind(subject.store.put(&lost, late).await);
-    assert_eq!(refused, StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent));
+    assert_eq!(
+        refused,
+        StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent)
+    );
 
     let (store, subject, lost) = deleted_by_another_program("b").await;
-    let broken = subject.store.lease(&lost, request(LeaseAction::Break { period: None, token: None })).await;
+    let broken = subject
+        .store
+        .lease(
+            &lost,
+            request(LeaseAction::Break {
+                period: None,
+                token: None,
+            }),
+        )
+        .await;
     assert_eq!(kind(broken), StoreErrorKind::NotFound);
     store.put(&"c/b".into(), "theirs".into()).await.unwrap();
-    assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the later blob has none");
+    assert_eq!(
+        subject.head(&lost).await.unwrap().lease,
+        None,
+        "the later blob has none"
+    );
 }
 
 /// The client of the first request disconnects after the permit was granted, while the store is asked if the blob is still
@@ -127,7 +192,13 @@ async fn a_client_that_disconnects_while_a_lease_is_ended_leaves_no_permit() {
         }
         // Lets the work go on, if there is any left.
         let _ = answer.send(());
-        assert!(subject.write_if(&lost, if_absent(), "next").await.unwrap().created);
+        assert!(
+            subject
+                .write_if(&lost, if_absent(), "next")
+                .await
+                .unwrap()
+                .created
+        );
     }
 }
 
@@ -142,7 +213,10 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
-    let slowly = request(LeaseAction::Break { period: BreakPeriod::from_seconds(seconds), token: None });
+    let slowly = request(LeaseAction::Break {
+        period: BreakPeriod::from_seconds(seconds),
+        token: None,
+    });
     subject.store.lease(&blob, slowly).await.unwrap();
     blob
 }
@@ -150,11 +224,15 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
 /// Writes as soon as other leases permit it.
 async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Preconditions) {
     loop {
-        let next = Put { preconditions: preconditions.clone(), ..put("next") };
+        let next = Put {
+            preconditions: preconditions.clone(),
+            ..put("next")
+        };
         match subject.store.put(blob, next).await {
             Ok(_) => break,
             Err(error) => match error.kind() {
-                StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing) | StoreErrorKind::InFlight { .. } => {
+                StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing)
+                | StoreErrorKind::InFlight { .. } => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 _ => panic!("{error}"),
@@ -168,23 +246,43 @@ async fn a_write_cut_short_by_its_lease_does_not_replace_the_next() {
     let store = Faulty::in_memory(true);
     let (subject, blob) = leased_for(4, &store).await;
     store.schedule([Fault::Late]);
-    let cut = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
-    assert_eq!(kind(subject.store.put(&blob, cut).await), StoreErrorKind::OutcomeUnknown);
+    let cut = Put {
+        lease: LeaseUse::Write(Some(id(1))),
+        ..put("late")
+    };
+    assert_eq!(
+        kind(subject.store.put(&blob, cut).await),
+        StoreErrorKind::OutcomeUnknown
+    );
     write_next(&subject, &blob, &Preconditions::default()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
+    assert_eq!(
+        subject.read(&blob).await.unwrap().1,
+        "next",
+        "an acknowledged write was lost"
+    );
 }
 
 /// Within one process, the second writer would wait until the first one runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
     let (store, register) = (Faulty::in_memory(true), crate::register());
-    let (subject, other) = (durable_on(&store, register.clone()).await, durable_on(&store, register).await);
+    let (subject, other) = (
+        durable_on(&store, register.clone()).await,
+        durable_on(&store, register).await,
+    );
     let blob = lease_for(3, &subject).await;
     let current = if_match(&subject.tag(&blob).await);
     let resume = store.suspend();
     let lease = LeaseUse::Write(Some(id(1)));
-    let suspended = subject.store.put(&blob, Put { lease, preconditions: current.clone(), ..put("suspended") });
+    let suspended = subject.store.put(
+        &blob,
+        Put {
+            lease,
+            preconditions: current.clone(),
+            ..put("suspended")
+        },
+    );
     let next = async {
         // The other writer has the permit first.
         while store.is_scheduled() {
@@ -200,25 +298,41 @@ async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_container_deletion_leaves_nothing_in_flight() {
     // The deletion of the first object may or may not wait until the second one is gone.
-    for faults in [[Fault::Late, Fault::Delayed], [Fault::Delayed, Fault::Delayed]] {
+    for faults in [
+        [Fault::Late, Fault::Delayed],
+        [Fault::Delayed, Fault::Delayed],
+    ] {
         let store = Faulty::in_memory(false);
         let subject = durable(&store).await;
         for name in ["a", "b"] {
             subject.write(&blob("c", name), "before").await;
         }
         store.schedule(faults);
-        let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
+        let failed = subject
+            .store
+            .delete_container(&blob("c", "a").container, Delete::default())
+            .await;
         assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
         // The first of these writes completes the deletion.
         for name in ["a", "b"] {
             while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
-                assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+                assert!(
+                    matches!(error.kind(), StoreErrorKind::InFlight { .. }),
+                    "{error}"
+                );
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
         for name in ["a", "b"] {
-            assert_eq!(subject.read(&blob("c", name)).await.expect("an acknowledged write").1, "after");
+            assert_eq!(
+                subject
+                    .read(&blob("c", name))
+                    .await
+                    .expect("an acknowledged write")
+                    .1,
+                "after"
+            );
         }
     }
 }

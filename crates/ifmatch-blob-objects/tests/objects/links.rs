@@ -28,11 +28,23 @@ impl Place {
         fs::write(root.path().join("store/docs/real"), "inside").unwrap();
         fs::write(root.path().join("outside/secret"), "outside").unwrap();
         fs::write(root.path().join("outside/deep/secret"), "outside").unwrap();
-        symlink(root.path().join("outside/secret"), root.path().join("store/docs/link")).unwrap();
-        symlink(root.path().join("outside"), root.path().join("store/docs/dir")).unwrap();
+        symlink(
+            root.path().join("outside/secret"),
+            root.path().join("store/docs/link"),
+        )
+        .unwrap();
+        symlink(
+            root.path().join("outside"),
+            root.path().join("store/docs/dir"),
+        )
+        .unwrap();
         symlink(root.path().join("outside"), root.path().join("store/outer")).unwrap();
         // Following this link never ends.
-        symlink(root.path().join("store"), root.path().join("store/docs/round")).unwrap();
+        symlink(
+            root.path().join("store"),
+            root.path().join("store/docs/round"),
+        )
+        .unwrap();
         let subject = subject(open(folder(&root.path().join("store"))).await);
         Self { root, subject }
     }
@@ -44,7 +56,11 @@ impl Place {
         while let Some(folder) = open.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                if path.is_dir() { open.push(path) } else { found.push((path.clone(), fs::read(path).unwrap())) }
+                if path.is_dir() {
+                    open.push(path)
+                } else {
+                    found.push((path.clone(), fs::read(path).unwrap()))
+                }
             }
         }
         found.sort();
@@ -64,31 +80,75 @@ const LEADS_OUT: [(&str, &str); 5] = [
 async fn the_target_of_a_link_is_not_read_or_listed() {
     let place = Place::new().await;
     for (container, name) in LEADS_OUT {
-        assert!(place.subject.read(&blob(container, name)).await.is_none(), "{container}/{name}");
+        assert!(
+            place.subject.read(&blob(container, name)).await.is_none(),
+            "{container}/{name}"
+        );
     }
     let query = ListQuery::first(100);
-    let listed = place.subject.store.list(&blob("docs", "x").container, &query).await.unwrap().expect("the container");
-    assert_eq!(listed.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["real"]);
-    assert_eq!(place.subject.store.list(&blob("outer", "x").container, &query).await.unwrap(), None);
+    let listed = place
+        .subject
+        .store
+        .list(&blob("docs", "x").container, &query)
+        .await
+        .unwrap()
+        .expect("the container");
+    assert_eq!(
+        listed
+            .items
+            .iter()
+            .map(|item| item.name.as_str())
+            .collect::<Vec<_>>(),
+        ["real"]
+    );
+    assert_eq!(
+        place
+            .subject
+            .store
+            .list(&blob("outer", "x").container, &query)
+            .await
+            .unwrap(),
+        None
+    );
     let containers = place.subject.store.containers(&query).await.unwrap();
-    assert_eq!(containers.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["docs"]);
+    assert_eq!(
+        containers
+            .items
+            .iter()
+            .map(|item| item.name.as_str())
+            .collect::<Vec<_>>(),
+        ["docs"]
+    );
 }
 
 #[tokio::test]
 async fn the_target_of_a_link_is_not_written_or_removed() {
     let place = Place::new().await;
     let before = place.outside();
-    for (container, name) in LEADS_OUT.into_iter().chain([("docs", "dir/new"), ("outer", "new/deep")]) {
+    for (container, name) in LEADS_OUT
+        .into_iter()
+        .chain([("docs", "dir/new"), ("outer", "new/deep")])
+    {
         let blob = blob(container, name);
         for bytes in [pattern(1), pattern(LONG)] {
             let refused = kind(place.subject.store.put(&blob, put(bytes)).await);
             assert_eq!(refused, StoreErrorKind::Unsupported, "{container}/{name}");
         }
         let refused = kind(place.subject.store.delete(&blob, Delete::default()).await);
-        assert!(matches!(refused, StoreErrorKind::NotFound | StoreErrorKind::ContainerNotFound), "{refused:?}");
+        assert!(
+            matches!(
+                refused,
+                StoreErrorKind::NotFound | StoreErrorKind::ContainerNotFound
+            ),
+            "{refused:?}"
+        );
     }
     for container in ["docs", "outer"] {
-        let _ = place.subject.store.delete_container(&blob(container, "x").container, Delete::default()).await;
+        let _ = place
+            .subject
+            .store
+            .delete_container(&blob(container, "x").container, Delete::default())
+            .await;
     }
     assert_eq!(place.outside(), before);
     assert!(!place.root.path().join("store/docs/real").exists());
@@ -106,8 +166,14 @@ async fn the_store_itself_removes_nothing_through_a_link() {
     let (objects, before) = (objects.unwrap(), place.outside());
     for (container, name) in LEADS_OUT {
         let location = Location::from(format!("{container}/{name}"));
-        let refused = objects.delete(&location).await.expect_err("there is no such object");
-        assert!(matches!(refused, object_store::Error::NotFound { .. }), "{location}: {refused}");
+        let refused = objects
+            .delete(&location)
+            .await
+            .expect_err("there is no such object");
+        assert!(
+            matches!(refused, object_store::Error::NotFound { .. }),
+            "{location}: {refused}"
+        );
     }
     assert_eq!(place.outside(), before);
     assert!(place.root.path().join("store/docs/real").exists());
@@ -118,11 +184,19 @@ async fn the_store_itself_removes_nothing_through_a_link() {
 #[tokio::test]
 async fn an_upload_does_not_follow_a_link_created_meanwhile() {
     let place = Place::new().await;
-    let (inside, aside) = (place.root.path().join("store/new"), place.root.path().join("store/aside"));
+    let (inside, aside) = (
+        place.root.path().join("store/new"),
+        place.root.path().join("store/aside"),
+    );
     let outside = place.root.path().join("outside");
     let chunk = pattern(LONG);
     let frames = futures_util::stream::iter(0..3).then(move |at| {
-        let (inside, aside, outside, chunk) = (inside.clone(), aside.clone(), outside.clone(), chunk.clone());
+        let (inside, aside, outside, chunk) = (
+            inside.clone(),
+            aside.clone(),
+            outside.clone(),
+            chunk.clone(),
+        );
         async move {
             if at == 2 {
                 fs::rename(&inside, aside).unwrap();
@@ -134,7 +208,12 @@ async fn an_upload_does_not_follow_a_link_created_meanwhile() {
     // Moving the staged file into place through the link would move this one, which makes the upload succeed.
     fs::write(place.root.path().join("outside/b#1"), "theirs").unwrap();
     let body = Upload::new(http_body_util::StreamBody::new(frames));
-    place.subject.store.put(&blob("new", "b"), Put { body, ..put("") }).await.unwrap_err();
+    place
+        .subject
+        .store
+        .put(&blob("new", "b"), Put { body, ..put("") })
+        .await
+        .unwrap_err();
     assert!(!place.root.path().join("outside/b").exists());
 }
 
@@ -153,14 +232,24 @@ async fn a_walk_lists_all_files_and_the_top_level_folders() {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
         fs::write(path, "x").unwrap();
     }
-    objects.put(&"top".into(), PutPayload::from_static(b"12345")).await.unwrap();
+    objects
+        .put(&"top".into(), PutPayload::from_static(b"12345"))
+        .await
+        .unwrap();
     fs::write(root.path().join("c/0/unfinished#1"), "x").unwrap();
     let listed: Vec<_> = objects.list(Some(&"c".into())).collect().await;
     assert_eq!(listed.iter().filter(|meta| meta.is_ok()).count(), 1200);
     assert_eq!(listed.len(), 1200);
     let first = objects.list_with_delimiter(None).await.unwrap();
     assert_eq!(first.common_prefixes, [Location::from("c")]);
-    assert_eq!(first.objects.iter().map(|meta| (meta.location.as_ref(), meta.size)).collect::<Vec<_>>(), [("top", 5)]);
+    assert_eq!(
+        first
+            .objects
+            .iter()
+            .map(|meta| (meta.location.as_ref(), meta.size))
+            .collect::<Vec<_>>(),
+        [("top", 5)]
+    );
     let after = objects.list_with_offset(Some(&"c/6".into()), &"c/6/1175".into());
     assert!(after.count().await < 1200 / 7);
     assert_eq!(objects.list(Some(&"none".into())).count().await, 0);

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use ifmatch_blob::conformance::{self, Subject, blob, count, if_absent, if_match, kind, pattern, put};
+use ifmatch_blob::conformance::{
+    self, Subject, blob, count, if_absent, if_match, kind, pattern, put,
+};
 use ifmatch_blob::store::{Delete, Put, StoreError, StoreErrorKind};
-use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities, forget_store};
+use ifmatch_blob_objects::{
+    BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities, forget_store,
+};
 use ifmatch_core::precondition::Preconditions;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
@@ -17,24 +21,48 @@ const LONG: usize = 8 * 1024 * 1024 + 1;
 
 fn store() -> (Arc<InMemory>, BackingStore) {
     let objects = Arc::new(InMemory::new());
-    (Arc::clone(&objects), BackingStore::new(objects).with_prefix("team".into()))
+    (
+        Arc::clone(&objects),
+        BackingStore::new(objects).with_prefix("team".into()),
+    )
 }
 
 #[tokio::test]
 async fn a_second_durable_register_is_refused() {
     let (objects, backing) = store();
     let ours = register();
-    drop(ObjectBlobs::open_durable(backing.clone(), ours.clone()).await.expect("the store is new"));
+    drop(
+        ObjectBlobs::open_durable(backing.clone(), ours.clone())
+            .await
+            .expect("the store is new"),
+    );
 
-    let error = ObjectBlobs::open_durable(backing.clone(), register()).await.expect_err("it is taken");
+    let error = ObjectBlobs::open_durable(backing.clone(), register())
+        .await
+        .expect_err("it is taken");
     assert_eq!(error.kind(), OpenErrorKind::Taken);
-    assert!(error.to_string().contains("delete the object team/-ifmatch/owner"), "{error}");
-    let error = ObjectBlobs::open(backing.clone(), register()).await.expect_err("it is taken");
+    assert!(
+        error
+            .to_string()
+            .contains("delete the object team/-ifmatch/owner"),
+        "{error}"
+    );
+    let error = ObjectBlobs::open(backing.clone(), register())
+        .await
+        .expect_err("it is taken");
     assert_eq!(error.kind(), OpenErrorKind::Taken);
 
-    drop(ObjectBlobs::open_durable(backing.clone(), ours).await.expect("a restart"));
+    drop(
+        ObjectBlobs::open_durable(backing.clone(), ours)
+            .await
+            .expect("a restart"),
+    );
     objects.delete(&"team/-ifmatch/owner".into()).await.unwrap();
-    drop(ObjectBlobs::open_durable(backing, register()).await.expect("the operator gave it away"));
+    drop(
+        ObjectBlobs::open_durable(backing, register())
+            .await
+            .expect("the operator gave it away"),
+    );
 }
 
 /// Two gateways share a register, and one of them was given another store by mistake. Their permits exclude each other, and
@@ -43,24 +71,59 @@ async fn a_second_durable_register_is_refused() {
 async fn a_register_describes_one_store() {
     let ((objects, first), (others, second)) = (store(), store());
     let ours = register();
-    drop(ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect("both are new"));
+    drop(
+        ObjectBlobs::open_durable(first.clone(), ours.clone())
+            .await
+            .expect("both are new"),
+    );
     for other in [second.clone(), first.clone().with_prefix("other".into())] {
-        let error = ObjectBlobs::open_durable(other, ours.clone()).await.expect_err("it is another store");
+        let error = ObjectBlobs::open_durable(other, ours.clone())
+            .await
+            .expect_err("it is another store");
         assert_eq!(error.kind(), OpenErrorKind::Taken);
-        assert!(error.to_string().contains("describes another store"), "{error}");
+        assert!(
+            error.to_string().contains("describes another store"),
+            "{error}"
+        );
     }
-    others.head(&"team/-ifmatch/owner".into()).await.expect_err("a gateway with a register of its own may use it");
-    drop(ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect("a restart"));
+    others
+        .head(&"team/-ifmatch/owner".into())
+        .await
+        .expect_err("a gateway with a register of its own may use it");
+    drop(
+        ObjectBlobs::open_durable(first.clone(), ours.clone())
+            .await
+            .expect("a restart"),
+    );
 
     // Its objects were moved to the other store, and the mark with them.
-    let mark = objects.get(&"team/-ifmatch/owner".into()).await.unwrap().bytes().await.unwrap();
-    others.put(&"team/-ifmatch/owner".into(), mark.into()).await.unwrap();
-    drop(ObjectBlobs::open_durable(second, ours.clone()).await.expect("it has the name of the first"));
+    let mark = objects
+        .get(&"team/-ifmatch/owner".into())
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
+    others
+        .put(&"team/-ifmatch/owner".into(), mark.into())
+        .await
+        .unwrap();
+    drop(
+        ObjectBlobs::open_durable(second, ours.clone())
+            .await
+            .expect("it has the name of the first"),
+    );
     // The first one was emptied.
     objects.delete(&"team/-ifmatch/owner".into()).await.unwrap();
-    ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect_err("it may be any store");
+    ObjectBlobs::open_durable(first.clone(), ours.clone())
+        .await
+        .expect_err("it may be any store");
     forget_store(&ours).await.unwrap();
-    drop(ObjectBlobs::open_durable(first, ours).await.expect("the operator has said so"));
+    drop(
+        ObjectBlobs::open_durable(first, ours)
+            .await
+            .expect("the operator has said so"),
+    );
 }
 
 /// Both gateways start at the same time, at each other's side: one of them gets the register.
@@ -68,7 +131,8 @@ async fn a_register_describes_one_store() {
 async fn of_two_stores_that_claim_a_register_at_once_one_gets_it() {
     for _ in 0..20 {
         let ((_, first), (_, second), ours) = (store(), store(), register());
-        let open = |backing: &BackingStore| ObjectBlobs::open_durable(backing.clone(), ours.clone());
+        let open =
+            |backing: &BackingStore| ObjectBlobs::open_durable(backing.clone(), ours.clone());
         let opened = futures_util::join!(open(&first), open(&second));
         assert!(opened.0.is_ok() != opened.1.is_ok(), "{opened:?}");
     }
@@ -84,10 +148,21 @@ async fn a_gateway_that_lost_its_store_makes_no_unconditional_change() {
 
     let refused = kind(first.store.delete(&blob, Delete::default()).await);
     assert_eq!(refused, StoreErrorKind::Unavailable);
-    assert_eq!(kind(first.store.put(&blob, put(pattern(LONG))).await), StoreErrorKind::Unavailable);
-    let refused = kind(first.store.delete_container(&blob.container, Delete::default()).await);
+    assert_eq!(
+        kind(first.store.put(&blob, put(pattern(LONG))).await),
+        StoreErrorKind::Unavailable
+    );
+    let refused = kind(
+        first
+            .store
+            .delete_container(&blob.container, Delete::default())
+            .await,
+    );
     assert_eq!(refused, StoreErrorKind::OutcomeUnknown);
-    assert_eq!(second.read(&blob).await.expect("it still exists").1, "before");
+    assert_eq!(
+        second.read(&blob).await.expect("it still exists").1,
+        "before"
+    );
 
     second.write(&blob, pattern(LONG)).await;
     second.store.delete(&blob, Delete::default()).await.unwrap();
@@ -101,7 +176,10 @@ async fn a_store_that_ignores_conditions_has_one_writer() {
     let blob = blob("c", "b");
     first.write(&blob, "before").await;
     let second = subject(open(backing).await);
-    assert_eq!(kind(first.store.put(&blob, put("late")).await), StoreErrorKind::Unavailable);
+    assert_eq!(
+        kind(first.store.put(&blob, put("late")).await),
+        StoreErrorKind::Unavailable
+    );
     second.write(&blob, "after").await;
     assert_eq!(first.read(&blob).await.expect("reads go on").1, "after");
 }
@@ -113,23 +191,37 @@ fn backing() -> BackingStore {
 }
 
 fn unrecorded(backing: &BackingStore) -> Subject {
-    subject(ObjectBlobs::unrecorded(backing.clone(), StoreCapabilities::FULL))
+    subject(ObjectBlobs::unrecorded(
+        backing.clone(),
+        StoreCapabilities::FULL,
+    ))
 }
 
 async fn gateways() -> [[Subject; 2]; 2] {
     let (own, none) = (backing(), backing());
-    [[subject(open(own.clone()).await), subject(open(own).await)], [unrecorded(&none), unrecorded(&none)]]
+    [
+        [subject(open(own.clone()).await), subject(open(own).await)],
+        [unrecorded(&none), unrecorded(&none)],
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_creator_wins() {
-    for (gateways, round) in gateways().await.iter().flat_map(|pair| (0..ROUNDS).map(move |round| (pair, round))) {
+    for (gateways, round) in gateways()
+        .await
+        .iter()
+        .flat_map(|pair| (0..ROUNDS).map(move |round| (pair, round)))
+    {
         let blob = blob("c", &round.to_string());
-        let writers = (0..20).map(|writer| gateways[writer % 2].write_if(&blob, if_absent(), writer.to_string()));
+        let writers = (0..20)
+            .map(|writer| gateways[writer % 2].write_if(&blob, if_absent(), writer.to_string()));
         let results = join_all(writers).await;
         let winners: Vec<_> = (0..20).filter(|writer| results[*writer].is_ok()).collect();
         assert_eq!(winners.len(), 1, "{results:?}");
-        assert_eq!(gateways[0].read(&blob).await.unwrap().1, winners[0].to_string());
+        assert_eq!(
+            gateways[0].read(&blob).await.unwrap().1,
+            winners[0].to_string()
+        );
     }
 }
 
@@ -152,14 +244,38 @@ async fn without_records_uncovered_changes_are_refused() {
     let gateway = unrecorded(&backing());
     let blob = blob("c", "b");
     let tag = gateway.write(&blob, "1").await.tag.unwrap();
-    let refused = |error: StoreError| assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{error}");
+    let refused =
+        |error: StoreError| assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{error}");
     // The store has no conditional deletion.
     refused(gateway.delete_if(&blob, if_match(&tag)).await.unwrap_err());
     let long = vec![0; (8 << 20) + 1];
-    refused(gateway.write_if(&blob, if_match(&tag), long.clone()).await.unwrap_err());
-    let put = Put { length: None, ..conformance::put(long) };
-    refused(gateway.store.put(&blob, Put { preconditions: if_match(&tag), ..put }).await.unwrap_err());
+    refused(
+        gateway
+            .write_if(&blob, if_match(&tag), long.clone())
+            .await
+            .unwrap_err(),
+    );
+    let put = Put {
+        length: None,
+        ..conformance::put(long)
+    };
+    refused(
+        gateway
+            .store
+            .put(
+                &blob,
+                Put {
+                    preconditions: if_match(&tag),
+                    ..put
+                },
+            )
+            .await
+            .unwrap_err(),
+    );
     assert_eq!(gateway.read(&blob).await.unwrap().1, "1");
-    gateway.delete_if(&blob, Preconditions::default()).await.unwrap();
+    gateway
+        .delete_if(&blob, Preconditions::default())
+        .await
+        .unwrap();
     assert!(gateway.read(&blob).await.is_none());
 }

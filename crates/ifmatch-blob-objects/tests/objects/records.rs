@@ -34,13 +34,23 @@ const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 async fn known(register: &Arc<dyn Register>, key: &str, content: Content, is_leased: bool) {
     let nothing = Preconditions::default();
     let write = Write::new(&Method::PUT, &nothing, content, 1).with_lease(LeaseUse::Read(None));
-    let lease = LeaseOperation::new(acquire(1).action, &nothing, 2).with_authority(Authority::Register);
-    let mut record = Record::unknown().apply(&Command::Write(write), LONG_AGO).next.expect("written");
+    let lease =
+        LeaseOperation::new(acquire(1).action, &nothing, 2).with_authority(Authority::Register);
+    let mut record = Record::unknown()
+        .apply(&Command::Write(write), LONG_AGO)
+        .next
+        .expect("written");
     if is_leased {
-        record = record.apply(&Command::Lease(lease), LONG_AGO).next.expect("leased");
+        record = record
+            .apply(&Command::Lease(lease), LONG_AGO)
+            .next
+            .expect("leased");
     }
     let before = Record::unknown().revision();
-    register.compare_and_swap(&Key::new(key).unwrap(), before, Some(&record)).await.unwrap();
+    register
+        .compare_and_swap(&Key::new(key).unwrap(), before, Some(&record))
+        .await
+        .unwrap();
 }
 
 /// A container deleted at the given time.
@@ -49,14 +59,19 @@ pub(crate) async fn deleted_long_ago(register: &Arc<dyn Register>, key: &str) {
 }
 
 fn version() -> Content {
-    Content::Hashed { hash: ContentHash::of(b""), payload: r#"{"metadata":{}}"#.into() }
+    Content::Hashed {
+        hash: ContentHash::of(b""),
+        payload: r#"{"metadata":{}}"#.into(),
+    }
 }
 
 #[tokio::test]
 async fn only_records_that_the_store_repeats_are_removed() {
     let register = register();
     let backing = BackingStore::new(Arc::new(InMemory::new()));
-    let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
+    let blobs = ObjectBlobs::open_durable(backing, register.clone())
+        .await
+        .unwrap();
     known(&register, "b/c/old", version(), false).await;
     known(&register, "b/c/gone", Content::Absent, false).await;
     known(&register, "b/c/leased", version(), true).await;
@@ -66,7 +81,13 @@ async fn only_records_that_the_store_repeats_are_removed() {
     let young = subject.write(&blob("c", "young"), "1").await.tag.unwrap();
 
     assert_eq!(blobs.forget_idle().await.unwrap(), 3);
-    let is_there = async |key: &str| register.load(&Key::new(key).unwrap()).await.unwrap().is_some();
+    let is_there = async |key: &str| {
+        register
+            .load(&Key::new(key).unwrap())
+            .await
+            .unwrap()
+            .is_some()
+    };
     for (key, stays) in [
         ("b/c/old", false),
         ("b/c/gone", false),
@@ -79,7 +100,10 @@ async fn only_records_that_the_store_repeats_are_removed() {
         assert_eq!(is_there(key).await, stays, "{key}");
     }
     assert_eq!(blobs.forget_idle().await.unwrap(), 0);
-    subject.write_if(&blob("c", "young"), if_match(&young), "2").await.unwrap();
+    subject
+        .write_if(&blob("c", "young"), if_match(&young), "2")
+        .await
+        .unwrap();
 }
 
 /// Far longer than a write takes to reach the store.
@@ -101,7 +125,12 @@ async fn permit(register: &Arc<dyn Register>) -> Option<Permit> {
 }
 
 /// Begins a write that never ends, and returns its permit.
-async fn begin(kind: Kind, blobs: &ObjectBlobs, store: &Faulty, register: &Arc<dyn Register>) -> Permit {
+async fn begin(
+    kind: Kind,
+    blobs: &ObjectBlobs,
+    store: &Faulty,
+    register: &Arc<dyn Register>,
+) -> Permit {
     let (blobs, blob) = (subject(blobs.clone()), blob("c", "b"));
     blobs.write(&blob, "before").await;
     match kind {
@@ -115,7 +144,17 @@ async fn begin(kind: Kind, blobs: &ObjectBlobs, store: &Faulty, register: &Arc<d
             blobs.store.delete(&blob, Delete::default()).await
         } else {
             let lease = LeaseUse::Write((kind == Kind::LeasedUpdate).then(|| id(1)));
-            blobs.store.put(&blob, Put { lease, ..put("late") }).await.map(drop)
+            blobs
+                .store
+                .put(
+                    &blob,
+                    Put {
+                        lease,
+                        ..put("late")
+                    },
+                )
+                .await
+                .map(drop)
         }
     });
     let held = async {
@@ -126,10 +165,16 @@ async fn begin(kind: Kind, blobs: &ObjectBlobs, store: &Faulty, register: &Arc<d
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LIMIT, held).await.expect("the write reaches the store within a minute")
+    tokio::time::timeout(LIMIT, held)
+        .await
+        .expect("the write reaches the store within a minute")
 }
 
-fn open(store: &Arc<Faulty>, register: &Arc<dyn Register>, ignores_conditions: bool) -> ObjectBlobs {
+fn open(
+    store: &Arc<Faulty>,
+    register: &Arc<dyn Register>,
+    ignores_conditions: bool,
+) -> ObjectBlobs {
     open_with(store, register, ignores_conditions, |backing| backing)
 }
 
@@ -172,7 +217,10 @@ async fn a_killed_write_keeps_others_away_for_as_long_as_it_could_replace_theirs
         let now = permit(&register).await.expect("others still wait");
         if is_shortened {
             let latest = SystemClock.now().saturating_add(GRACE);
-            assert!(now.deadline <= latest && now.token == left.token, "{what}: {now:?}");
+            assert!(
+                now.deadline <= latest && now.token == left.token,
+                "{what}: {now:?}"
+            );
         } else {
             assert_eq!(now.deadline, left.deadline, "{what}");
         }
@@ -196,7 +244,10 @@ async fn a_killed_write_into_a_folder_keeps_others_away_for_no_longer_than_the_g
         assert_eq!(next.settle_earlier_writes().await.unwrap(), 1, "{kind:?}");
         let now = permit(&register).await.expect("others wait a little");
         let latest = SystemClock.now().saturating_add(GRACE);
-        assert!(now.deadline <= latest && now.token == left.token, "{kind:?}: {now:?}");
+        assert!(
+            now.deadline <= latest && now.token == left.token,
+            "{kind:?}: {now:?}"
+        );
     }
 }
 
@@ -208,5 +259,8 @@ async fn a_write_of_the_process_itself_keeps_its_permit() {
     let settled = blobs.settle_earlier_writes();
     let own = begin(Kind::Update, &blobs, &store, &register).await;
     assert_eq!(settled.await.unwrap(), 0);
-    assert_eq!(permit(&register).await.expect("it goes on").deadline, own.deadline);
+    assert_eq!(
+        permit(&register).await.expect("it goes on").deadline,
+        own.deadline
+    );
 }

@@ -32,7 +32,8 @@ use ifmatch_blob::conformance::{self, Subject, blob, kind, put};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, RequestKey, StoreError, StoreErrorKind,
+    Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, RequestKey, StoreError,
+    StoreErrorKind,
 };
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities};
 use ifmatch_core::date::Timestamp;
@@ -43,8 +44,8 @@ use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::{self, FaultyRegister};
 use ifmatch_register::{
-    Engine, EngineTime, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper,
-    async_trait,
+    Engine, EngineTime, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind,
+    Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
@@ -61,45 +62,107 @@ fn recover(register: &FaultyRegister) {
 }
 
 /// A change decided by a single swap of the register.
-type Change = (&'static str, fn(&Subject) -> BoxFuture<'_, Result<(), StoreError>>);
+type Change = (
+    &'static str,
+    fn(&Subject) -> BoxFuture<'_, Result<(), StoreError>>,
+);
 
 const CHANGES: [Change; 10] = [
-    ("acquire", |subject| Box::pin(async { subject.store.lease(&blob("c", "free"), acquire(2)).await.map(drop) })),
-    ("release", |subject| Box::pin(lease(subject, LeaseAction::Release(id(1))))),
-    ("change", |subject| Box::pin(lease(subject, LeaseAction::Change { id: id(1), proposed: id(2) }))),
+    ("acquire", |subject| {
+        Box::pin(async {
+            subject
+                .store
+                .lease(&blob("c", "free"), acquire(2))
+                .await
+                .map(drop)
+        })
+    }),
+    ("release", |subject| {
+        Box::pin(lease(subject, LeaseAction::Release(id(1))))
+    }),
+    ("change", |subject| {
+        Box::pin(lease(
+            subject,
+            LeaseAction::Change {
+                id: id(1),
+                proposed: id(2),
+            },
+        ))
+    }),
     ("break", |subject| {
-        Box::pin(lease(subject, LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }))
+        Box::pin(lease(
+            subject,
+            LeaseAction::Break {
+                period: BreakPeriod::from_seconds(0),
+                token: None,
+            },
+        ))
     }),
     ("acquire the container", |subject| {
-        Box::pin(async { subject.store.lease_container(&blob("c", "free").container, acquire(2)).await.map(drop) })
+        Box::pin(async {
+            subject
+                .store
+                .lease_container(&blob("c", "free").container, acquire(2))
+                .await
+                .map(drop)
+        })
     }),
-    ("release the container", |subject| Box::pin(lease_container(subject, LeaseAction::Release(id(1))))),
+    ("release the container", |subject| {
+        Box::pin(lease_container(subject, LeaseAction::Release(id(1))))
+    }),
     ("break the container's lease", |subject| {
-        Box::pin(lease_container(subject, LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }))
+        Box::pin(lease_container(
+            subject,
+            LeaseAction::Break {
+                period: BreakPeriod::from_seconds(0),
+                token: None,
+            },
+        ))
     }),
     ("create a container", |subject| {
         Box::pin(async {
-            subject.store.create_container(&blob("new", "x").container, BlobHeaders::default()).await.map(drop)
+            subject
+                .store
+                .create_container(&blob("new", "x").container, BlobHeaders::default())
+                .await
+                .map(drop)
         })
     }),
     ("change a container's metadata", |subject| {
         Box::pin(async {
             let metadata = [("owner".into(), FieldText::new("me").unwrap())].into();
             let change = set(HeaderChange::Metadata(metadata));
-            subject.store.set_container(&blob("c", "free").container, change).await.map(drop)
+            subject
+                .store
+                .set_container(&blob("c", "free").container, change)
+                .await
+                .map(drop)
         })
     }),
     ("delete a container", |subject| {
-        Box::pin(async { subject.store.delete_container(&blob("c", "free").container, Delete::default()).await })
+        Box::pin(async {
+            subject
+                .store
+                .delete_container(&blob("c", "free").container, Delete::default())
+                .await
+        })
     }),
 ];
 
 async fn lease(subject: &Subject, action: LeaseAction) -> Result<(), StoreError> {
-    subject.store.lease(&blob("c", "held"), request(action)).await.map(drop)
+    subject
+        .store
+        .lease(&blob("c", "held"), request(action))
+        .await
+        .map(drop)
 }
 
 async fn lease_container(subject: &Subject, action: LeaseAction) -> Result<(), StoreError> {
-    subject.store.lease_container(&blob("held", "x").container, request(action)).await.map(drop)
+    subject
+        .store
+        .lease_container(&blob("held", "x").container, request(action))
+        .await
+        .map(drop)
 }
 
 /// Returns a lease without the time of its reading.
@@ -111,11 +174,24 @@ fn lease_of(seen: Option<SeenLease>) -> Option<Lease> {
 async fn seen(subject: &Subject) -> String {
     let mut seen = Vec::new();
     for name in ["free", "held"] {
-        seen.push(format!("{:?}", subject.head(&blob("c", name)).await.map(|info| lease_of(info.lease))));
+        seen.push(format!(
+            "{:?}",
+            subject
+                .head(&blob("c", name))
+                .await
+                .map(|info| lease_of(info.lease))
+        ));
     }
     for name in ["c", "held", "new"] {
-        let info = subject.store.container(&blob(name, "x").container).await.unwrap();
-        seen.push(format!("{:?}", info.map(|info| (lease_of(info.lease), info.headers))));
+        let info = subject
+            .store
+            .container(&blob(name, "x").container)
+            .await
+            .unwrap();
+        seen.push(format!(
+            "{:?}",
+            info.map(|info| (lease_of(info.lease), info.headers))
+        ));
     }
     seen.join("\n")
 }
@@ -127,19 +203,42 @@ async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
         let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
         subject.write(&blob("c", "free"), "1").await;
         subject.write(&blob("c", "held"), "1").await;
-        subject.store.lease(&blob("c", "held"), acquire(1)).await.unwrap();
+        subject
+            .store
+            .lease(&blob("c", "held"), acquire(1))
+            .await
+            .unwrap();
         let held = blob("held", "x").container;
-        subject.store.create_container(&held, BlobHeaders::default()).await.unwrap();
-        subject.store.lease_container(&held, acquire(1)).await.unwrap();
+        subject
+            .store
+            .create_container(&held, BlobHeaders::default())
+            .await
+            .unwrap();
+        subject
+            .store
+            .lease_container(&held, acquire(1))
+            .await
+            .unwrap();
 
         let before = seen(&subject).await;
         register.schedule([faulty::Fault::Failed(RegisterErrorKind::Unavailable)]);
-        assert_eq!(kind(change(&subject).await), StoreErrorKind::Unavailable, "{what}");
+        assert_eq!(
+            kind(change(&subject).await),
+            StoreErrorKind::Unavailable,
+            "{what}"
+        );
         recover(&register);
         assert_eq!(seen(&subject).await, before, "{what}: it was called undone");
 
-        register.schedule([faulty::Fault::Unanswered { done: true, then_cut: true }]);
-        assert_eq!(kind(change(&subject).await), StoreErrorKind::OutcomeUnknown, "{what}");
+        register.schedule([faulty::Fault::Unanswered {
+            done: true,
+            then_cut: true,
+        }]);
+        assert_eq!(
+            kind(change(&subject).await),
+            StoreErrorKind::OutcomeUnknown,
+            "{what}"
+        );
         recover(&register);
         assert_ne!(seen(&subject).await, before, "{what}: it took place");
     }
@@ -150,8 +249,15 @@ async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answe
     let register = FaultyRegister::default();
     let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let container = blob("new", "x").container;
-    register.schedule([faulty::Fault::Unanswered { done: true, then_cut: false }]);
-    subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record exists");
+    register.schedule([faulty::Fault::Unanswered {
+        done: true,
+        then_cut: false,
+    }]);
+    subject
+        .store
+        .create_container(&container, BlobHeaders::default())
+        .await
+        .expect("its record exists");
     recover(&register);
     assert!(subject.store.container(&container).await.unwrap().is_some());
 }
@@ -160,12 +266,26 @@ async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answe
 #[tokio::test]
 async fn without_metadata_a_memory_of_containers_is_refused() {
     let backing = |lasts| BackingStore::new(Arc::new(InMemory::new())).with_container_memory(lasts);
-    let capability = StoreCapabilities { metadata: false, ..StoreCapabilities::FULL };
-    let error = ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), capability).unwrap_err();
+    let capability = StoreCapabilities {
+        metadata: false,
+        ..StoreCapabilities::FULL
+    };
+    let error =
+        ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), capability).unwrap_err();
     assert_eq!(error.kind(), OpenErrorKind::Settings);
-    assert!(error.to_string().contains("memory of containers"), "{error}");
+    assert!(
+        error.to_string().contains("memory of containers"),
+        "{error}"
+    );
     assert!(ObjectBlobs::trusting(backing(Duration::ZERO), register(), capability).is_ok());
-    assert!(ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), StoreCapabilities::FULL).is_ok());
+    assert!(
+        ObjectBlobs::trusting(
+            backing(Duration::from_secs(1)),
+            register(),
+            StoreCapabilities::FULL
+        )
+        .is_ok()
+    );
 }
 
 /// A store without metadata can't distinguish a late blob from one of the next container.
@@ -173,7 +293,10 @@ async fn without_metadata_a_memory_of_containers_is_refused() {
 async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let store = Faulty::in_memory(false);
     let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let capability = StoreCapabilities { metadata: false, ..StoreCapabilities::FULL };
+    let capability = StoreCapabilities {
+        metadata: false,
+        ..StoreCapabilities::FULL
+    };
     let subject = subject(ObjectBlobs::trusting(backing, register(), capability).expect("opens"));
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
@@ -181,7 +304,9 @@ async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let late = subject.store.put(&blob, put("late"));
     let deletion = async {
         begun.await.expect("the write is on its way");
-        let mut deleted = subject.store.delete_container(&blob.container, Delete::default());
+        let mut deleted = subject
+            .store
+            .delete_container(&blob.container, Delete::default());
         tokio::select! {
             biased;
             _ = &mut deleted => panic!("the container was deleted before the write had ended"),
@@ -191,37 +316,69 @@ async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
         deleted.await.expect("the write has ended");
     };
     let (_, ()) = futures_util::join!(late, deletion);
-    store.head(&"c/b".into()).await.expect_err("the blob outlived its container");
+    store
+        .head(&"c/b".into())
+        .await
+        .expect_err("the blob outlived its container");
 }
 
 /// A write with a permit is on its way to the store when the container is deleted without noticing it.
 async fn overtaken(is_update: bool, comes_again: bool) {
     let (store, register) = (Faulty::in_memory(false), FaultyRegister::default());
     let subject = durable_on(&store, Arc::new(register.clone())).await;
-    let (blob, what) = (blob("c", "b"), format!("update: {is_update}, created again: {comes_again}"));
-    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    let (blob, what) = (
+        blob("c", "b"),
+        format!("update: {is_update}, created again: {comes_again}"),
+    );
+    subject
+        .store
+        .create_container(&blob.container, BlobHeaders::default())
+        .await
+        .unwrap();
     if is_update {
         subject.write(&blob, "before").await;
     }
     let (begun, go_on) = store.hold_write();
-    let late = subject.store.put(&blob, Put { container: MissingContainer::Refuse, ..put("late") });
+    let late = subject.store.put(
+        &blob,
+        Put {
+            container: MissingContainer::Refuse,
+            ..put("late")
+        },
+    );
     let deletion = async {
         begun.await.expect("the write is on its way");
         register.blind(true);
-        subject.store.delete_container(&blob.container, Delete::default()).await.expect("it sees no write");
+        subject
+            .store
+            .delete_container(&blob.container, Delete::default())
+            .await
+            .expect("it sees no write");
         register.blind(false);
         if comes_again {
-            subject.store.create_container(&blob.container, BlobHeaders::default()).await.expect("it is gone");
+            subject
+                .store
+                .create_container(&blob.container, BlobHeaders::default())
+                .await
+                .expect("it is gone");
         }
         go_on.send(()).expect("the write is held");
     };
     let (written, ()) = futures_util::join!(late, deletion);
     // A creation took place before the deletion; an update finds nothing to replace.
     assert_eq!(written.is_ok(), !is_update, "{what}: {written:?}");
-    assert!(subject.read(&blob).await.is_none(), "{what}: the blob outlived its container");
+    assert!(
+        subject.read(&blob).await.is_none(),
+        "{what}: the blob outlived its container"
+    );
     let container = subject.store.container(&blob.container).await.unwrap();
     assert_eq!(container.is_some(), comes_again, "{what}");
-    let listed = subject.store.list(&blob.container, &all()).await.unwrap().map(|page| page.items);
+    let listed = subject
+        .store
+        .list(&blob.container, &all())
+        .await
+        .unwrap()
+        .map(|page| page.items);
     assert_eq!(listed, comes_again.then(Vec::new), "{what}");
 }
 
@@ -247,12 +404,23 @@ async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     register.blind(true);
-    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+    subject
+        .store
+        .delete_container(&blob.container, Delete::default())
+        .await
+        .unwrap();
     register.blind(false);
 
-    assert!(subject.write(&blob, "after").await.created, "a lease of a deleted blob keeps writers off");
+    assert!(
+        subject.write(&blob, "after").await.created,
+        "a lease of a deleted blob keeps writers off"
+    );
     assert_eq!(subject.head(&blob).await.unwrap().lease, None);
-    subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+    subject
+        .store
+        .lease(&blob, acquire(2))
+        .await
+        .expect("it is free");
 }
 
 /// The register was restored, or another server has taken over: the records of containers are used as they are found, since
@@ -264,19 +432,54 @@ async fn containers_outlast_a_failover_of_the_register() {
     let (old, empty) = (blob("c", "old"), blob("empty", "x").container);
     subject.write(&old, "1").await;
     let metadata = [("owner".into(), FieldText::new("me").unwrap())].into();
-    let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
-    subject.store.create_container(&empty, headers.clone()).await.unwrap();
+    let headers = BlobHeaders {
+        metadata,
+        ..BlobHeaders::default()
+    };
+    subject
+        .store
+        .create_container(&empty, headers.clone())
+        .await
+        .unwrap();
     subject.store.lease(&old, acquire(1)).await.unwrap();
     let later = SystemClock.now().saturating_add(Duration::from_mins(1));
-    let epoch = Epoch { number: 1, lost: Revision::NONE.next(later) };
-    register.set_engine(Engine { epoch, ..Register::engine(&register) });
+    let epoch = Epoch {
+        number: 1,
+        lost: Revision::NONE.next(later),
+    };
+    register.set_engine(Engine {
+        epoch,
+        ..Register::engine(&register)
+    });
 
-    assert_eq!(subject.store.container(&empty).await.unwrap().expect("it still exists").headers, headers);
+    assert_eq!(
+        subject
+            .store
+            .container(&empty)
+            .await
+            .unwrap()
+            .expect("it still exists")
+            .headers,
+        headers
+    );
     assert!(subject.write(&blob("c", "new"), "2").await.created);
-    assert_eq!(kind(subject.store.put(&old, put("3")).await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
-    let change = set(HeaderChange::Metadata([("owner".into(), FieldText::new("you").unwrap())].into()));
-    subject.store.set_container(&empty, change).await.expect("its record can be changed");
-    subject.store.delete_container(&empty, Delete::default()).await.expect("it can be deleted");
+    assert_eq!(
+        kind(subject.store.put(&old, put("3")).await),
+        StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing)
+    );
+    let change = set(HeaderChange::Metadata(
+        [("owner".into(), FieldText::new("you").unwrap())].into(),
+    ));
+    subject
+        .store
+        .set_container(&empty, change)
+        .await
+        .expect("its record can be changed");
+    subject
+        .store
+        .delete_container(&empty, Delete::default())
+        .await
+        .expect("it can be deleted");
     assert!(subject.store.container(&empty).await.unwrap().is_none());
 }
 
@@ -290,19 +493,59 @@ async fn a_permit_is_prolonged_although_the_register_fails() {
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     let soon = BreakPeriod::from_seconds(2).unwrap();
-    subject.store.lease(&blob, request(LeaseAction::Break { period: Some(soon), token: None })).await.unwrap();
+    subject
+        .store
+        .lease(
+            &blob,
+            request(LeaseAction::Break {
+                period: Some(soon),
+                token: None,
+            }),
+        )
+        .await
+        .unwrap();
     store.schedule([Fault::LostRequest]);
     // The permit is granted. Its renewal fails once, and its return twice.
     let unavailable = faulty::Fault::Failed(RegisterErrorKind::Unavailable);
-    register.schedule([faulty::Fault::None, unavailable, faulty::Fault::None, unavailable, unavailable]);
+    register.schedule([
+        faulty::Fault::None,
+        unavailable,
+        faulty::Fault::None,
+        unavailable,
+        unavailable,
+    ]);
     let lease = LeaseUse::Write(Some(id(1)));
-    let error = subject.store.delete(&blob, Delete { lease, ..Delete::default() }).await.unwrap_err();
+    let error = subject
+        .store
+        .delete(
+            &blob,
+            Delete {
+                lease,
+                ..Delete::default()
+            },
+        )
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
     let key = Key::new("b/c/b").unwrap();
     let record = register.records().load(&key).await.unwrap().unwrap();
-    let permit = record.permit(SystemClock.now()).expect("it may still take effect");
-    assert!(record.lease().unwrap().end().unwrap() < permit.deadline, "{record:?}");
-    let is_doubted = async || register.records().load(&key).await.unwrap().unwrap().revision() > record.revision();
+    let permit = record
+        .permit(SystemClock.now())
+        .expect("it may still take effect");
+    assert!(
+        record.lease().unwrap().end().unwrap() < permit.deadline,
+        "{record:?}"
+    );
+    let is_doubted = async || {
+        register
+            .records()
+            .load(&key)
+            .await
+            .unwrap()
+            .unwrap()
+            .revision()
+            > record.revision()
+    };
     for attempt in 0.. {
         assert!(attempt < 3_000, "the permit is not given back within 30 s");
         if is_doubted().await {
@@ -350,7 +593,11 @@ impl Wrapper for Slow {
         let record = self.inner.load(key).await;
         if key.as_str().starts_with("c/") {
             let number = self.asked.fetch_add(1, Ordering::SeqCst);
-            self.held.subscribe().wait_for(|held| !held.contains(&number)).await.expect("the sender is kept");
+            self.held
+                .subscribe()
+                .wait_for(|held| !held.contains(&number))
+                .await
+                .expect("the sender is kept");
         }
         record
     }
@@ -358,8 +605,13 @@ impl Wrapper for Slow {
 
 /// Another process on the same store and register. Its reads reuse responses for this time.
 async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) -> Subject {
-    let backing = BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
-    subject(ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>).await.expect("opens"))
+    let backing =
+        BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
+    subject(
+        ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>)
+            .await
+            .expect("opens"),
+    )
 }
 
 /// Answers are never recent, but are kept.
@@ -373,7 +625,10 @@ async fn a_read_goes_on_without_a_register_that_hangs() {
         let reader = process(&store, &register, if is_cold { LONG } else { SHORT }).await;
         let blob = blob("c", "b");
         if is_cold {
-            process(&store, &register, LONG).await.write(&blob, "1").await;
+            process(&store, &register, LONG)
+                .await
+                .write(&blob, "1")
+                .await;
         } else {
             reader.write(&blob, "1").await;
             assert_eq!(reader.read(&blob).await.unwrap().1, "1");
@@ -392,11 +647,17 @@ async fn a_read_goes_on_without_a_register_that_hangs() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [subject, writer] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let [subject, writer] = [
+        process(&store, &register, LONG).await,
+        process(&store, &register, LONG).await,
+    ];
     let (late, other) = (blob("c", "late"), blob("c", "other"));
     writer.write(&other, "1").await;
     store.schedule([Fault::Held]);
-    assert_eq!(kind(writer.store.put(&late, put("late")).await), StoreErrorKind::OutcomeUnknown);
+    assert_eq!(
+        kind(writer.store.put(&late, put("late")).await),
+        StoreErrorKind::OutcomeUnknown
+    );
 
     // The read has its record, and the response arrives after the deletion.
     let asked = register.asked();
@@ -405,23 +666,43 @@ async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
         while register.asked() == asked {
             tokio::task::yield_now().await;
         }
-        subject.store.delete_container(&other.container, Delete::default()).await.expect("it exists");
+        subject
+            .store
+            .delete_container(&other.container, Delete::default())
+            .await
+            .expect("it exists");
         register.held.send_replace(0..0);
     };
     futures_util::join!(subject.read(&other), delete);
-    store.release().await.expect("there is no object of this name");
-    assert!(subject.read(&late).await.is_none(), "an object of the deleted container");
+    store
+        .release()
+        .await
+        .expect("there is no object of this name");
+    assert!(
+        subject.read(&late).await.is_none(),
+        "an object of the deleted container"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [deleter, reader] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let [deleter, reader] = [
+        process(&store, &register, LONG).await,
+        process(&store, &register, LONG).await,
+    ];
     let blob = blob("c", "b");
     deleter.write(&blob, "1").await;
     store.schedule([Fault::Refused]);
-    deleter.store.delete_container(&blob.container, Delete::default()).await.expect_err("an object is left");
-    assert!(store.get(&"c/b".into()).await.is_ok(), "the object is still there");
+    deleter
+        .store
+        .delete_container(&blob.container, Delete::default())
+        .await
+        .expect_err("an object is left");
+    assert!(
+        store.get(&"c/b".into()).await.is_ok(),
+        "the object is still there"
+    );
     assert!(reader.read(&blob).await.is_none());
     register.hang();
     for process in [&deleter, &reader] {
@@ -437,15 +718,25 @@ async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
 #[tokio::test]
 async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [deleter, writer] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let [deleter, writer] = [
+        process(&store, &register, LONG).await,
+        process(&store, &register, LONG).await,
+    ];
     let blob = blob("c", "b");
     for _ in 0..3 {
         writer.write(&blob, "before").await;
-        deleter.store.delete_container(&blob.container, Delete::default()).await.expect("it exists");
+        deleter
+            .store
+            .delete_container(&blob.container, Delete::default())
+            .await
+            .expect("it exists");
         let written = writer.write(&blob, "after").await;
         assert!(written.created, "in a new container");
         for process in [&deleter, &writer] {
-            assert_eq!(process.read(&blob).await.expect("it was acknowledged").1, "after");
+            assert_eq!(
+                process.read(&blob).await.expect("it was acknowledged").1,
+                "after"
+            );
         }
     }
 }
@@ -468,7 +759,10 @@ impl Wrapper for Counting {
         expected: Revision,
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
-        self.swaps.fetch_add(usize::from(key.as_str().starts_with("b/")), Ordering::SeqCst);
+        self.swaps.fetch_add(
+            usize::from(key.as_str().starts_with("b/")),
+            Ordering::SeqCst,
+        );
         self.inner.compare_and_swap(key, expected, next).await
     }
 }
@@ -479,7 +773,10 @@ impl Wrapper for Counting {
 async fn a_conditional_writer_that_was_overtaken_learns_it_without_a_permit() {
     let (store, register) = (
         Faulty::in_memory(false),
-        Arc::new(Counting { inner: MemoryRegister::unbounded(), swaps: AtomicUsize::new(0) }),
+        Arc::new(Counting {
+            inner: MemoryRegister::unbounded(),
+            swaps: AtomicUsize::new(0),
+        }),
     );
     let subject = Arc::new(durable_on(&store, Arc::clone(&register) as Arc<dyn Register>).await);
     let blob = blob("c", "b");
@@ -488,7 +785,19 @@ async fn a_conditional_writer_that_was_overtaken_learns_it_without_a_permit() {
     let write = |named: Option<&'static str>, body: &'static str| {
         let (subject, blob, preconditions) = (Arc::clone(&subject), blob.clone(), if_first.clone());
         let request = named.map(|name| RequestKey::of(&[name.as_bytes()]));
-        tokio::spawn(async move { subject.store.put(&blob, Put { preconditions, request, ..put(body) }).await })
+        tokio::spawn(async move {
+            subject
+                .store
+                .put(
+                    &blob,
+                    Put {
+                        preconditions,
+                        request,
+                        ..put(body)
+                    },
+                )
+                .await
+        })
     };
     let (held, open) = store.hold_write();
     let winner = write(Some("winner"), "2");
@@ -502,11 +811,16 @@ async fn a_conditional_writer_that_was_overtaken_learns_it_without_a_permit() {
     let second = winner.await.unwrap().unwrap();
     for loser in losers {
         let error = loser.await.unwrap().expect_err("it was overtaken");
-        let expected =
-            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, current: second.tag.clone() };
+        let expected = StoreErrorKind::PreconditionFailed {
+            precondition: Precondition::IfMatch,
+            current: second.tag.clone(),
+        };
         assert_eq!(error.kind(), &expected);
     }
-    let again = retry.await.unwrap().expect("the retry gets the first answer");
+    let again = retry
+        .await
+        .unwrap()
+        .expect("the retry gets the first answer");
     assert!(again.is_replay && again.tag == second.tag);
     // The winner's commit, and the retry's permit and its return.
     assert_eq!(register.swaps.load(Ordering::SeqCst) - before, 3);
@@ -528,15 +842,34 @@ impl Wrapper for Skewed {
 
     fn engine(&self) -> Engine {
         let (now, skew) = (SystemClock.now(), u64::try_from(SKEW.as_micros()).unwrap());
-        let at = Timestamp::from_micros(if self.is_ahead { now.micros() + skew } else { now.micros() - skew });
-        Engine { time: Some(EngineTime { earliest: at, latest: at }), ..Engine::default() }
+        let at = Timestamp::from_micros(if self.is_ahead {
+            now.micros() + skew
+        } else {
+            now.micros() - skew
+        });
+        Engine {
+            time: Some(EngineTime {
+                earliest: at,
+                latest: at,
+            }),
+            ..Engine::default()
+        }
     }
 }
 
 async fn skewed(is_ahead: bool) -> Subject {
-    let register = Arc::new(Skewed { records: MemoryRegister::unbounded(), is_ahead });
-    let blobs = ObjectBlobs::open_durable(memory(), register).await.expect("opens");
-    Subject { leases: true, store: Arc::new(blobs.clone()), ..subject(blobs) }
+    let register = Arc::new(Skewed {
+        records: MemoryRegister::unbounded(),
+        is_ahead,
+    });
+    let blobs = ObjectBlobs::open_durable(memory(), register)
+        .await
+        .expect("opens");
+    Subject {
+        leases: true,
+        store: Arc::new(blobs.clone()),
+        ..subject(blobs)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -550,26 +883,54 @@ async fn stores_on_an_engine_with_another_clock_conform() {
 async fn a_lease_is_shown_by_the_clock_that_ends_it() {
     let for_15_seconds = || {
         let duration = LeaseDuration::from_seconds(15).unwrap();
-        request(LeaseAction::Acquire { id: id(1), duration, holder: None })
+        request(LeaseAction::Acquire {
+            id: id(1),
+            duration,
+            holder: None,
+        })
     };
-    let all = ListQuery { leases: true, ..ListQuery::first(10) };
+    let all = ListQuery {
+        leases: true,
+        ..ListQuery::first(10)
+    };
     for is_ahead in [false, true] {
         let subject = skewed(is_ahead).await;
         let path = blob("shown", "a");
         subject.write(&path, "a").await;
         subject.store.lease(&path, for_15_seconds()).await.unwrap();
-        subject.store.lease_container(&path.container, for_15_seconds()).await.unwrap();
-        let blobs = subject.store.list(&path.container, &all).await.unwrap().unwrap();
+        subject
+            .store
+            .lease_container(&path.container, for_15_seconds())
+            .await
+            .unwrap();
+        let blobs = subject
+            .store
+            .list(&path.container, &all)
+            .await
+            .unwrap()
+            .unwrap();
         let containers = subject.store.containers(&all).await.unwrap();
         for seen in [
             subject.head(&path).await.unwrap().lease,
             blobs.items[0].info.lease,
-            subject.store.container(&path.container).await.unwrap().unwrap().lease,
+            subject
+                .store
+                .container(&path.container)
+                .await
+                .unwrap()
+                .unwrap()
+                .lease,
             containers.items[0].info.lease,
         ] {
             let SeenLease { lease, at } = seen.expect("it was acquired");
-            assert_eq!((lease.state(at), lease.duration()), (LeaseState::Leased, LeaseDuration::Seconds(15)));
-            assert!(at.until(lease.end().unwrap()) <= Duration::from_secs(15), "{lease:?} at {at:?}");
+            assert_eq!(
+                (lease.state(at), lease.duration()),
+                (LeaseState::Leased, LeaseDuration::Seconds(15))
+            );
+            assert!(
+                at.until(lease.end().unwrap()) <= Duration::from_secs(15),
+                "{lease:?} at {at:?}"
+            );
         }
     }
 }
@@ -580,14 +941,23 @@ async fn a_lease_is_shown_by_the_clock_that_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn an_outdated_record_refuses_no_creation() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [outdated, other] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let [outdated, other] = [
+        process(&store, &register, LONG).await,
+        process(&store, &register, LONG).await,
+    ];
     let blob = blob("c", "b");
     outdated.write(&blob, "1").await;
     other.write(&blob, "2").await;
     store.schedule([Fault::Delayed]);
-    assert_eq!(kind(other.store.delete(&blob, Delete::default()).await), StoreErrorKind::OutcomeUnknown);
+    assert_eq!(
+        kind(other.store.delete(&blob, Delete::default()).await),
+        StoreErrorKind::OutcomeUnknown
+    );
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(outdated.read(&blob).await.is_none(), "the deletion took effect");
+    assert!(
+        outdated.read(&blob).await.is_none(),
+        "the deletion took effect"
+    );
     let created = outdated.write_if(&blob, Preconditions::absent(), "3").await;
     assert!(created.expect("there is no blob").created);
 }

@@ -57,17 +57,27 @@ fn expected(
             Some(Fault::ForeignDeletion) => there = there.map(|_| None)?,
             Some(Fault::LostRequest) => return Some((Outcome::Unknown, there)),
             Some(Fault::TooSoon) => {}
-            _ => return Some((Outcome::Written { created: there.is_none() }, Some("ours"))),
+            _ => {
+                return Some((
+                    Outcome::Written {
+                        created: there.is_none(),
+                    },
+                    Some("ours"),
+                ));
+            }
         }
     }
     None
 }
 
 async fn run(first: Option<&'static str>, condition: Condition, faults: &[Fault]) {
-    let Some((expected, there)) = expected(first, condition, faults) else { return };
+    let Some((expected, there)) = expected(first, condition, faults) else {
+        return;
+    };
     let what = format!("{first:?}, {condition:?}, {faults:?}");
     let store = Faulty::in_memory(false);
-    let subject = subject(open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await);
+    let subject =
+        subject(open(BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await);
     let blob = blob("c", "b");
     let preconditions = match (condition, first) {
         (Condition::None, None) => Preconditions::NONE,
@@ -86,9 +96,16 @@ async fn run(first: Option<&'static str>, condition: Condition, faults: &[Fault]
     store.schedule(faults.iter().cloned());
     let written = subject.write_if(&blob, preconditions, "ours").await;
     let (found, tag) = match written {
-        Ok(written) => (Outcome::Written { created: written.created }, Some(written.tag)),
+        Ok(written) => (
+            Outcome::Written {
+                created: written.created,
+            },
+            Some(written.tag),
+        ),
         Err(error) => match error.kind() {
-            StoreErrorKind::PreconditionFailed { current, .. } => (Outcome::Refused, Some(current.clone())),
+            StoreErrorKind::PreconditionFailed { current, .. } => {
+                (Outcome::Refused, Some(current.clone()))
+            }
             StoreErrorKind::OutcomeUnknown => (Outcome::Unknown, None),
             _ => panic!("{what}: {error}"),
         },
@@ -96,14 +113,27 @@ async fn run(first: Option<&'static str>, condition: Condition, faults: &[Fault]
     assert_eq!(found, expected, "{what}");
     let (info, text) = subject.read(&blob).await.unzip();
     assert_eq!(text.as_deref(), there.map(str::as_bytes), "{what}");
-    assert!(tag.is_none_or(|tag| tag == info.and_then(|info| info.tag)), "{what}: it tells the tag of what is there");
-    assert!(!store.modes().contains(&"overwrite"), "{what}: no write goes without a condition");
+    assert!(
+        tag.is_none_or(|tag| tag == info.and_then(|info| info.tag)),
+        "{what}: it tells the tag of what is there"
+    );
+    assert!(
+        !store.modes().contains(&"overwrite"),
+        "{what}: no write goes without a condition"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_takes_effect_on_the_version_that_it_expects_or_not_at_all() {
-    let pairs = FAULTS.iter().flat_map(|first| FAULTS.iter().map(|second| vec![first.clone(), second.clone()]));
-    let schedules: Vec<_> = once(Vec::new()).chain(FAULTS.map(|fault| vec![fault])).chain(pairs).collect();
+    let pairs = FAULTS.iter().flat_map(|first| {
+        FAULTS
+            .iter()
+            .map(|second| vec![first.clone(), second.clone()])
+    });
+    let schedules: Vec<_> = once(Vec::new())
+        .chain(FAULTS.map(|fault| vec![fault]))
+        .chain(pairs)
+        .collect();
     for first in [None, Some("first")] {
         for condition in [Condition::None, Condition::Absent, Condition::First] {
             for faults in &schedules {

@@ -7,7 +7,9 @@ use crate::name::ContainerName;
 use crate::store::ListQuery;
 
 /// In the order of their bytes: `-` and `.` before `/`, upper case before lower case.
-const NAMES: [&str; 10] = ["B", "a", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü"];
+const NAMES: [&str; 10] = [
+    "B", "a", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü",
+];
 /// Names that a folder can have at the same time.
 const FILES: [&str; 9] = ["B", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü"];
 
@@ -18,14 +20,23 @@ pub(crate) async fn check(subject: &Subject) {
 }
 
 fn query(prefix: &str, limit: usize) -> ListQuery {
-    ListQuery { prefix: prefix.to_owned(), leases: true, ..ListQuery::first(limit) }
+    ListQuery {
+        prefix: prefix.to_owned(),
+        leases: true,
+        ..ListQuery::first(limit)
+    }
 }
 
 async fn names(subject: &Subject, container: &str, mut query: ListQuery) -> Vec<String> {
     let container = ContainerName::new(container).unwrap();
     let mut names = Vec::new();
     loop {
-        let page = subject.store.list(&container, &query).await.unwrap().expect("there is such a container");
+        let page = subject
+            .store
+            .list(&container, &query)
+            .await
+            .unwrap()
+            .expect("there is such a container");
         assert!(page.items.len() <= query.limit);
         names.extend(page.items.iter().map(|item| item.name.to_string()));
         match page.next {
@@ -43,7 +54,10 @@ async fn the_pages_list_the_whole_container(subject: &Subject) {
     }
     subject.write(&blob("listing2", "other"), "").await;
     for prefix in ["", "a", "a/", "a/b", "a/b.c", "a/c/", "x", "/", "a//", "ü"] {
-        let expected: Vec<_> = written.iter().filter(|name| name.starts_with(prefix)).collect();
+        let expected: Vec<_> = written
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .collect();
         for limit in [1, 2, 3, 100] {
             assert_eq!(
                 names(subject, "listing", query(prefix, limit)).await,
@@ -54,11 +68,23 @@ async fn the_pages_list_the_whole_container(subject: &Subject) {
     }
     for after in ["", "A", "a", "a/", "a/b", "a/bb", "zz", "ü"] {
         let expected: Vec<_> = written.iter().filter(|name| **name > after).collect();
-        let query = ListQuery { after: Some(after.to_owned()), ..query("", 4) };
-        assert_eq!(names(subject, "listing", query).await, expected_text(&expected), "{after}");
+        let query = ListQuery {
+            after: Some(after.to_owned()),
+            ..query("", 4)
+        };
+        assert_eq!(
+            names(subject, "listing", query).await,
+            expected_text(&expected),
+            "{after}"
+        );
     }
     let container = ContainerName::new("listing").unwrap();
-    let page = subject.store.list(&container, &query("", 100)).await.unwrap().unwrap();
+    let page = subject
+        .store
+        .list(&container, &query("", 100))
+        .await
+        .unwrap()
+        .unwrap();
     for item in page.items {
         let blob = blob("listing", item.name.as_str());
         assert_eq!(item.info.length, item.name.as_str().len() as u64);
@@ -75,11 +101,35 @@ fn expected_text(names: &[&&str]) -> Vec<String> {
 
 async fn a_container_outlives_its_blobs(subject: &Subject) {
     let container = ContainerName::new("emptied").unwrap();
-    assert!(subject.store.list(&container, &query("", 1)).await.unwrap().is_none());
+    assert!(
+        subject
+            .store
+            .list(&container, &query("", 1))
+            .await
+            .unwrap()
+            .is_none()
+    );
     subject.write(&blob("emptied", "x/y"), "").await;
-    assert!(subject.store.list(&container, &query("nothing", 1)).await.unwrap().unwrap().items.is_empty());
-    subject.delete_if(&blob("emptied", "x/y"), Preconditions::default()).await.unwrap();
-    let page = subject.store.list(&container, &query("", 1)).await.unwrap().expect("it still exists");
+    assert!(
+        subject
+            .store
+            .list(&container, &query("nothing", 1))
+            .await
+            .unwrap()
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    subject
+        .delete_if(&blob("emptied", "x/y"), Preconditions::default())
+        .await
+        .unwrap();
+    let page = subject
+        .store
+        .list(&container, &query("", 1))
+        .await
+        .unwrap()
+        .expect("it still exists");
     assert!(page.items.is_empty() && page.next.is_none());
 }
 
@@ -100,5 +150,13 @@ async fn containers_are_listed(subject: &Subject) {
         }
         assert_eq!(names, ["list-a", "list-b", "list-c"]);
     }
-    assert!(subject.store.containers(&query("nothing", 1)).await.unwrap().items.is_empty());
+    assert!(
+        subject
+            .store
+            .containers(&query("nothing", 1))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }

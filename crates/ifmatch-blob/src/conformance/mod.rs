@@ -1,7 +1,11 @@
 //! The suite that every blob store must pass. A store's test fills in a [`Subject`] and calls [`check`].
 //!
 //! Each check uses its own containers. A failed check panics.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed check panics")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed check panics"
+)]
 
 use std::sync::Arc;
 
@@ -15,7 +19,9 @@ use tokio::sync::oneshot;
 
 use crate::BlobStore;
 use crate::name::{BlobName, BlobPath, ContainerName};
-use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
+use crate::store::{
+    BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+};
 
 mod bodies;
 mod changes;
@@ -31,7 +37,10 @@ mod tags;
 pub use races::count;
 
 /// A store under test, and its capabilities.
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate capability")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate capability"
+)]
 pub struct Subject {
     /// The store.
     pub store: Arc<dyn BlobStore>,
@@ -117,7 +126,9 @@ pub fn if_absent() -> Preconditions {
 /// # Panics
 /// Never.
 pub fn pattern(length: usize) -> Bytes {
-    (0..length).map(|at| u8::try_from((at * 31 + at / 251) % 256).expect("a byte")).collect()
+    (0..length)
+        .map(|at| u8::try_from((at * 31 + at / 251) % 256).expect("a byte"))
+        .collect()
 }
 
 impl Subject {
@@ -126,7 +137,10 @@ impl Subject {
     /// # Panics
     /// Panics if the store refuses.
     pub async fn write(&self, blob: &BlobPath, bytes: impl Into<Bytes>) -> Written {
-        self.store.put(blob, put(bytes)).await.expect("an unconditional write succeeds")
+        self.store
+            .put(blob, put(bytes))
+            .await
+            .expect("an unconditional write succeeds")
     }
 
     /// Writes a blob on these conditions.
@@ -136,12 +150,32 @@ impl Subject {
         preconditions: Preconditions,
         bytes: impl Into<Bytes>,
     ) -> Result<Written, StoreError> {
-        self.store.put(blob, Put { preconditions, ..put(bytes) }).await
+        self.store
+            .put(
+                blob,
+                Put {
+                    preconditions,
+                    ..put(bytes)
+                },
+            )
+            .await
     }
 
     /// Deletes a blob on these conditions.
-    pub async fn delete_if(&self, blob: &BlobPath, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await
+    pub async fn delete_if(
+        &self,
+        blob: &BlobPath,
+        preconditions: Preconditions,
+    ) -> Result<(), StoreError> {
+        self.store
+            .delete(
+                blob,
+                Delete {
+                    preconditions,
+                    ..Delete::default()
+                },
+            )
+            .await
     }
 
     /// Returns a blob and its bytes as one read gives them.
@@ -149,9 +183,16 @@ impl Subject {
     /// # Panics
     /// Panics if the blob can't be read.
     pub async fn read(&self, blob: &BlobPath) -> Option<(BlobInfo, Bytes)> {
-        let mut opened = self.store.open(blob, Reading::WHOLE).await.expect("readable")?;
+        let mut opened = self
+            .store
+            .open(blob, Reading::WHOLE)
+            .await
+            .expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
-        Some((opened.info, body.collect().await.expect("readable").to_bytes()))
+        Some((
+            opened.info,
+            body.collect().await.expect("readable").to_bytes(),
+        ))
     }
 
     /// Returns a blob's properties.
@@ -159,7 +200,13 @@ impl Subject {
     /// # Panics
     /// Panics if the blob can't be read.
     pub async fn head(&self, blob: &BlobPath) -> Option<BlobInfo> {
-        Some(self.store.open(blob, Reading::HEAD).await.expect("readable")?.info)
+        Some(
+            self.store
+                .open(blob, Reading::HEAD)
+                .await
+                .expect("readable")?
+                .info,
+        )
     }
 
     /// Returns a blob's tag.
@@ -167,7 +214,11 @@ impl Subject {
     /// # Panics
     /// Panics if there is no such blob.
     pub async fn tag(&self, blob: &BlobPath) -> EntityTag {
-        self.head(blob).await.expect("there is a blob").tag.expect("it has a tag")
+        self.head(blob)
+            .await
+            .expect("there is a blob")
+            .tag
+            .expect("it has a tag")
     }
 }
 
@@ -183,9 +234,14 @@ pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind
 ///
 /// # Panics
 /// Panics if the result is anything else.
-pub fn refusal<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (Precondition, Option<EntityTag>) {
+pub fn refusal<T: std::fmt::Debug>(
+    result: Result<T, StoreError>,
+) -> (Precondition, Option<EntityTag>) {
     match result.expect_err("refused").kind() {
-        StoreErrorKind::PreconditionFailed { precondition, current } => (*precondition, current.clone()),
+        StoreErrorKind::PreconditionFailed {
+            precondition,
+            current,
+        } => (*precondition, current.clone()),
         other => panic!("another refusal: {other:?}"),
     }
 }

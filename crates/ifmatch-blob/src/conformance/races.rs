@@ -22,21 +22,41 @@ pub(crate) async fn check(subject: &Subject) {
 
 async fn one_creator_wins(subject: &Subject) {
     let blob = blob("races", "create");
-    let results = join_all((0..50).map(|writer| subject.write_if(&blob, if_absent(), format!("{writer}")))).await;
-    let winners: Vec<_> = results.iter().enumerate().filter(|(_, result)| result.is_ok()).collect();
-    let [(winner, Ok(written))] = winners[..] else { panic!("{} winners", winners.len()) };
+    let results =
+        join_all((0..50).map(|writer| subject.write_if(&blob, if_absent(), format!("{writer}"))))
+            .await;
+    let winners: Vec<_> = results
+        .iter()
+        .enumerate()
+        .filter(|(_, result)| result.is_ok())
+        .collect();
+    let [(winner, Ok(written))] = winners[..] else {
+        panic!("{} winners", winners.len())
+    };
     let (info, bytes) = subject.read(&blob).await.unwrap();
-    assert_eq!((info.tag, bytes), (written.tag.clone(), winner.to_string().into()));
+    assert_eq!(
+        (info.tag, bytes),
+        (written.tag.clone(), winner.to_string().into())
+    );
     for error in results.iter().filter_map(|result| result.as_ref().err()) {
-        assert!(matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }),
+            "{error}"
+        );
     }
 }
 
 async fn every_unconditional_writer_succeeds(subject: &Subject) {
     let blob = blob("races-new", "new");
-    let written = join_all((0..subject.writers).map(|writer| subject.write(&blob, format!("{writer}")))).await;
+    let written =
+        join_all((0..subject.writers).map(|writer| subject.write(&blob, format!("{writer}"))))
+            .await;
     assert_eq!(written.iter().filter(|written| written.created).count(), 1);
-    let tags: HashMap<_, _> = written.iter().enumerate().map(|(writer, written)| (&written.tag, writer)).collect();
+    let tags: HashMap<_, _> = written
+        .iter()
+        .enumerate()
+        .map(|(writer, written)| (&written.tag, writer))
+        .collect();
     assert_eq!(tags.len(), subject.writers, "no two versions share a tag");
     let (info, bytes) = subject.read(&blob).await.unwrap();
     assert_eq!(bytes, tags[&info.tag].to_string());
@@ -57,11 +77,19 @@ pub async fn count(subjects: &[&Subject], writers: usize, blob: &BlobPath) {
         for _ in 0..ROUNDS {
             loop {
                 let (info, bytes) = subject.read(blob).await.unwrap();
-                let next = std::str::from_utf8(&bytes).unwrap().parse::<usize>().unwrap() + 1;
-                match subject.write_if(blob, if_match(&info.tag.unwrap()), next.to_string()).await {
+                let next = std::str::from_utf8(&bytes)
+                    .unwrap()
+                    .parse::<usize>()
+                    .unwrap()
+                    + 1;
+                match subject
+                    .write_if(blob, if_match(&info.tag.unwrap()), next.to_string())
+                    .await
+                {
                     Ok(_) => break,
                     Err(error) => match error.kind() {
-                        StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => {}
+                        StoreErrorKind::PreconditionFailed { .. }
+                        | StoreErrorKind::InFlight { .. } => {}
                         _ => panic!("{error}"),
                     },
                 }
@@ -70,7 +98,10 @@ pub async fn count(subjects: &[&Subject], writers: usize, blob: &BlobPath) {
     };
     join_all((0..writers).map(|writer| increment(subjects[writer % subjects.len()]))).await;
     for subject in subjects {
-        assert_eq!(subject.read(blob).await.unwrap().1, (writers * ROUNDS).to_string());
+        assert_eq!(
+            subject.read(blob).await.unwrap().1,
+            (writers * ROUNDS).to_string()
+        );
     }
 }
 
@@ -93,7 +124,12 @@ async fn bytes_come_with_their_own_tag(subject: &Subject) {
     let writing = async {
         let mut written = Vec::new();
         for filler in 1..=25 {
-            written.push((subject.write_if(&blob, Preconditions::default(), version(filler)).await, filler));
+            written.push((
+                subject
+                    .write_if(&blob, Preconditions::default(), version(filler))
+                    .await,
+                filler,
+            ));
         }
         written
     };

@@ -22,7 +22,11 @@ pub(crate) async fn check(subject: &Subject) {
 }
 
 async fn a_read_returns_the_written_bytes(subject: &Subject) {
-    for (name, bytes) in [("empty", pattern(0)), ("small", pattern(5)), ("longer", pattern(100_000))] {
+    for (name, bytes) in [
+        ("empty", pattern(0)),
+        ("small", pattern(5)),
+        ("longer", pattern(100_000)),
+    ] {
         let blob = blob("reading", name);
         assert!(subject.read(&blob).await.is_none());
         let written = subject.write(&blob, bytes.clone()).await;
@@ -34,7 +38,12 @@ async fn a_read_returns_the_written_bytes(subject: &Subject) {
         assert!(info.tag.as_ref().is_some_and(|tag| !tag.is_weak()));
         assert!(info.hash.is_none_or(|hash| hash == ContentHash::of(&bytes)));
         assert_eq!(subject.head(&blob).await, Some(info));
-        let mut opened = subject.store.open(&blob, Reading::HEAD).await.unwrap().unwrap();
+        let mut opened = subject
+            .store
+            .open(&blob, Reading::HEAD)
+            .await
+            .unwrap()
+            .unwrap();
         let body = opened.source.read(None).await.unwrap();
         assert!(body.collect().await.unwrap().to_bytes().is_empty());
     }
@@ -50,9 +59,15 @@ async fn every_write_has_another_tag(subject: &Subject) {
         assert_eq!(Some(subject.tag(&blob).await), written.tag);
         tags.push(written.tag);
     }
-    subject.delete_if(&blob, super::Preconditions::default()).await.unwrap();
+    subject
+        .delete_if(&blob, super::Preconditions::default())
+        .await
+        .unwrap();
     let again = subject.write(&blob, "a").await;
-    assert!(again.created && !tags.contains(&again.tag), "{tags:?} {again:?}");
+    assert!(
+        again.created && !tags.contains(&again.tag),
+        "{tags:?} {again:?}"
+    );
 }
 
 async fn ranges_are_parts_of_one_version(subject: &Subject) {
@@ -68,10 +83,18 @@ async fn ranges_are_parts_of_one_version(subject: &Subject) {
             assert_eq!(part, bytes.slice(slice), "{range:?}");
         }
     }
-    let mut opened = subject.store.open(&blob, Reading::RANGES).await.unwrap().unwrap();
+    let mut opened = subject
+        .store
+        .open(&blob, Reading::RANGES)
+        .await
+        .unwrap()
+        .unwrap();
     subject.write(&blob, vec![b'x'; 300_000]).await;
     match opened.source.read(Some(1_000..2_000)).await {
-        Ok(body) => assert_eq!(body.collect().await.unwrap().to_bytes(), bytes.slice(1_000..2_000)),
+        Ok(body) => assert_eq!(
+            body.collect().await.unwrap().to_bytes(),
+            bytes.slice(1_000..2_000)
+        ),
         Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}"),
     }
 }
@@ -102,24 +125,50 @@ async fn an_announced_range_is_that_of_the_opened_version(subject: &Subject) {
         let reading = Reading::of_range(value.as_bytes(), Limits::default());
         let open = async || subject.store.open(&blob, reading).await.unwrap().unwrap();
         let mut opened = open().await;
-        assert_eq!((&opened.info.tag, opened.info.length), (&written.tag, 300_000), "{value}");
+        assert_eq!(
+            (&opened.info.tag, opened.info.length),
+            (&written.tag, 300_000),
+            "{value}"
+        );
         let index = |at: u64| usize::try_from(at).expect("a short blob");
         let slice = |range: &Range<u64>| bytes.slice(index(range.start)..index(range.end));
         let read = async |opened: &mut Opened, range: &Range<u64>| {
-            opened.source.read(Some(range.clone())).await?.collect().await.map(Collected::to_bytes)
+            opened
+                .source
+                .read(Some(range.clone()))
+                .await?
+                .collect()
+                .await
+                .map(Collected::to_bytes)
         };
         // The announced range, and then any other.
         for range in [range.clone(), 1..4, 0..300_000] {
-            assert_eq!(read(&mut opened, &range).await.unwrap(), slice(&range), "{value} {range:?}");
+            assert_eq!(
+                read(&mut opened, &range).await.unwrap(),
+                slice(&range),
+                "{value} {range:?}"
+            );
         }
         let mut opened = open().await;
-        let whole = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        let whole = opened
+            .source
+            .read(None)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         assert_eq!(whole, bytes, "{value}");
         let mut opened = open().await;
         subject.write(&blob, "other").await;
         match read(&mut opened, &range).await {
             Ok(read) => assert_eq!(read, slice(&range), "{value}"),
-            Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{value}: {error}"),
+            Err(error) => assert_eq!(
+                error.kind(),
+                &StoreErrorKind::Unavailable,
+                "{value}: {error}"
+            ),
         }
     }
     subject.write(&blob, "").await;
@@ -127,7 +176,15 @@ async fn an_announced_range_is_that_of_the_opened_version(subject: &Subject) {
         let reading = Reading::of_range(value.as_bytes(), Limits::default());
         let mut opened = subject.store.open(&blob, reading).await.unwrap().unwrap();
         assert_eq!(opened.info.length, 0);
-        let whole = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        let whole = opened
+            .source
+            .read(None)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         assert!(whole.is_empty(), "{value}");
     }
 }
@@ -172,14 +229,31 @@ async fn headers_are_kept(subject: &Subject) {
         content_disposition: Some(text("attachment; filename=\"a.txt\"")),
         cache_control: Some(text("max-age=60")),
         content_md5: Some(ContentMd5::of(b"hello")),
-        metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
-            .map(|(name, value)| (name.into(), text(value)))
-            .into(),
+        metadata: [
+            ("owner", "me"),
+            ("first-name", "Ada L."),
+            ("a_2d", "x"),
+            ("ifmatchwrite", "0"),
+        ]
+        .map(|(name, value)| (name.into(), text(value)))
+        .into(),
         checksum: Some(text("crc32:NhCmhg==")),
-        append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
+        append: subject.keeps_headers.then_some(Append {
+            blocks: 7,
+            sealed: true,
+        }),
         block_list: Some(text("7f3a")),
-        copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),
-        tags: if subject.keeps_headers { "state=in%20review".parse().expect("valid") } else { Tags::default() },
+        copied: Some(Copied {
+            id: text("7f3b"),
+            source: text("http://a/b"),
+            length: 5,
+            date: HttpDate::from_unix(7),
+        }),
+        tags: if subject.keeps_headers {
+            "state=in%20review".parse().expect("valid")
+        } else {
+            Tags::default()
+        },
         tier: Some(text("Cool")),
         snapshot: Some(text("\"7f3c\" 7 a%20b")),
         policies: None,
@@ -187,12 +261,25 @@ async fn headers_are_kept(subject: &Subject) {
         emptying: None,
     };
     let blob = blob("reading", "headers");
-    subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();
+    subject
+        .store
+        .put(
+            &blob,
+            Put {
+                headers: headers.clone(),
+                ..put("hello")
+            },
+        )
+        .await
+        .unwrap();
     let (info, bytes) = subject.read(&blob).await.expect("there it is");
     assert_eq!(bytes, "hello");
     if subject.keeps_headers {
         assert_eq!(info.headers, headers);
-        assert_eq!(subject.head(&blob).await.expect("there it is").headers, headers);
+        assert_eq!(
+            subject.head(&blob).await.expect("there it is").headers,
+            headers
+        );
         subject.write(&blob, "other").await;
         let later = subject.head(&blob).await.expect("there it is").headers;
         assert_eq!((later.metadata.len(), later.cache_control), (0, None));

@@ -31,13 +31,22 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         content_encoding: field(headers, &CONTENT_ENCODING)?,
         content_language: field(headers, &CONTENT_LANGUAGE)?,
         content_disposition: field(headers, &CONTENT_DISPOSITION)?,
-        cache_control: if is_of_fetch(headers) { None } else { field(headers, &CACHE_CONTROL)? },
+        cache_control: if is_of_fetch(headers) {
+            None
+        } else {
+            field(headers, &CACHE_CONTROL)?
+        },
         metadata: metadata(headers)?,
         ..BlobHeaders::default()
     };
     if size(&kept) > MAX_BYTES {
-        let detail = format!("the header fields to keep with the blob exceed {MAX_BYTES} bytes in total");
-        return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
+        let detail =
+            format!("the header fields to keep with the blob exceed {MAX_BYTES} bytes in total");
+        return Err(Problem::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "fields-too-large",
+        )
+        .detail(detail));
     }
     Ok(kept)
 }
@@ -47,7 +56,10 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
 fn is_of_fetch(headers: &HeaderMap) -> bool {
     let is_no_cache = |name: HeaderName| {
         let mut lines = fields::lines(headers, name);
-        lines.next().is_some_and(|value| value.as_bytes() == b"no-cache") && lines.next().is_none()
+        lines
+            .next()
+            .is_some_and(|value| value.as_bytes() == b"no-cache")
+            && lines.next().is_none()
     };
     is_no_cache(CACHE_CONTROL) && is_no_cache(PRAGMA)
 }
@@ -65,16 +77,23 @@ pub(super) fn lease_of_write(headers: &HeaderMap) -> Result<LeaseUse, Problem> {
 /// Returns the lease id of a request, also by the name of the Azure dialect. A repeated field is ambiguous and rejected.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     let mut lines = fields::lines(headers, LEASE_ID).chain(fields::lines(headers, azure::ID));
-    let Some(line) = lines.next() else { return Ok(None) };
+    let Some(line) = lines.next() else {
+        return Ok(None);
+    };
     if lines.next().is_some() {
         return Err(repeated(LEASE_ID.as_str()));
     }
     let id = line.to_str().ok().and_then(|text| text.parse().ok());
-    id.map(Some).ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
+    id.map(Some)
+        .ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
 }
 
 /// Adds the kept fields that are `sent` to a response.
-pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders, sent: impl Fn(&HeaderName) -> bool) {
+pub(super) fn add_to(
+    response: &mut HeaderMap,
+    kept: &BlobHeaders,
+    sent: impl Fn(&HeaderName) -> bool,
+) {
     for (name, value) in named(kept) {
         if let Some(value) = value.as_ref().filter(|_| sent(&name)) {
             response.insert(name, value.to_header());
@@ -82,7 +101,10 @@ pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders, sent: impl Fn
     }
     // Browsers must not sniff a type, neither for bytes without one nor for others.
     if kept.content_type.is_none() && sent(&CONTENT_TYPE) {
-        response.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        response.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        );
     }
     response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in &kept.metadata {
@@ -111,7 +133,11 @@ fn field(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FieldText>, Pr
         [] => Ok(None),
         [line] => text((*line).clone(), name.as_str()).map(Some),
         lines if is_list => {
-            let joined = lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>().join(&b", "[..]);
+            let joined = lines
+                .iter()
+                .map(|line| line.as_bytes())
+                .collect::<Vec<_>>()
+                .join(&b", "[..]);
             let joined = HeaderValue::from_bytes(&joined).map_err(|_| not_text(name.as_str()))?;
             text(joined, name.as_str()).map(Some)
         }
@@ -122,11 +148,16 @@ fn field(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FieldText>, Pr
 fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldText>, Problem> {
     let mut metadata = BTreeMap::new();
     for (name, value) in headers {
-        let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
+        let Some(own) = name.as_str().strip_prefix(METADATA) else {
+            continue;
+        };
         if own.is_empty() {
             return Err(Problem::bad_request(format!("no name follows {METADATA}")));
         }
-        if metadata.insert(own.into(), text(value.clone(), name.as_str())?).is_some() {
+        if metadata
+            .insert(own.into(), text(value.clone(), name.as_str())?)
+            .is_some()
+        {
             return Err(repeated(name.as_str()));
         }
     }
@@ -138,7 +169,9 @@ fn text(value: HeaderValue, name: &str) -> Result<FieldText, Problem> {
 }
 
 fn not_text(name: &str) -> Problem {
-    Problem::bad_request(format!("{name} has characters other than visible ASCII ones: encode them"))
+    Problem::bad_request(format!(
+        "{name} has characters other than visible ASCII ones: encode them"
+    ))
 }
 
 pub(super) fn repeated(name: &str) -> Problem {
@@ -146,9 +179,16 @@ pub(super) fn repeated(name: &str) -> Problem {
 }
 
 fn size(kept: &BlobHeaders) -> usize {
-    let named = named(kept).into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    let named: usize = named.map(|(name, value)| name.as_str().len() + value.as_str().len()).sum();
-    let own = kept.metadata.iter().map(|(name, value)| METADATA.len() + name.len() + value.as_str().len());
+    let named = named(kept)
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let named: usize = named
+        .map(|(name, value)| name.as_str().len() + value.as_str().len())
+        .sum();
+    let own = kept
+        .metadata
+        .iter()
+        .map(|(name, value)| METADATA.len() + name.len() + value.as_str().len());
     named + own.sum::<usize>()
 }
 
@@ -164,9 +204,9 @@ pub(super) fn promised_digest(headers: &HeaderMap) -> Result<Option<ContentHash>
         ContentHash::from_headers(headers, name.clone()).map_err(invalid)
     };
     match (read(REPR_DIGEST)?, read(CONTENT_DIGEST)?) {
-        (Some(one), Some(other)) if one != other => {
-            Err(Problem::bad_request("repr-digest and content-digest contradict each other"))
-        }
+        (Some(one), Some(other)) if one != other => Err(Problem::bad_request(
+            "repr-digest and content-digest contradict each other",
+        )),
         (one, other) => Ok(one.or(other)),
     }
 }
@@ -182,12 +222,16 @@ const MAX_LEN: usize = 255;
 /// it, since answers are remembered per blob.
 pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     let mut lines = head.headers.get_all(&IDEMPOTENCY_KEY).iter();
-    let Some(key) = lines.next() else { return Ok(None) };
+    let Some(key) = lines.next() else {
+        return Ok(None);
+    };
     if lines.next().is_some() {
         return Err(repeated(IDEMPOTENCY_KEY.as_str()));
     }
     if key.is_empty() || key.len() > MAX_LEN {
-        return Err(Problem::bad_request(format!("{IDEMPOTENCY_KEY} is empty, or longer than {MAX_LEN} bytes")));
+        return Err(Problem::bad_request(format!(
+            "{IDEMPOTENCY_KEY} is empty, or longer than {MAX_LEN} bytes"
+        )));
     }
     let mut fields: Vec<(&str, &[u8])> = head
         .headers
@@ -197,13 +241,27 @@ pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
         .collect();
     fields.sort_by_key(|(name, _)| *name);
     let query = head.uri.query().unwrap_or_default();
-    let mut parts = vec![key.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
-    parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    let mut parts = vec![
+        key.as_bytes(),
+        head.method.as_str().as_bytes(),
+        query.as_bytes(),
+    ];
+    parts.extend(
+        fields
+            .iter()
+            .flat_map(|(name, value)| [name.as_bytes(), value]),
+    );
     Ok(Some(RequestKey::of(&parts)))
 }
 
 fn decides(name: &HeaderName) -> bool {
-    let kept = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL];
+    let kept = [
+        CONTENT_TYPE,
+        CONTENT_ENCODING,
+        CONTENT_LANGUAGE,
+        CONTENT_DISPOSITION,
+        CACHE_CONTROL,
+    ];
     kept.contains(name)
         || Preconditions::WRITE_HEADERS.contains(name)
         || *name == azure::ID

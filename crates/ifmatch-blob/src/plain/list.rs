@@ -32,9 +32,15 @@ pub(super) async fn blobs(
         limit: query.limit,
         leases: false,
     };
-    let mut memory = shared.documents.begin_answer(head.extensions.get().copied()).map_err(StoreError::from)?;
-    let page = listing.list(shared.store.as_ref(), container, &mut memory).await?;
-    let page = page.ok_or_else(|| Problem::not_found().detail("no such container. Check its name"))?;
+    let mut memory = shared
+        .documents
+        .begin_answer(head.extensions.get().copied())
+        .map_err(StoreError::from)?;
+    let page = listing
+        .list(shared.store.as_ref(), container, &mut memory)
+        .await?;
+    let page =
+        page.ok_or_else(|| Problem::not_found().detail("no such container. Check its name"))?;
     let now = shared.wall();
     let (mut items, mut folders) = (Vec::new(), Vec::new());
     for listed in &page.items {
@@ -44,18 +50,43 @@ pub(super) async fn blobs(
         }
     }
     let folders = query.delimiter.as_ref().map(|_| folders);
-    answer(shared, head, &BlobPage { container: container.as_str(), items, folders, next: page.next.as_deref() })
+    answer(
+        shared,
+        head,
+        &BlobPage {
+            container: container.as_str(),
+            items,
+            folders,
+            next: page.next.as_deref(),
+        },
+    )
 }
 
-pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
+pub(super) async fn containers(
+    shared: &Context,
+    head: &Parts,
+) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
     if query.delimiter.is_some() {
-        return Err(Problem::bad_request("a list of containers has no delimiter: their names have no folders"));
+        return Err(Problem::bad_request(
+            "a list of containers has no delimiter: their names have no folders",
+        ));
     }
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();
-    let items: Vec<ContainerItem<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();
-    answer(shared, head, &ContainerPage { items, next: page.next.as_deref() })
+    let items: Vec<ContainerItem<'_>> = page
+        .items
+        .iter()
+        .map(|entry| self::container(entry, now))
+        .collect();
+    answer(
+        shared,
+        head,
+        &ContainerPage {
+            items,
+            next: page.next.as_deref(),
+        },
+    )
 }
 
 #[derive(Serialize)]
@@ -99,29 +130,53 @@ fn blob(entry: &BlobEntry, now: Timestamp) -> BlobItem<'_> {
         size: info.length,
         content_type: info.headers.content_type.as_ref().map(FieldText::as_str),
         last_modified: date(Some(info.last_modified), now),
-        metadata: info.headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
+        metadata: info
+            .headers
+            .metadata
+            .iter()
+            .map(|(name, value)| (&**name, value.as_str()))
+            .collect(),
     }
 }
 
 fn container(entry: &ContainerEntry, now: Timestamp) -> ContainerItem<'_> {
-    ContainerItem { name: entry.name.as_str(), last_modified: date(entry.info.last_modified, now) }
+    ContainerItem {
+        name: entry.name.as_str(),
+        last_modified: date(entry.info.last_modified, now),
+    }
 }
 
 /// Formats a date once its second has come, as in a header field.
 fn date(date: Option<HttpDate>, now: Timestamp) -> Option<String> {
-    date.filter(|date| date.has_come(now)).map(|date| date.to_string())
+    date.filter(|date| date.has_come(now))
+        .map(|date| date.to_string())
 }
 
 #[expect(clippy::expect_used, reason = "all keys are text")]
-fn answer(shared: &Context, head: &Parts, listing: &impl Serialize) -> Result<Response<BlobBody>, Problem> {
+fn answer(
+    shared: &Context,
+    head: &Parts,
+    listing: &impl Serialize,
+) -> Result<Response<BlobBody>, Problem> {
     let text = serde_json::to_string(listing).expect("keys are text");
     let length = text.len();
-    let body = if head.method == Method::HEAD { BlobBody::empty() } else { text.into() };
-    let body = shared.documents.count(head.extensions.get().copied(), body).map_err(StoreError::from)?;
+    let body = if head.method == Method::HEAD {
+        BlobBody::empty()
+    } else {
+        text.into()
+    };
+    let body = shared
+        .documents
+        .count(head.extensions.get().copied(), body)
+        .map_err(StoreError::from)?;
     let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
@@ -147,6 +202,8 @@ fn parse(query: &str) -> Result<ListQuery, Problem> {
 fn limit(text: &str) -> Result<usize, Problem> {
     match text.parse::<u64>() {
         Ok(limit @ 1..) => Ok(usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
-        _ => Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
+        _ => Err(Problem::bad_request(format!(
+            "limit isn't a number from 1 to {MAX_LIMIT}"
+        ))),
     }
 }

@@ -28,12 +28,18 @@ pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<
     if lease::is_named(head) || waits::may_wait(&head.headers) {
         return None;
     }
-    let Ok(PlainTarget::Blob(blob)) = PlainTarget::parse(head.uri.path()) else { return None };
+    let Ok(PlainTarget::Blob(blob)) = PlainTarget::parse(head.uri.path()) else {
+        return None;
+    };
     read::at_once(shared, head, &blob).map(|answer| respond(head, answer))
 }
 
 /// Answers a request. Takes the body only in order to store it.
-pub(crate) async fn answer(shared: Arc<Context>, head: Parts, upload: impl FnOnce() -> Upload) -> Response<BlobBody> {
+pub(crate) async fn answer(
+    shared: Arc<Context>,
+    head: Parts,
+    upload: impl FnOnce() -> Upload,
+) -> Response<BlobBody> {
     let answer = route(&shared, &head, upload).await;
     respond(&head, answer)
 }
@@ -41,18 +47,26 @@ pub(crate) async fn answer(shared: Arc<Context>, head: Parts, upload: impl FnOnc
 fn respond(head: &Parts, answer: Result<Response<BlobBody>, Problem>) -> Response<BlobBody> {
     match answer {
         Ok(response) => response,
-        Err(problem) if head.method == Method::HEAD => problem.to_response().map(|_| BlobBody::empty()),
+        Err(problem) if head.method == Method::HEAD => {
+            problem.to_response().map(|_| BlobBody::empty())
+        }
         Err(problem) => problem.to_response().map(BlobBody::from),
     }
 }
 
-async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) -> Result<Response<BlobBody>, Problem> {
+async fn route(
+    shared: &Context,
+    head: &Parts,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, Problem> {
     let target = PlainTarget::parse(head.uri.path())?;
     match (&target, &head.method) {
         (PlainTarget::Blob(blob), &Method::GET | &Method::HEAD) if lease::is_named(head) => {
             waits::read(shared, head, || lease::get(shared, head, blob)).await
         }
-        (PlainTarget::Blob(blob), &Method::POST | &Method::PUT | &Method::DELETE) if lease::is_named(head) => {
+        (PlainTarget::Blob(blob), &Method::POST | &Method::PUT | &Method::DELETE)
+            if lease::is_named(head) =>
+        {
             lease::operate(shared, head, blob).await
         }
         (PlainTarget::Blob(blob), &Method::GET | &Method::HEAD) => {
@@ -60,7 +74,9 @@ async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) 
         }
         (PlainTarget::Blob(blob), &Method::PUT) => write::put(shared, head, blob, upload).await,
         (PlainTarget::Blob(blob), &Method::DELETE) => write::delete(shared, head, blob).await,
-        (PlainTarget::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
+        (PlainTarget::Container(container), &Method::GET | &Method::HEAD) => {
+            list::blobs(shared, head, container).await
+        }
         (PlainTarget::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
         (_, &Method::OPTIONS) => Ok(options(allowed(&target, head))),
         _ => Err(method_not_allowed(&target, allowed(&target, head))),
@@ -91,7 +107,9 @@ fn method_not_allowed(target: &PlainTarget, allow: HeaderValue) -> Problem {
         }
         PlainTarget::Blob(_) => "use GET, HEAD, PUT or DELETE. Leases are at ?lease".to_owned(),
     };
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed").detail(detail).header(ALLOW, allow)
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail(detail)
+        .header(ALLOW, allow)
 }
 
 /// The target that the path of a request names.
@@ -113,9 +131,15 @@ impl PlainTarget {
         let cut = inner.bytes().position(|byte| byte == b'/');
         match cut.map(|at| (&inner[..at], &inner[at + 1..])) {
             None if matches!(inner, "" | "*") => Ok(Self::Root),
-            None => ContainerName::new(inner).map(Self::Container).map_err(invalid),
-            Some((container, "")) => ContainerName::new(container).map(Self::Container).map_err(invalid),
-            Some((container, name)) => BlobPath::of_encoded(container, name).map(Self::Blob).map_err(invalid),
+            None => ContainerName::new(inner)
+                .map(Self::Container)
+                .map_err(invalid),
+            Some((container, "")) => ContainerName::new(container)
+                .map(Self::Container)
+                .map_err(invalid),
+            Some((container, name)) => BlobPath::of_encoded(container, name)
+                .map(Self::Blob)
+                .map_err(invalid),
         }
     }
 }

@@ -29,9 +29,10 @@ pub(super) fn no_such_blob() -> Problem {
 
 fn of(error: &StoreError) -> Problem {
     match error.kind() {
-        StoreErrorKind::PreconditionFailed { precondition, current } => {
-            Problem::precondition_failed(*precondition, current.as_ref())
-        }
+        StoreErrorKind::PreconditionFailed {
+            precondition,
+            current,
+        } => Problem::precondition_failed(*precondition, current.as_ref()),
         StoreErrorKind::InFlight { retry_after } => Problem::write_in_flight(*retry_after),
         StoreErrorKind::NotFound => no_such_blob(),
         StoreErrorKind::ContainerNotFound => Problem::not_found().detail(error.to_string()),
@@ -53,9 +54,11 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
         StoreErrorKind::Crowded => Problem::unavailable(RETRY).detail(error.to_string()),
-        StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
-            .detail("the outcome of the write is unknown. GET the blob before you retry")
-            .header(RETRY_AFTER, RETRY.as_secs().into()),
+        StoreErrorKind::OutcomeUnknown => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
+                .detail("the outcome of the write is unknown. GET the blob before you retry")
+                .header(RETRY_AFTER, RETRY.as_secs().into())
+        }
         StoreErrorKind::Unreadable => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable")
             .detail("the stored data can't be read. See the server's log"),
     }

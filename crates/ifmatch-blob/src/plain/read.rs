@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
@@ -31,7 +33,11 @@ use crate::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError
 /// Number of fields of a usual response. More can be added.
 const USUAL_FIELDS: usize = 12;
 
-pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
+pub(super) async fn read(
+    shared: &Context,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, Problem> {
     let preconditions = Preconditions::from_headers(&head.headers);
     let wanted = wanted(head);
     if revalidates(&preconditions) && wanted.extent != Extent::None {
@@ -54,7 +60,11 @@ pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Res
 }
 
 /// Returns the response if the store has everything in memory. Leases aren't needed.
-pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option<Result<Response<BlobBody>, Problem>> {
+pub(super) fn at_once(
+    shared: &Context,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Option<Result<Response<BlobBody>, Problem>> {
     if fields::names_lease(&head.headers) {
         return None;
     }
@@ -79,8 +89,9 @@ pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option
 fn wanted(head: &Parts) -> Reading {
     let reading = match head.method {
         Method::HEAD => Reading::HEAD,
-        _ => range::field(&head.headers)
-            .map_or(Reading::WHOLE, |value| Reading::of_range(value.as_bytes(), Limits::default())),
+        _ => range::field(&head.headers).map_or(Reading::WHOLE, |value| {
+            Reading::of_range(value.as_bytes(), Limits::default())
+        }),
     };
     reading.sent_to(head.extensions.get().copied())
 }
@@ -90,32 +101,57 @@ fn revalidates(preconditions: &Preconditions) -> bool {
 }
 
 /// Opens a blob. A lease id in the request must be the blob's; without one, anyone may read.
-async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading) -> Result<Opened, Problem> {
+async fn open(
+    shared: &Context,
+    head: &Parts,
+    blob: &BlobPath,
+    reading: Reading,
+) -> Result<Opened, Problem> {
     if !fields::names_lease(&head.headers) {
-        return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(no_such_blob);
+        return shared
+            .store
+            .open(blob, reading.without_lease())
+            .await?
+            .ok_or_else(no_such_blob);
     }
-    let opened = shared.store.open(blob, reading).await?.ok_or_else(no_such_blob)?;
+    let opened = shared
+        .store
+        .open(blob, reading)
+        .await?
+        .ok_or_else(no_such_blob)?;
     let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
     SeenLease::check(opened.info.lease.as_ref(), used).map_err(Problem::lease_failed)?;
     Ok(opened)
 }
 
 /// Returns the response if a condition results in 304 or 412.
-fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Result<Response<BlobBody>, Problem>> {
+fn without_body(
+    verdict: Verdict,
+    info: &BlobInfo,
+    now: Timestamp,
+) -> Option<Result<Response<BlobBody>, Problem>> {
     match verdict {
         Verdict::Proceed => None,
-        Verdict::Failed(failed) => Some(Err(Problem::precondition_failed(failed, info.tag.as_ref()))),
+        Verdict::Failed(failed) => {
+            Some(Err(Problem::precondition_failed(failed, info.tag.as_ref())))
+        }
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            *response.headers_mut() = describe(info, now, |name| is_retained_by_304(name, info.tag.is_some()));
+            *response.headers_mut() = describe(info, now, |name| {
+                is_retained_by_304(name, info.tag.is_some())
+            });
             Some(Ok(response))
         }
     }
 }
 
 /// Returns the response with the representation, or with parts of it.
-async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
+async fn represent(
+    head: &Parts,
+    mut opened: Opened,
+    now: Timestamp,
+) -> Result<Response<BlobBody>, Problem> {
     let info = &opened.info;
     let mut response = Response::new(BlobBody::empty());
     *response.headers_mut() = describe(info, now, |_| true);
@@ -131,14 +167,18 @@ async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<R
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             if let [part] = parts[..] {
                 set_length(&mut response, part.len());
-                response.headers_mut().insert(CONTENT_RANGE, part.content_range(length));
+                response
+                    .headers_mut()
+                    .insert(CONTENT_RANGE, part.content_range(length));
                 let range = part.start()..part.end() + 1;
                 *response.body_mut() = opened.source.read(Some(range)).await?;
             } else {
                 let part_type = response.headers().get(CONTENT_TYPE).cloned();
                 let multipart = multipart(part_type, parts, length)?;
                 set_length(&mut response, multipart.content_length());
-                response.headers_mut().insert(CONTENT_TYPE, multipart.content_type());
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, multipart.content_type());
                 *response.body_mut() = multipart_body(&multipart, opened.source);
             }
         }
@@ -151,7 +191,11 @@ fn selection(head: &Parts, info: &BlobInfo, now: Timestamp) -> Selection {
     if head.method != Method::GET {
         return Selection::Whole;
     }
-    let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+    let sent = Representation {
+        tag: info.tag.as_ref(),
+        last_modified: Some(info.last_modified),
+        len: info.length,
+    };
     range::select(&head.headers, &sent, now, Limits::default())
 }
 
@@ -173,7 +217,11 @@ fn describe(info: &BlobInfo, now: Timestamp, sent: impl Fn(&HeaderName) -> bool)
     if sent(&LAST_MODIFIED) && info.last_modified.has_come(now) {
         headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     }
-    if let Some(digest) = info.hash.filter(|_| sent(&REPR_DIGEST)).and_then(|hash| hash.repr_digest()) {
+    if let Some(digest) = info
+        .hash
+        .filter(|_| sent(&REPR_DIGEST))
+        .and_then(|hash| hash.repr_digest())
+    {
         headers.insert(REPR_DIGEST, digest);
     }
     if sent(&ACCEPT_RANGES) {
@@ -187,10 +235,15 @@ fn set_length(response: &mut Response<BlobBody>, length: u64) {
 }
 
 /// Returns the multipart framing of several ranges, with a random boundary.
-fn multipart(part_type: Option<HeaderValue>, parts: Vec<ByteRange>, length: u64) -> Result<Multipart, Problem> {
+fn multipart(
+    part_type: Option<HeaderValue>,
+    parts: Vec<ByteRange>,
+    length: u64,
+) -> Result<Multipart, Problem> {
     let random = || nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error));
     let boundary = format!("{:016x}{:016x}", random()?, random()?);
-    Multipart::new(&boundary, part_type, parts, length).map_err(|error| Problem::bad_request(error.to_string()))
+    Multipart::new(&boundary, part_type, parts, length)
+        .map_err(|error| Problem::bad_request(error.to_string()))
 }
 
 /// Returns the framed ranges as one body.
@@ -201,7 +254,11 @@ fn multipart_body(multipart: &Multipart, source: Box<dyn Source>) -> BlobBody {
         pieces.push_back(Piece::Content(range.start()..range.end() + 1));
     }
     pieces.push_back(Piece::Text(multipart.end()));
-    let parts = Ranges { pieces, source, current: BlobBody::empty() };
+    let parts = Ranges {
+        pieces,
+        source,
+        current: BlobBody::empty(),
+    };
     BlobBody::stream(StreamBody::new(Box::pin(try_unfold(parts, Ranges::next))))
 }
 

@@ -61,11 +61,24 @@ impl AppendBlock {
         if append.blocks >= self.max_blocks {
             return Err(failed(AppendFailure::BlockCount));
         }
-        let total = length.checked_add(added).filter(|total| *total <= self.limit);
+        let total = length
+            .checked_add(added)
+            .filter(|total| *total <= self.limit);
         let total = total.ok_or(StoreErrorKind::TooLarge { limit: self.limit })?;
-        let append = Some(Append { blocks: append.blocks + 1, ..append });
+        let append = Some(Append {
+            blocks: append.blocks + 1,
+            ..append
+        });
         // The longer content has neither the shorter one's MD5 nor its checksum.
-        Ok((BlobHeaders { append, content_md5: None, checksum: None, ..kept.clone() }, total))
+        Ok((
+            BlobHeaders {
+                append,
+                content_md5: None,
+                checksum: None,
+                ..kept.clone()
+            },
+            total,
+        ))
     }
 }
 

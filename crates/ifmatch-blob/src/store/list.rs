@@ -39,7 +39,13 @@ pub struct ListQuery {
 impl ListQuery {
     /// The first page of all names, without leases and folders.
     pub fn first(limit: usize) -> Self {
-        Self { prefix: String::new(), after: None, limit, leases: false, delimiter: None }
+        Self {
+            prefix: String::new(),
+            after: None,
+            limit,
+            leases: false,
+            delimiter: None,
+        }
     }
 
     /// Returns the folder of a name: the part up to the first delimiter after the prefix.
@@ -97,7 +103,10 @@ impl ListQuery {
     }
 
     /// Lists the containers of this page and of all pages after it, like [`ListQuery::blobs`].
-    pub fn containers(self, store: &dyn BlobStore) -> BoxStream<'_, Result<ContainerEntry, StoreError>> {
+    pub fn containers(
+        self,
+        store: &dyn BlobStore,
+    ) -> BoxStream<'_, Result<ContainerEntry, StoreError>> {
         let pages = stream::try_unfold(Some(self), move |query| async move {
             let Some(query) = query else { return Ok(None) };
             let page = store.containers(&query).await?;
@@ -107,8 +116,14 @@ impl ListQuery {
     }
 
     /// Returns the entries of a page, and the query for the next page.
-    fn entries<T>(self, page: Page<T>) -> (impl Stream<Item = Result<T, StoreError>>, Option<Self>) {
-        let next = page.next.map(|after| Self { after: Some(after), ..self });
+    fn entries<T>(
+        self,
+        page: Page<T>,
+    ) -> (impl Stream<Item = Result<T, StoreError>>, Option<Self>) {
+        let next = page.next.map(|after| Self {
+            after: Some(after),
+            ..self
+        });
         (stream::iter(page.items.into_iter().map(Ok)), next)
     }
 }
@@ -223,8 +238,14 @@ impl Hierarchy<'_> {
         };
         loop {
             let limit = (self.limit - items.len()).saturating_add(1).min(STEP);
-            let query = ListQuery { after: after.clone(), limit, ..all.clone() };
-            let Some(page) = store.list(container, &query).await? else { return Ok(None) };
+            let query = ListQuery {
+                after: after.clone(),
+                limit,
+                ..all.clone()
+            };
+            let Some(page) = store.list(container, &query).await? else {
+                return Ok(None);
+            };
             for entry in page.items {
                 let name = entry.name.as_str();
                 let is_before = self.start.is_some_and(|start| name < start);
@@ -232,14 +253,18 @@ impl Hierarchy<'_> {
                     continue;
                 }
                 let folder = query.folder(name);
-                if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
+                if folder
+                    .zip(after.as_deref())
+                    .is_some_and(|(folder, after)| is_behind(after, folder))
+                {
                     after = Some(name.to_owned());
                     continue;
                 }
                 if items.len() == self.limit || bytes >= PAGE {
                     return Ok(Some(Listing { items, next: after }));
                 }
-                let size = folder.map_or_else(|| entry.size(), |folder| size_of::<Listed>() + folder.len());
+                let size = folder
+                    .map_or_else(|| entry.size(), |folder| size_of::<Listed>() + folder.len());
                 memory.grow(size)?;
                 bytes += size;
                 // Skips the rest of a folder, except for names that begin with the last character.
@@ -249,7 +274,9 @@ impl Hierarchy<'_> {
                     None => Listed::Blob(Box::new(entry)),
                 });
             }
-            let Some(end) = page.next else { return Ok(Some(Listing { items, next: None })) };
+            let Some(end) = page.next else {
+                return Ok(Some(Listing { items, next: None }));
+            };
             // A store may have all of it in memory. Others take their turn, and a client that has left ends this here.
             yield_now().await;
             // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
@@ -281,7 +308,10 @@ fn before(start: &str) -> String {
     let mut name = start.to_owned();
     let last = name.pop().map_or(0, u32::from);
     // Below the surrogates, where the range of characters has a gap.
-    if let Some(previous) = (0..last).next_back().and_then(|code| char::from_u32(code).or(char::from_u32(0xd7ff))) {
+    if let Some(previous) = (0..last)
+        .next_back()
+        .and_then(|code| char::from_u32(code).or(char::from_u32(0xd7ff)))
+    {
         name.extend([previous, LAST]);
     }
     name
@@ -289,7 +319,9 @@ fn before(start: &str) -> String {
 
 /// Returns `true` if a listing that continues after this name has already shown the folder.
 fn is_behind(after: &str, folder: &str) -> bool {
-    after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
+    after
+        .strip_prefix(folder)
+        .is_some_and(|inner| inner.starts_with(LAST))
 }
 
 #[cfg(test)]
@@ -298,11 +330,18 @@ mod tests {
 
     #[test]
     fn the_name_before_another_is_smaller_by_as_little_as_possible() {
-        for (start, expected) in
-            [("b", "a\u{10ffff}"), ("a/b", "a/a\u{10ffff}"), ("a\0", "a"), ("\u{e000}", "\u{d7ff}\u{10ffff}"), ("", "")]
-        {
+        for (start, expected) in [
+            ("b", "a\u{10ffff}"),
+            ("a/b", "a/a\u{10ffff}"),
+            ("a\0", "a"),
+            ("\u{e000}", "\u{d7ff}\u{10ffff}"),
+            ("", ""),
+        ] {
             assert_eq!(before(start), expected, "{start:?}");
-            assert!(before(start).as_str() < start || start.is_empty(), "{start:?}");
+            assert!(
+                before(start).as_str() < start || start.is_empty(),
+                "{start:?}"
+            );
         }
     }
 }

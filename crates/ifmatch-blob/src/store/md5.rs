@@ -31,7 +31,11 @@ impl Md5Use {
             return (body, Md5Watch(None));
         }
         let found = Arc::default();
-        let watched = Watched { body, hasher: Md5::new(), found: Arc::clone(&found) };
+        let watched = Watched {
+            body,
+            hasher: Md5::new(),
+            found: Arc::clone(&found),
+        };
         (Upload::new(watched), Md5Watch(Some(found)))
     }
 }
@@ -46,7 +50,9 @@ impl Md5Watch {
     /// # Errors
     /// [`StoreErrorKind::DigestMismatch`] if the headers contain a different MD5.
     pub fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
-        let Some(found) = self.0.as_ref().and_then(|found| found.get()) else { return Ok(()) };
+        let Some(found) = self.0.as_ref().and_then(|found| found.get()) else {
+            return Ok(());
+        };
         if headers.content_md5.get_or_insert(*found) == found {
             return Ok(());
         }
@@ -65,7 +71,10 @@ impl Body for Watched {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
@@ -76,7 +85,8 @@ impl Body for Watched {
             Some(Err(_)) => {}
             None => {
                 let digest = std::mem::take(&mut self.hasher).finalize();
-                self.found.get_or_init(|| ContentMd5::from_bytes(digest.into()));
+                self.found
+                    .get_or_init(|| ContentMd5::from_bytes(digest.into()));
             }
         }
         Poll::Ready(frame)
@@ -95,14 +105,22 @@ mod tests {
     use super::*;
 
     fn given(md5: Option<&[u8]>) -> BlobHeaders {
-        BlobHeaders { content_md5: md5.map(ContentMd5::of), ..BlobHeaders::default() }
+        BlobHeaders {
+            content_md5: md5.map(ContentMd5::of),
+            ..BlobHeaders::default()
+        }
     }
 
     /// Returns the headers kept with the body "hello" and these headers.
     fn kept(r#use: Md5Use, mut headers: BlobHeaders) -> Result<Option<ContentMd5>, StoreErrorKind> {
         let (body, watch) = r#use.watch(Upload::new(Full::<Bytes>::from("hello")));
-        assert_eq!(body.collect().now_or_never().unwrap().unwrap().to_bytes(), "hello");
-        watch.settle(&mut headers).map_err(|error| error.kind().clone())?;
+        assert_eq!(
+            body.collect().now_or_never().unwrap().unwrap().to_bytes(),
+            "hello"
+        );
+        watch
+            .settle(&mut headers)
+            .map_err(|error| error.kind().clone())?;
         Ok(headers.content_md5)
     }
 
@@ -111,12 +129,18 @@ mod tests {
         let of_bytes = Some(ContentMd5::of(b"hello"));
         assert_eq!(kept(Md5Use::Computed, given(None)), Ok(of_bytes));
         assert_eq!(kept(Md5Use::Computed, given(Some(b"hello"))), Ok(of_bytes));
-        assert_eq!(kept(Md5Use::Computed, given(Some(b"hallo"))), Err(StoreErrorKind::DigestMismatch));
+        assert_eq!(
+            kept(Md5Use::Computed, given(Some(b"hallo"))),
+            Err(StoreErrorKind::DigestMismatch)
+        );
     }
 
     #[test]
     fn a_given_md5_is_stored_unchecked() {
         assert_eq!(kept(Md5Use::AsGiven, given(None)), Ok(None));
-        assert_eq!(kept(Md5Use::AsGiven, given(Some(b"hallo"))), Ok(Some(ContentMd5::of(b"hallo"))));
+        assert_eq!(
+            kept(Md5Use::AsGiven, given(Some(b"hallo"))),
+            Ok(Some(ContentMd5::of(b"hallo")))
+        );
     }
 }

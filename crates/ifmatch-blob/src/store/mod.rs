@@ -15,8 +15,8 @@ pub use turns::Turns;
 pub use update::{ChangeOf, ContentChange, Current, Update, Updated};
 pub use wrapper::Wrapper;
 pub use write::{
-    ContainerInfo, Delete, HeaderChange, LastSnapshot, LateChecksum, LeaseRequest, Leased, MissingContainer, Put,
-    RequestKey, SetHeaders, Written,
+    ContainerInfo, Delete, HeaderChange, LastSnapshot, LateChecksum, LeaseRequest, Leased,
+    MissingContainer, Put, RequestKey, SetHeaders, Written,
 };
 
 mod append;
@@ -100,7 +100,11 @@ pub trait BlobStore: Send + Sync + 'static {
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError>;
 
     /// Lists the blobs of a container. Returns `None` if there is no such container.
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError>;
+    async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError>;
 
     /// Replaces header fields of a blob: a new version with the same bytes, or, for tags, the same version. [`StoreErrorKind::NotFound`]
     /// if there is no such blob.
@@ -122,24 +126,43 @@ pub trait BlobStore: Send + Sync + 'static {
     ) -> Result<ContainerInfo, StoreError>;
 
     /// Returns the properties of a container, or `None` if there is no such container.
-    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError>;
+    async fn container(
+        &self,
+        container: &ContainerName,
+    ) -> Result<Option<ContainerInfo>, StoreError>;
 
     /// Replaces the user's own fields of a container. [`StoreErrorKind::ContainerNotFound`] if there is none.
-    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError>;
+    async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError>;
 
     /// Acquires, renews, changes, releases or breaks the lease of a container, which protects it from deletion.
     /// [`StoreErrorKind::ContainerNotFound`] if there is none.
-    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError>;
+    async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError>;
 
     /// Deletes a container with all its blobs in one step: a container created under the same name afterwards is
     /// empty. [`StoreErrorKind::ContainerNotFound`] if there is none.
-    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError>;
+    async fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError>;
 
     /// Deletes a container if it has no blobs. [`StoreErrorKind::ContainerNotEmpty`] if it has some, and
     /// [`StoreErrorKind::ContainerNotFound`] if there is no such container.
     ///
     /// No acknowledged write is lost: a blob that is written at the same time is there afterwards, or its write fails.
-    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError>;
+    async fn delete_empty_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError>;
 
     /// Lists the containers.
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError>;

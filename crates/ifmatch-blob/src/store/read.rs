@@ -54,11 +54,21 @@ pub enum Extent {
 
 impl Reading {
     /// Only the properties.
-    pub const HEAD: Self = Self { extent: Extent::None, lease: true, client: None };
+    pub const HEAD: Self = Self {
+        extent: Extent::None,
+        lease: true,
+        client: None,
+    };
     /// All bytes, most likely.
-    pub const WHOLE: Self = Self { extent: Extent::All, ..Self::HEAD };
+    pub const WHOLE: Self = Self {
+        extent: Extent::All,
+        ..Self::HEAD
+    };
     /// Some ranges, or all bytes, or none.
-    pub const RANGES: Self = Self { extent: Extent::Ranges, ..Self::HEAD };
+    pub const RANGES: Self = Self {
+        extent: Extent::Ranges,
+        ..Self::HEAD
+    };
 
     /// Returns the bytes that a GET with this `Range` field reads, unless a condition prevents it.
     ///
@@ -73,7 +83,10 @@ impl Reading {
     pub fn of_range(value: &[u8], limits: Limits) -> Self {
         match RangeSpec::parse_set(value, limits).as_deref() {
             None => Self::WHOLE,
-            Some(&[spec]) => Self { extent: Extent::Range(spec), ..Self::HEAD },
+            Some(&[spec]) => Self {
+                extent: Extent::Range(spec),
+                ..Self::HEAD
+            },
             Some(_) => Self::RANGES,
         }
     }
@@ -81,7 +94,10 @@ impl Reading {
     /// Returns the same without the lease.
     #[must_use]
     pub const fn without_lease(self) -> Self {
-        Self { lease: false, ..self }
+        Self {
+            lease: false,
+            ..self
+        }
     }
 
     /// Returns the same for bytes that are sent to a client.
@@ -124,7 +140,10 @@ pub struct BlobInfo {
 impl BlobInfo {
     /// Returns the validators for preconditions.
     pub fn validators(&self) -> Validators<'_> {
-        Validators { tags: self.tag.as_slice(), last_modified: Some(self.last_modified) }
+        Validators {
+            tags: self.tag.as_slice(),
+            last_modified: Some(self.last_modified),
+        }
     }
 }
 
@@ -138,7 +157,9 @@ pub struct Opened {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,8 @@ impl Turns {
         blob: &BlobPath,
         append: &AppendBlock,
     ) -> Result<Appended, StoreError> {
-        self.in_turn(clock, blob, || append_once(store, blob, append)).await
+        self.in_turn(clock, blob, || append_once(store, blob, append))
+            .await
     }
 
     /// Changes a blob by a function of its content.
@@ -66,11 +67,17 @@ impl Turns {
         blob: &BlobPath,
         update: &Update,
     ) -> Result<Updated, StoreError> {
-        self.in_turn(clock, blob, || update_once(store, blob, update)).await
+        self.in_turn(clock, blob, || update_once(store, blob, update))
+            .await
     }
 
     /// Repeats an attempt, in turn, until no other process is faster.
-    async fn in_turn<T, F>(&self, clock: &dyn Clock, blob: &BlobPath, attempt: impl Fn() -> F) -> Result<T, StoreError>
+    async fn in_turn<T, F>(
+        &self,
+        clock: &dyn Clock,
+        blob: &BlobPath,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<Attempt<T>, StoreError>>,
     {
@@ -82,7 +89,10 @@ impl Turns {
             }
             clock.sleep(jittered(2 * PAUSE)).await;
         }
-        Err(StoreError::new(StoreErrorKind::Unavailable, "other processes changed the blob during every attempt"))
+        Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "other processes changed the blob during every attempt",
+        ))
     }
 }
 
@@ -93,7 +103,11 @@ async fn append_once(
 ) -> Result<Attempt<Appended>, StoreError> {
     let Some(opened) = store.open(blob, Reading::WHOLE).await? else {
         let container = store.container(&blob.container).await?;
-        return Err(container.map_or(StoreErrorKind::ContainerNotFound, |_| StoreErrorKind::NotFound).into());
+        return Err(container
+            .map_or(StoreErrorKind::ContainerNotFound, |_| {
+                StoreErrorKind::NotFound
+            })
+            .into());
     };
     check(&opened.info, append)?;
     let offset = opened.info.length;
@@ -111,10 +125,18 @@ async fn append_once(
         ..Put::new(followed_by(opened, append.block.clone()).await?)
     };
     let attempt = Attempt::of(store.put(blob, put).await)?;
-    Ok(attempt.map(|written| Appended { written, offset, blocks }))
+    Ok(attempt.map(|written| Appended {
+        written,
+        offset,
+        blocks,
+    }))
 }
 
-async fn update_once(store: &dyn BlobStore, blob: &BlobPath, update: &Update) -> Result<Attempt<Updated>, StoreError> {
+async fn update_once(
+    store: &dyn BlobStore,
+    blob: &BlobPath,
+    update: &Update,
+) -> Result<Attempt<Updated>, StoreError> {
     let (current, preconditions) = match store.open(blob, Reading::WHOLE.without_lease()).await? {
         Some(opened) => {
             let preconditions = Preconditions::unchanged(Some(&strong_tag(&opened.info)?));
@@ -129,12 +151,24 @@ async fn update_once(store: &dyn BlobStore, blob: &BlobPath, update: &Update) ->
         ContentChange::Keep => Ok(Attempt::Done(Updated::Kept)),
         ContentChange::Replace(bytes) => {
             let length = Some(bytes.len() as u64);
-            let put = Put { preconditions, length, ..Put::new(Upload::new(Full::new(bytes))) };
+            let put = Put {
+                preconditions,
+                length,
+                ..Put::new(Upload::new(Full::new(bytes)))
+            };
             Ok(Attempt::of(store.put(blob, put).await)?.map(Updated::Replaced))
         }
         ContentChange::Delete if current.is_none() => Err(StoreErrorKind::NotFound.into()),
         ContentChange::Delete => {
-            let deleted = store.delete(blob, Delete { preconditions, ..Delete::default() }).await;
+            let deleted = store
+                .delete(
+                    blob,
+                    Delete {
+                        preconditions,
+                        ..Delete::default()
+                    },
+                )
+                .await;
             Ok(Attempt::of(deleted)?.map(|()| Updated::Deleted))
         }
     }
@@ -146,7 +180,9 @@ impl<T> Attempt<T> {
         match result {
             Ok(done) => Ok(Self::Done(done)),
             // The version may also have been replaced while it was read.
-            Err(error) if error.kind().is_overtaken() || error.is_of_source() => Ok(Self::Overtaken),
+            Err(error) if error.kind().is_overtaken() || error.is_of_source() => {
+                Ok(Self::Overtaken)
+            }
             Err(error) => Err(error),
         }
     }
@@ -162,23 +198,38 @@ impl<T> Attempt<T> {
 /// Evaluates the lease and the conditions of an append on a version.
 fn check(info: &BlobInfo, append: &AppendBlock) -> Result<(), StoreError> {
     SeenLease::check(info.lease.as_ref(), append.lease)?;
-    let verdict = append.preconditions.evaluate(&Method::PUT, Some(&info.validators()));
+    let verdict = append
+        .preconditions
+        .evaluate(&Method::PUT, Some(&info.validators()));
     let failed = match verdict {
         Verdict::Failed(precondition) => Some(precondition),
-        _ if append.if_tags.as_ref().is_some_and(|tags| !tags.holds(&info.headers.tags)) => Some(Precondition::IfMatch),
+        _ if append
+            .if_tags
+            .as_ref()
+            .is_some_and(|tags| !tags.holds(&info.headers.tags)) =>
+        {
+            Some(Precondition::IfMatch)
+        }
         _ => None,
     };
     match failed {
-        Some(precondition) => {
-            Err(StoreErrorKind::PreconditionFailed { precondition, current: info.tag.clone() }.into())
+        Some(precondition) => Err(StoreErrorKind::PreconditionFailed {
+            precondition,
+            current: info.tag.clone(),
         }
+        .into()),
         None => Ok(()),
     }
 }
 
 fn strong_tag(info: &BlobInfo) -> Result<EntityTag, StoreError> {
     let tag = info.tag.clone().filter(|tag| !tag.is_weak());
-    tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
+    tag.ok_or_else(|| {
+        StoreError::new(
+            StoreErrorKind::Unsupported,
+            "the store does not provide strong tags",
+        )
+    })
 }
 
 async fn read(mut opened: Opened, limit: u64) -> Result<Current, StoreError> {
@@ -186,21 +237,33 @@ async fn read(mut opened: Opened, limit: u64) -> Result<Current, StoreError> {
         return Err(StoreErrorKind::TooLarge { limit }.into());
     }
     let generation = opened.info.generation;
-    let bytes = opened.source.read(None).await?.collect().await.map_err(|error| StoreError::of_body(error.into()))?;
-    Ok(Current { bytes: bytes.to_bytes(), generation })
+    let bytes = opened
+        .source
+        .read(None)
+        .await?
+        .collect()
+        .await
+        .map_err(|error| StoreError::of_body(error.into()))?;
+    Ok(Current {
+        bytes: bytes.to_bytes(),
+        generation,
+    })
 }
 
 /// Returns the bytes of the version, followed by the block.
 async fn followed_by(mut opened: Opened, block: Bytes) -> Result<Upload, StoreError> {
     let current = opened.source.read(None).await?;
-    let frames = stream::try_unfold((opened, current, Some(block)), |(opened, mut current, mut block)| async move {
-        if block.is_some()
-            && let Some(frame) = current.frame().await
-        {
-            return Ok(Some((frame?, (opened, current, block))));
-        }
-        let last = block.take().map(Frame::data);
-        Ok::<_, BoxError>(last.map(|frame| (frame, (opened, current, block))))
-    });
+    let frames = stream::try_unfold(
+        (opened, current, Some(block)),
+        |(opened, mut current, mut block)| async move {
+            if block.is_some()
+                && let Some(frame) = current.frame().await
+            {
+                return Ok(Some((frame?, (opened, current, block))));
+            }
+            let last = block.take().map(Frame::data);
+            Ok::<_, BoxError>(last.map(|frame| (frame, (opened, current, block))))
+        },
+    );
     Ok(Upload::new(StreamBody::new(frames)))
 }

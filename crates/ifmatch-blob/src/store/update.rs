@@ -56,12 +56,17 @@ pub enum Updated {
 impl Update {
     /// Creates a change without a limit.
     pub fn new(change: impl Fn(Option<&Current>) -> ContentChange + Send + Sync + 'static) -> Self {
-        Self { change: Box::new(change), limit: u64::MAX }
+        Self {
+            change: Box::new(change),
+            limit: u64::MAX,
+        }
     }
 }
 
 impl fmt::Debug for Update {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Update").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Update")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }

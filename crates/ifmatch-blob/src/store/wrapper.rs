@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 
 use super::{
-    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased,
-    ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError, Update, Updated, Written,
+    AppendBlock, Appended, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete,
+    LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put, Reading, SetHeaders, StoreError,
+    Update, Updated, Written,
 };
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};

@@ -84,8 +84,18 @@ impl Put {
     /// The bytes can't be read.
     pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
-        let BlobInfo { length, hash, headers, .. } = opened.info;
-        let headers = BlobHeaders { block_list: None, copied: None, tier: None, ..headers };
+        let BlobInfo {
+            length,
+            hash,
+            headers,
+            ..
+        } = opened.info;
+        let headers = BlobHeaders {
+            block_list: None,
+            copied: None,
+            tier: None,
+            ..headers
+        };
         Ok(Self {
             headers,
             length: Some(length),
@@ -127,7 +137,10 @@ pub struct LastSnapshot(pub Option<FieldText>);
 impl Delete {
     /// A deletion on the condition that the blob still has this tag. Without a tag, it is never true.
     pub fn of_version(tag: Option<&EntityTag>) -> Self {
-        Self { preconditions: Preconditions::unchanged(tag), ..Self::default() }
+        Self {
+            preconditions: Preconditions::unchanged(tag),
+            ..Self::default()
+        }
     }
 }
 
@@ -189,7 +202,11 @@ impl Written {
     ///
     /// # Errors
     /// Same as [`BlobStore::open`].
-    pub async fn is_current(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, StoreError> {
+    pub async fn is_current(
+        &self,
+        store: &dyn BlobStore,
+        blob: &BlobPath,
+    ) -> Result<bool, StoreError> {
         let opened = store.open(blob, Reading::HEAD.without_lease()).await?;
         Ok(opened.is_some_and(|opened| opened.info.generation == self.generation))
     }
@@ -245,7 +262,13 @@ impl SetHeaders {
     /// Creates an unconditional change.
     pub fn new(change: HeaderChange) -> Self {
         let preconditions = Preconditions::NONE;
-        Self { preconditions, lease: LeaseUse::default(), change, if_tags: None, request: None }
+        Self {
+            preconditions,
+            lease: LeaseUse::default(),
+            change,
+            if_tags: None,
+            request: None,
+        }
     }
 }
 
@@ -298,10 +321,17 @@ impl HeaderChange {
     /// # Errors
     /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound). Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType) if it isn't an append blob, and
     /// [`StoreErrorKind::AppendFailed`](crate::store::StoreErrorKind::AppendFailed) if a condition is false.
-    pub fn check(&self, kept: &BlobHeaders, length: u64, created: Option<Timestamp>) -> Result<(), StoreError> {
+    pub fn check(
+        &self,
+        kept: &BlobHeaders,
+        length: u64,
+        created: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
         let conditions = match self {
             Self::Seal(conditions) => conditions,
-            Self::Snapshot { created: expected, .. } if created != Some(*expected) => {
+            Self::Snapshot {
+                created: expected, ..
+            } if created != Some(*expected) => {
                 return Err(StoreErrorKind::NotFound.into());
             }
             _ => return Ok(()),
@@ -309,16 +339,29 @@ impl HeaderChange {
         if kept.append.is_none() {
             return Err(StoreErrorKind::OtherType.into());
         }
-        conditions.evaluate(length, 0).map_err(|failure| StoreErrorKind::AppendFailed(failure).into())
+        conditions
+            .evaluate(length, 0)
+            .map_err(|failure| StoreErrorKind::AppendFailed(failure).into())
     }
 
     /// Returns the fields after the change.
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
-            Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
+            Self::Metadata(metadata) => BlobHeaders {
+                metadata: metadata.clone(),
+                ..kept.clone()
+            },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, checksum, tags, tier, last_snapshot, .. } =
-                    kept.clone();
+                let BlobHeaders {
+                    metadata,
+                    append,
+                    block_list,
+                    checksum,
+                    tags,
+                    tier,
+                    last_snapshot,
+                    ..
+                } = kept.clone();
                 BlobHeaders {
                     metadata,
                     append,
@@ -331,13 +374,31 @@ impl HeaderChange {
                 }
             }
             Self::Seal(_) => {
-                let append = kept.append.map(|append| Append { sealed: true, ..append });
-                BlobHeaders { append, ..kept.clone() }
+                let append = kept.append.map(|append| Append {
+                    sealed: true,
+                    ..append
+                });
+                BlobHeaders {
+                    append,
+                    ..kept.clone()
+                }
             }
-            Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
-            Self::Tier(tier) => BlobHeaders { tier: Some(tier.clone()), ..kept.clone() },
-            Self::Snapshot { last, .. } => BlobHeaders { last_snapshot: Some(last.clone()), ..kept.clone() },
-            Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
+            Self::Tags(tags) => BlobHeaders {
+                tags: tags.clone(),
+                ..kept.clone()
+            },
+            Self::Tier(tier) => BlobHeaders {
+                tier: Some(tier.clone()),
+                ..kept.clone()
+            },
+            Self::Snapshot { last, .. } => BlobHeaders {
+                last_snapshot: Some(last.clone()),
+                ..kept.clone()
+            },
+            Self::Policies(policies) => BlobHeaders {
+                policies: policies.clone(),
+                ..kept.clone()
+            },
         }
     }
 }

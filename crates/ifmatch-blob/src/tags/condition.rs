@@ -33,7 +33,9 @@ impl FromStr for TagCondition {
 
     fn from_str(text: &str) -> Result<Self, InvalidTagCondition> {
         // All of the text is read, whatever the tags are.
-        evaluate(text, &Tags::default()).map(|_| Self(text.to_owned())).ok_or(InvalidTagCondition)
+        evaluate(text, &Tags::default())
+            .map(|_| Self(text.to_owned()))
+            .ok_or(InvalidTagCondition)
     }
 }
 
@@ -43,8 +45,9 @@ fn evaluate(mut rest: &str, tags: &Tags) -> Option<bool> {
     loop {
         // A name that is a word needs no quotes.
         let name = quoted(&mut rest, '"').or_else(|| Some(word(&mut rest).to_owned()))?;
-        let operator =
-            ["<>", "<=", ">=", "=", "<", ">"].into_iter().find(|text| rest.trim_start().starts_with(text))?;
+        let operator = ["<>", "<=", ">=", "=", "<", ">"]
+            .into_iter()
+            .find(|text| rest.trim_start().starts_with(text))?;
         rest = rest.trim_start().strip_prefix(operator)?;
         let value = quoted(&mut rest, '\'')?;
         if name.is_empty() {
@@ -87,7 +90,9 @@ fn quoted(rest: &mut &str, quote: char) -> Option<String> {
 
 fn word<'a>(rest: &mut &'a str) -> &'a str {
     let text = rest.trim_start();
-    let end = text.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(text.len());
+    let end = text
+        .find(|char: char| !char.is_ascii_alphanumeric() && char != '_')
+        .unwrap_or(text.len());
     let (word, after) = text.split_at(end);
     *rest = after.trim_start();
     word
@@ -95,7 +100,9 @@ fn word<'a>(rest: &mut &'a str) -> &'a str {
 
 /// Error returned for text that isn't a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a condition on tags has the form \"name\" = 'value', with =, <>, <, <=, > or >=, joined by AND and OR")]
+#[error(
+    "a condition on tags has the form \"name\" = 'value', with =, <>, <, <=, > or >=, joined by AND and OR"
+)]
 pub struct InvalidTagCondition;
 
 #[cfg(test)]
@@ -121,7 +128,11 @@ mod tests {
             ("a = '2' OR a = '1' AND a = '3'", true),
             ("A = '2'", false),
         ] {
-            assert_eq!(text.parse::<TagCondition>().unwrap().holds(&tags), expected, "{text}");
+            assert_eq!(
+                text.parse::<TagCondition>().unwrap().holds(&tags),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -28,19 +28,33 @@ struct Closed {
 
 impl Closed {
     async fn reopened(&self) -> Result<Service, OpenErrorKind> {
-        let store = reopen(self.folder.path(), &self.register, &self.clock).await.map_err(|error| error.kind())?;
+        let store = reopen(self.folder.path(), &self.register, &self.clock)
+            .await
+            .map_err(|error| error.kind())?;
         Ok(BlobService::with_clock(Arc::new(store), self.clock.clone()))
     }
 }
 
 impl Fixture {
     fn close(self) -> Closed {
-        Closed { folder: self.folder, register: self.register, clock: self.clock }
+        Closed {
+            folder: self.folder,
+            register: self.register,
+            clock: self.clock,
+        }
     }
 
     /// Returns the key prefix of the blobs in the container `c`, once it exists.
     async fn prefix(&self) -> String {
-        let records = self.register.scan(&Scan { prefix: "b/c/", after: None, limit: 1 }).await.expect("scanned");
+        let records = self
+            .register
+            .scan(&Scan {
+                prefix: "b/c/",
+                after: None,
+                limit: 1,
+            })
+            .await
+            .expect("scanned");
         let (key, _) = records.first().expect("there is a blob");
         key.as_str().rsplit_once('/').expect("a path").0.to_owned()
     }
@@ -50,10 +64,15 @@ impl Fixture {
         let write = Write::new(
             &Method::PUT,
             &Preconditions::NONE,
-            Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() },
+            Content::Hashed {
+                hash: ContentHash::of(b""),
+                payload: payload.to_vec().into(),
+            },
             1,
         );
-        let next = Record::absent().apply(&Command::Write(write), self.clock.now()).next;
+        let next = Record::absent()
+            .apply(&Command::Write(write), self.clock.now())
+            .next;
         let key = Key::new(format!("{}/{name}", self.prefix().await)).expect("valid");
         self.register
             .compare_and_swap(&key, ifmatch_core::record::Revision::NONE, next.as_ref())
@@ -70,17 +89,32 @@ async fn a_start_collects_unreferenced_bodies_and_nothing_else() {
     let fixture = fixture.close();
     let root = fixture.folder.path();
     let hash = ContentHash::of(b"lost").hex();
-    let lost = root.join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
+    let lost = root
+        .join("bodies")
+        .join(&hash[..2])
+        .join(format!("{hash}-00000000000000ff"));
     let half = root.join("tmp/00000000000000aa");
     // A folder of another program may contain such folders.
-    let foreign = [root.join("bodies/00/README"), root.join("tmp/notes.txt"), root.join("tmp/00000000000000a")];
+    let foreign = [
+        root.join("bodies/00/README"),
+        root.join("tmp/notes.txt"),
+        root.join("tmp/00000000000000a"),
+    ];
     for path in foreign.iter().chain([&lost, &half]) {
         fs::write(path, "left over").expect("written");
     }
     let service = fixture.reopened().await.expect("opens");
     assert!(!lost.exists() && !half.exists());
-    assert!(foreign.iter().all(|path| path.exists()), "another program's file was removed");
-    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, kept);
+    assert!(
+        foreign.iter().all(|path| path.exists()),
+        "another program's file was removed"
+    );
+    assert_eq!(
+        send(&service, request(Method::GET, "/c/b", &[], ""))
+            .await
+            .body,
+        kept
+    );
 }
 
 #[tokio::test]
@@ -91,10 +125,18 @@ async fn a_newer_payload_prevents_opening_and_keeps_every_file() {
     let fixture = fixture.close();
     let half = fixture.folder.path().join("tmp/00000000000000aa");
     fs::write(&half, "left over").expect("written");
-    assert_eq!(fixture.reopened().await.err(), Some(OpenErrorKind::Unreadable));
+    assert_eq!(
+        fixture.reopened().await.err(),
+        Some(OpenErrorKind::Unreadable)
+    );
     assert!(half.exists());
-    let error = reopen(fixture.folder.path(), &fixture.register, &fixture.clock).await.expect_err("refused");
-    assert!(error.to_string().contains("/newer ") && error.to_string().contains("newer release"), "{error}");
+    let error = reopen(fixture.folder.path(), &fixture.register, &fixture.clock)
+        .await
+        .expect_err("refused");
+    assert!(
+        error.to_string().contains("/newer ") && error.to_string().contains("newer release"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -104,15 +146,38 @@ async fn a_damaged_payload_affects_only_its_blob() {
     fixture.write_record("damaged", &[1, 2, 3]).await;
     let fixture = fixture.close();
     let hash = ContentHash::of(b"perhaps its own").hex();
-    let body = fixture.folder.path().join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
+    let body = fixture
+        .folder
+        .path()
+        .join("bodies")
+        .join(&hash[..2])
+        .join(format!("{hash}-00000000000000ff"));
     fs::write(&body, "perhaps its own").expect("written");
     let service = fixture.reopened().await.expect("opens");
     assert!(body.exists(), "the damaged record's body may be this one");
     let damaged = send(&service, request(Method::GET, "/c/damaged", &[], "")).await;
-    assert_eq!((damaged.status.as_u16(), damaged.problem().as_str()), (500, "unreadable"));
-    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.status, StatusCode::OK);
-    assert_eq!(send(&service, request(Method::PUT, "/c/damaged", &[], "mended")).await.status, StatusCode::OK);
-    assert_eq!(send(&service, request(Method::GET, "/c/damaged", &[], "")).await.body, "mended");
+    assert_eq!(
+        (damaged.status.as_u16(), damaged.problem().as_str()),
+        (500, "unreadable")
+    );
+    assert_eq!(
+        send(&service, request(Method::GET, "/c/b", &[], ""))
+            .await
+            .status,
+        StatusCode::OK
+    );
+    assert_eq!(
+        send(&service, request(Method::PUT, "/c/damaged", &[], "mended"))
+            .await
+            .status,
+        StatusCode::OK
+    );
+    assert_eq!(
+        send(&service, request(Method::GET, "/c/damaged", &[], ""))
+            .await
+            .body,
+        "mended"
+    );
 }
 
 #[tokio::test]
@@ -120,8 +185,12 @@ async fn a_lost_or_shortened_file_is_an_error() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     let shards = fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder");
-    let files = shards.flat_map(|shard| fs::read_dir(shard.expect("an entry").path()).expect("a folder"));
-    let file = files.map(|file| file.expect("an entry").path()).next().expect("a body");
+    let files =
+        shards.flat_map(|shard| fs::read_dir(shard.expect("an entry").path()).expect("a folder"));
+    let file = files
+        .map(|file| file.expect("an entry").path())
+        .next()
+        .expect("a body");
     fs::write(&file, &bytes(10_000, 1)[..9_999]).expect("written");
     assert_eq!(fixture.get("/c/b").await.problem(), "unreadable");
     fs::remove_file(&file).expect("removed");
@@ -136,7 +205,11 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
     fixture.send(request(Method::DELETE, "/c/b", &[], "")).await;
     let fixture = fixture.close();
     let records = async || {
-        let scan = Scan { prefix: "b/", after: None, limit: 10 };
+        let scan = Scan {
+            prefix: "b/",
+            after: None,
+            limit: 10,
+        };
         fixture.register.scan(&scan).await.expect("scanned").len()
     };
     fixture.clock.advance(Duration::from_hours(24));
@@ -157,14 +230,27 @@ async fn old_deletions_are_forgotten_during_reads_and_writes() {
         fixture.put(&format!("/c/{name}"), "x").await;
     }
     for name in ["deleted", "written_again"] {
-        fixture.send(request(Method::DELETE, &format!("/c/{name}"), &[], "")).await;
+        fixture
+            .send(request(Method::DELETE, &format!("/c/{name}"), &[], ""))
+            .await;
     }
     fixture.put("/c/written_again", "y").await;
     fixture.clock.advance(Duration::from_hours(25));
-    fixture.store.forget_deletions().await.expect("the index answers");
-    let scan = Scan { prefix: "b/", after: None, limit: 10 };
+    fixture
+        .store
+        .forget_deletions()
+        .await
+        .expect("the index answers");
+    let scan = Scan {
+        prefix: "b/",
+        after: None,
+        limit: 10,
+    };
     let records = fixture.register.scan(&scan).await.expect("scanned");
-    let names: Vec<_> = records.iter().filter_map(|(key, _)| Some(key.as_str().rsplit_once('/')?.1)).collect();
+    let names: Vec<_> = records
+        .iter()
+        .filter_map(|(key, _)| Some(key.as_str().rsplit_once('/')?.1))
+        .collect();
     assert_eq!(names, ["kept", "written_again"]);
     assert_eq!(fixture.get("/c/written_again").await.body, "y");
 }
@@ -177,14 +263,28 @@ async fn everything_survives_a_restart() {
     {
         let service = BlobService::new(Arc::new(IndexedStore::open(&folder).await.expect("opens")));
         for (name, size) in [("small", 10), ("large", 100_000)] {
-            let put = request(Method::PUT, &format!("/c/{name}"), &[("x-meta-a", "1")], bytes(size, 1));
+            let put = request(
+                Method::PUT,
+                &format!("/c/{name}"),
+                &[("x-meta-a", "1")],
+                bytes(size, 1),
+            );
             tags.push((name, size, send(&service, put).await.tag()));
         }
     }
-    let service = BlobService::new(Arc::new(test_util::reopen(async || IndexedStore::open(&folder).await).await));
+    let service = BlobService::new(Arc::new(
+        test_util::reopen(async || IndexedStore::open(&folder).await).await,
+    ));
     for (name, size, tag) in tags {
-        let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
-        assert_eq!((got.tag(), got.header("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
+        let got = send(
+            &service,
+            request(Method::GET, &format!("/c/{name}"), &[], ""),
+        )
+        .await;
+        assert_eq!(
+            (got.tag(), got.header("x-meta-a"), &got.body),
+            (tag, "1", &bytes(size, 1))
+        );
     }
 }
 
@@ -192,21 +292,36 @@ async fn everything_survives_a_restart() {
 async fn a_folder_with_bodies_but_no_index_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
-    let service = BlobService::new(Arc::new(IndexedStore::open(folder.path()).await.expect("opens")));
-    send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
+    let service = BlobService::new(Arc::new(
+        IndexedStore::open(folder.path()).await.expect("opens"),
+    ));
+    send(
+        &service,
+        request(Method::PUT, "/c/b", &[], bytes(10_000, 1)),
+    )
+    .await;
     drop(service);
     fs::rename(&index, &away).expect("renamed");
     for is_empty in [false, true] {
         if is_empty {
             fs::write(&index, "").expect("written");
         }
-        let error = IndexedStore::open(folder.path()).await.expect_err("there is no index");
+        let error = IndexedStore::open(folder.path())
+            .await
+            .expect_err("there is no index");
         assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
         assert!(error.to_string().contains("Restore it"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
-    let service = BlobService::new(Arc::new(test_util::reopen(async || IndexedStore::open(folder.path()).await).await));
-    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
+    let service = BlobService::new(Arc::new(
+        test_util::reopen(async || IndexedStore::open(folder.path()).await).await,
+    ));
+    assert_eq!(
+        send(&service, request(Method::GET, "/c/b", &[], ""))
+            .await
+            .body,
+        bytes(10_000, 1)
+    );
     send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
     drop(service);
     fs::remove_file(&index).expect("removed");
@@ -231,10 +346,15 @@ async fn an_unusable_folder_is_reported_with_advice() {
     for path in [file.clone(), file.join("below")] {
         let error = IndexedStore::open(&path).await.expect_err("no folder");
         assert_eq!(error.kind(), OpenErrorKind::Denied, "{error}");
-        assert!(error.to_string().contains(path.to_str().expect("UTF-8")), "{error}");
+        assert!(
+            error.to_string().contains(path.to_str().expect("UTF-8")),
+            "{error}"
+        );
     }
     let damaged = tempfile::tempdir().expect("a temporary folder");
     fs::write(damaged.path().join("index.redb"), bytes(10_000, 1)).expect("written");
-    let error = IndexedStore::open(damaged.path()).await.expect_err("no database");
+    let error = IndexedStore::open(damaged.path())
+        .await
+        .expect_err("no database");
     assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
 }

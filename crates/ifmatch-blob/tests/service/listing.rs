@@ -14,13 +14,20 @@ async fn names(fixture: &Fixture, container: &str, prefix: &str, limit: usize) -
     let mut names = Vec::new();
     let mut after = String::new();
     loop {
-        let query = format!("/{container}?prefix={}&limit={limit}{after}", encode(prefix));
+        let query = format!(
+            "/{container}?prefix={}&limit={limit}{after}",
+            encode(prefix)
+        );
         let page = fixture.get(&query).await;
         assert_eq!(page.status, StatusCode::OK);
         let page = page.json();
         let blobs = page["blobs"].as_array().expect("blobs");
         assert!(blobs.len() <= limit);
-        names.extend(blobs.iter().map(|blob| blob["name"].as_str().expect("a name").to_owned()));
+        names.extend(
+            blobs
+                .iter()
+                .map(|blob| blob["name"].as_str().expect("a name").to_owned()),
+        );
         match page["next"].as_str() {
             Some(next) => {
                 assert_eq!(blobs.len(), limit, "a page that is not the last is full");
@@ -38,11 +45,17 @@ async fn deleted_blobs_leave_no_gaps_in_pages() {
         fixture.put(&format!("/c/{at:02}"), "x").await;
     }
     for at in (0..40).filter(|at| at % 4 != 0) {
-        fixture.send(request(Method::DELETE, &format!("/c/{at:02}"), &[], "")).await;
+        fixture
+            .send(request(Method::DELETE, &format!("/c/{at:02}"), &[], ""))
+            .await;
     }
     let expected: Vec<String> = (0..40).step_by(4).map(|at| format!("{at:02}")).collect();
     for limit in 1..=11 {
-        assert_eq!(names(&fixture, "c", "", limit).await, expected, "pages of {limit}");
+        assert_eq!(
+            names(&fixture, "c", "", limit).await,
+            expected,
+            "pages of {limit}"
+        );
     }
 }
 
@@ -58,14 +71,29 @@ async fn a_delimiter_groups_names_into_folders() {
         ("delimiter=/&limit=2", vec!["a"], vec!["b/"]),
     ] {
         let page = fixture.get(&format!("/c?{query}")).await.json();
-        let found: Vec<_> =
-            page["blobs"].as_array().unwrap().iter().map(|blob| blob["name"].as_str().unwrap()).collect();
-        assert_eq!((found, &page["folders"]), (names, &serde_json::json!(folders)), "{query}: {page}");
+        let found: Vec<_> = page["blobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|blob| blob["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (found, &page["folders"]),
+            (names, &serde_json::json!(folders)),
+            "{query}: {page}"
+        );
     }
     let first = fixture.get("/c?delimiter=/&limit=2").await.json();
     let after = utf8_percent_encode(first["next"].as_str().unwrap(), NON_ALPHANUMERIC).to_string();
-    let second = fixture.get(&format!("/c?delimiter=/&limit=2&after={after}")).await.json();
-    assert_eq!((&second["blobs"][0]["name"], &second["folders"]), (&"d".into(), &serde_json::json!([])), "{second}");
+    let second = fixture
+        .get(&format!("/c?delimiter=/&limit=2&after={after}"))
+        .await
+        .json();
+    assert_eq!(
+        (&second["blobs"][0]["name"], &second["folders"]),
+        (&"d".into(), &serde_json::json!([])),
+        "{second}"
+    );
 }
 
 /// Checks the blobs of a container, next to one with the same prefix.
@@ -74,8 +102,14 @@ async fn check_pages(stored: &BTreeSet<String>, prefix: &str, limit: usize) {
     for name in stored {
         for container in ["c", "c-2"] {
             let container = ContainerName::new(container).expect("valid");
-            let path = BlobPath { container, name: BlobName::new(name).expect("valid") };
-            assert_eq!(fixture.put(&path.to_string(), "x").await.status, StatusCode::CREATED);
+            let path = BlobPath {
+                container,
+                name: BlobName::new(name).expect("valid"),
+            };
+            assert_eq!(
+                fixture.put(&path.to_string(), "x").await.status,
+                StatusCode::CREATED
+            );
         }
     }
     fixture.put("/c/other", "x").await;

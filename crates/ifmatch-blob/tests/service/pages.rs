@@ -9,7 +9,9 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::{Documents, PAGE};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobEntry, BlobStore, Hierarchy, ListQuery, Listed, Put, StoreErrorKind, Upload};
+use ifmatch_blob::store::{
+    BlobEntry, BlobStore, Hierarchy, ListQuery, Listed, Put, StoreErrorKind, Upload,
+};
 use ifmatch_blob_indexed::IndexedStore;
 use tower::ServiceExt;
 
@@ -17,12 +19,26 @@ const COUNT: usize = 300;
 
 /// Creates blobs with long names and 8 KB of metadata.
 async fn store(folder: &tempfile::TempDir) -> IndexedStore {
-    let store = IndexedStore::open(folder.path()).await.expect("it is there");
-    let metadata =
-        (0..10).map(|nr| (format!("m{nr}").into(), FieldText::new(&"v".repeat(800)).expect("it is there"))).collect();
-    let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
+    let store = IndexedStore::open(folder.path())
+        .await
+        .expect("it is there");
+    let metadata = (0..10)
+        .map(|nr| {
+            (
+                format!("m{nr}").into(),
+                FieldText::new(&"v".repeat(800)).expect("it is there"),
+            )
+        })
+        .collect();
+    let headers = BlobHeaders {
+        metadata,
+        ..BlobHeaders::default()
+    };
     for nr in 0..COUNT {
-        let put = Put { headers: headers.clone(), ..Put::new(Upload::new(Full::<Bytes>::from("x"))) };
+        let put = Put {
+            headers: headers.clone(),
+            ..Put::new(Upload::new(Full::<Bytes>::from("x")))
+        };
         let blob = BlobPath::parse(&format!("/c/{}", name(nr))).expect("a path");
         store.put(&blob, put).await.expect("written");
     }
@@ -46,10 +62,18 @@ async fn pages_end_by_bytes_and_continue_there() {
     let (mut names, mut pages) = (Vec::new(), 0);
     let mut query = ListQuery::first(1000);
     loop {
-        let page = store.list(&container, &query).await.expect("listed").expect("there it is");
+        let page = store
+            .list(&container, &query)
+            .await
+            .expect("listed")
+            .expect("there it is");
         let bytes: usize = page.items.iter().map(BlobEntry::size).sum();
         assert!(bytes < PAGE / 2, "the store's own page has {bytes} bytes");
-        names.extend(page.items.into_iter().map(|entry| entry.name.as_str().to_owned()));
+        names.extend(
+            page.items
+                .into_iter()
+                .map(|entry| entry.name.as_str().to_owned()),
+        );
         pages += 1;
         match page.next {
             Some(next) => query.after = Some(next),
@@ -61,11 +85,25 @@ async fn pages_end_by_bytes_and_continue_there() {
     let documents = Documents::default();
     let (mut names, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
-        let listing = Hierarchy { prefix: "", delimiter: None, after, start: None, limit: 5000, leases: false };
+        let listing = Hierarchy {
+            prefix: "",
+            delimiter: None,
+            after,
+            start: None,
+            limit: 5000,
+            leases: false,
+        };
         let mut memory = documents.begin(None);
-        let page = listing.list(&store, &container, &mut memory).await.expect("listed").expect("there it is");
+        let page = listing
+            .list(&store, &container, &mut memory)
+            .await
+            .expect("listed")
+            .expect("there it is");
         let taken = documents.taken() as usize;
-        assert!(taken < PAGE + 20_000, "the items of a page take {taken} bytes");
+        assert!(
+            taken < PAGE + 20_000,
+            "the items of a page take {taken} bytes"
+        );
         names.extend(page.items.iter().map(|item| match item {
             Listed::Blob(entry) => entry.name.as_str().to_owned(),
             Listed::Folder(folder) => folder.clone(),
@@ -86,8 +124,12 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
     let documents = Documents::new(8 << 20);
     let service = BlobService::new(Arc::new(store(&folder).await)).documents(documents.clone());
     let list = async |last: u8| {
-        let mut request = http::Request::get("/c?prefix=n").body(Empty::<Bytes>::new()).expect("a request");
-        request.extensions_mut().insert(Client([192, 0, 2, last].into()));
+        let mut request = http::Request::get("/c?prefix=n")
+            .body(Empty::<Bytes>::new())
+            .expect("a request");
+        request
+            .extensions_mut()
+            .insert(Client([192, 0, 2, last].into()));
         let Ok(response) = service.clone().oneshot(request).await;
         response
     };
@@ -100,23 +142,65 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
         unread.push(response.into_body());
         assert!(unread.len() < 10, "the answers that wait are limited");
     };
-    assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
-    assert!(documents.taken() as usize <= 4 << 20, "half is left to others");
+    assert_eq!(
+        (
+            refused.status().as_u16(),
+            refused.headers().contains_key("retry-after")
+        ),
+        (503, true)
+    );
+    assert!(
+        documents.taken() as usize <= 4 << 20,
+        "half is left to others"
+    );
     assert_eq!(list(2).await.status(), 200, "another client is served");
-    let page = unread.pop().expect("it is there").collect().await.expect("it is there").to_bytes();
-    assert!(page.len() < PAGE + 20_000, "a page has {} bytes", page.len());
+    let page = unread
+        .pop()
+        .expect("it is there")
+        .collect()
+        .await
+        .expect("it is there")
+        .to_bytes();
+    assert!(
+        page.len() < PAGE + 20_000,
+        "a page has {} bytes",
+        page.len()
+    );
     let parsed: serde_json::Value = serde_json::from_slice(&page).expect("it is there");
     assert_eq!(
         parsed["next"],
-        parsed["blobs"].as_array().expect("it is there").last().expect("it is there")["name"],
+        parsed["blobs"]
+            .as_array()
+            .expect("it is there")
+            .last()
+            .expect("it is there")["name"],
         "it continues behind its last"
     );
     drop((unread, page));
-    assert_eq!(documents.taken(), 0, "nothing is kept once it was sent or its client has left");
+    assert_eq!(
+        documents.taken(),
+        0,
+        "nothing is kept once it was sent or its client has left"
+    );
 
     let mut memory = Documents::new(100).begin(None);
-    let listing = Hierarchy { prefix: "", delimiter: None, after: None, start: None, limit: 10, leases: false };
-    let refused =
-        listing.list(&*service.context().store, &ContainerName::new("c").expect("it is there"), &mut memory).await;
-    assert_eq!(refused.expect_err("no memory").kind(), &StoreErrorKind::Crowded);
+    let listing = Hierarchy {
+        prefix: "",
+        delimiter: None,
+        after: None,
+        start: None,
+        limit: 10,
+        leases: false,
+    };
+    let refused = listing
+        .list(
+            &*service.context().store,
+            &ContainerName::new("c").expect("it is there"),
+            &mut memory,
+        )
+        .await;
+    assert_eq!(
+        refused.expect_err("no memory").kind(),
+        &StoreErrorKind::Crowded
+    );
 }

@@ -35,9 +35,17 @@ pub(crate) async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let register = Arc::new(MemoryRegister::unbounded());
     let clock = ManualClock::default().with_timers();
-    let store = reopen(folder.path(), &register, &clock).await.expect("an empty folder opens");
+    let store = reopen(folder.path(), &register, &clock)
+        .await
+        .expect("an empty folder opens");
     let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone());
-    Fixture { folder, register, clock, store, service }
+    Fixture {
+        folder,
+        register,
+        clock,
+        store,
+        service,
+    }
 }
 
 pub(crate) async fn reopen(
@@ -45,7 +53,11 @@ pub(crate) async fn reopen(
     register: &Arc<MemoryRegister>,
     clock: &ManualClock,
 ) -> Result<Store, ifmatch_blob_indexed::OpenError> {
-    IndexedStore::with_driver(folder, Driver::with_clock(Arc::clone(register), clock.clone())).await
+    IndexedStore::with_driver(
+        folder,
+        Driver::with_clock(Arc::clone(register), clock.clone()),
+    )
+    .await
 }
 
 impl Fixture {
@@ -68,7 +80,9 @@ impl Fixture {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), none).await.expect("a file remains");
+        tokio::time::timeout(Duration::from_secs(30), none)
+            .await
+            .expect("a file remains");
     }
 
     /// Returns the number of files of bodies, including incoming ones.
@@ -78,8 +92,12 @@ impl Fixture {
 }
 
 pub(crate) fn files_in(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    entries.map(|path| if path.is_dir() { files_in(&path) } else { 1 }).sum()
+    let entries = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path());
+    entries
+        .map(|path| if path.is_dir() { files_in(&path) } else { 1 })
+        .sum()
 }
 
 pub(crate) fn request(
@@ -92,7 +110,9 @@ pub(crate) fn request(
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    request.body(Full::new(body.into())).expect("a valid request")
+    request
+        .body(Full::new(body.into()))
+        .expect("a valid request")
 }
 
 impl Answer {
@@ -105,7 +125,9 @@ impl Answer {
         assert_eq!(self.header("content-type"), "application/problem+json");
         let problem = self.json();
         assert_eq!(problem["status"], self.status.as_u16());
-        let name = problem["type"].as_str().and_then(|name| name.strip_prefix("urn:ifmatch:problem:"));
+        let name = problem["type"]
+            .as_str()
+            .and_then(|name| name.strip_prefix("urn:ifmatch:problem:"));
         name.expect("a problem type").to_owned()
     }
 }
@@ -121,16 +143,38 @@ where
     let hint = response.body().size_hint().exact();
     let answer = Answer::read(response).await.expect("a whole body");
     let bodiless = method == Method::HEAD || matches!(answer.status.as_u16(), 204 | 304);
-    assert!(!bodiless || answer.body.is_empty(), "a body in answer to {method}: {answer:?}");
-    assert!(hint.is_none_or(|hint| hint == answer.body.len() as u64), "the size hint is wrong: {answer:?}");
+    assert!(
+        !bodiless || answer.body.is_empty(),
+        "a body in answer to {method}: {answer:?}"
+    );
+    assert!(
+        hint.is_none_or(|hint| hint == answer.body.len() as u64),
+        "the size hint is wrong: {answer:?}"
+    );
     if let (false, Some(length)) = (bodiless, answer.headers.get("content-length")) {
-        assert_eq!(length.to_str().expect("digits"), answer.body.len().to_string());
+        assert_eq!(
+            length.to_str().expect("digits"),
+            answer.body.len().to_string()
+        );
     }
-    let is_strong = answer.headers.get("etag").is_some_and(|tag| tag.as_bytes().starts_with(b"\""));
+    let is_strong = answer
+        .headers
+        .get("etag")
+        .is_some_and(|tag| tag.as_bytes().starts_with(b"\""));
     if method == Method::GET && answer.status == StatusCode::OK && is_strong {
         let hash = ContentHash::of(&answer.body);
-        assert_eq!(hash_in(&answer.tag()), hash.hex(), "bytes of another version than the tag's");
-        assert_eq!(answer.header("repr-digest"), hash.repr_digest().expect("SHA-256").to_str().expect("ASCII"));
+        assert_eq!(
+            hash_in(&answer.tag()),
+            hash.hex(),
+            "bytes of another version than the tag's"
+        );
+        assert_eq!(
+            answer.header("repr-digest"),
+            hash.repr_digest()
+                .expect("SHA-256")
+                .to_str()
+                .expect("ASCII")
+        );
     }
     answer
 }
@@ -138,13 +182,19 @@ where
 /// Returns the hash in a versioned tag.
 pub(crate) fn hash_in(tag: &str) -> String {
     let opaque = tag.trim_matches('"');
-    opaque.split_once('-').map(|(hash, _)| hash.to_owned()).expect("a versioned tag")
+    opaque
+        .split_once('-')
+        .map(|(hash, _)| hash.to_owned())
+        .expect("a versioned tag")
 }
 
 /// Returns bytes that don't repeat at any power of two.
 pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
     let byte = |at: usize| {
-        let mixed = (at as u64 / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).rotate_left(17);
+        let mixed = (at as u64 / 7)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(seed)
+            .rotate_left(17);
         mixed.to_le_bytes()[at % 8]
     };
     (0..length).map(byte).collect()

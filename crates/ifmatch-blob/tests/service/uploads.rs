@@ -23,17 +23,50 @@ async fn a_body_that_is_not_as_declared_changes_nothing_and_leaves_no_file() {
     let tag = fixture.put("/c/b", "old").await.tag();
     let other = ContentHash::of(b"other").repr_digest().expect("SHA-256");
     let other = other.to_str().expect("ASCII");
-    for (length, promised) in [(10, "11"), (10, "9"), (100_000, "100001"), (100_000, "99999")] {
-        refused(&service, ("content-length", promised), length, None, (400, "length-mismatch")).await;
+    for (length, promised) in [
+        (10, "11"),
+        (10, "9"),
+        (100_000, "100001"),
+        (100_000, "99999"),
+    ] {
+        refused(
+            &service,
+            ("content-length", promised),
+            length,
+            None,
+            (400, "length-mismatch"),
+        )
+        .await;
     }
     for length in [10, 5_000, 700_000] {
         let reset = Some(io::Error::other("connection reset"));
-        refused(&service, ("x-meta-a", "b"), length, reset, (400, "content-incomplete")).await;
+        refused(
+            &service,
+            ("x-meta-a", "b"),
+            length,
+            reset,
+            (400, "content-incomplete"),
+        )
+        .await;
         for name in ["repr-digest", "content-digest"] {
-            refused(&service, (name, other), length, None, (400, "digest-mismatch")).await;
+            refused(
+                &service,
+                (name, other),
+                length,
+                None,
+                (400, "digest-mismatch"),
+            )
+            .await;
         }
     }
-    refused(&service, ("x-meta-a", "b"), 1_000_001, None, (413, "content-too-large")).await;
+    refused(
+        &service,
+        ("x-meta-a", "b"),
+        1_000_001,
+        None,
+        (413, "content-too-large"),
+    )
+    .await;
     let got = fixture.get("/c/b").await;
     assert_eq!((got.tag(), got.body), (tag, Bytes::from("old")));
     fixture.until_no_files().await;
@@ -48,11 +81,23 @@ async fn refused(
     expected: (u16, &str),
 ) {
     let whole = bytes(length, 1);
-    let pieces = (0..length).step_by(60_000).map(|at| Ok(whole.slice(at..length.min(at + 60_000))));
-    let pieces: Vec<_> = pieces.chain(end.map(Err)).map(|piece| piece.map(Frame::data)).collect();
-    let put = Request::put("/c/b").header(name, value).body(StreamBody::new(stream::iter(pieces))).expect("valid");
+    let pieces = (0..length)
+        .step_by(60_000)
+        .map(|at| Ok(whole.slice(at..length.min(at + 60_000))));
+    let pieces: Vec<_> = pieces
+        .chain(end.map(Err))
+        .map(|piece| piece.map(Frame::data))
+        .collect();
+    let put = Request::put("/c/b")
+        .header(name, value)
+        .body(StreamBody::new(stream::iter(pieces)))
+        .expect("valid");
     let answer = send(service, put).await;
-    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), expected, "{name}: {value}, {length} bytes");
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem().as_str()),
+        expected,
+        "{name}: {value}, {length} bytes"
+    );
 }
 
 #[tokio::test]
@@ -60,7 +105,9 @@ async fn a_client_that_disconnects_leaves_no_file() {
     let fixture = fixture().await;
     let sent = (0..6).map(|at| Ok::<_, Infallible>(Frame::data(bytes(200_000, at))));
     let pieces = stream::iter(sent).chain(stream::pending());
-    let put = Request::put("/c/b").body(StreamBody::new(pieces)).expect("valid");
+    let put = Request::put("/c/b")
+        .body(StreamBody::new(pieces))
+        .expect("valid");
     let answer = fixture.service.clone().oneshot(put);
     let file_exists = async {
         while fixture.files() == 0 {
@@ -96,17 +143,28 @@ async fn the_body_of_a_request_refused_by_its_head_is_not_read() {
         let put = Request::put("/c/b").header(name, value);
         let put = put.body(StreamBody::new(Box::pin(body))).expect("valid");
         assert_eq!(send(&service, put).await.status.as_u16(), status, "{name}");
-        assert!(!asked.load(Ordering::SeqCst), "{name}: the body was asked for");
+        assert!(
+            !asked.load(Ordering::SeqCst),
+            "{name}: the body was asked for"
+        );
     }
 }
 
 #[tokio::test]
 async fn trailers_are_not_part_of_a_body() {
     let fixture = fixture().await;
-    let frames = [Frame::data(Bytes::from("x")), Frame::trailers(http::HeaderMap::new())];
+    let frames = [
+        Frame::data(Bytes::from("x")),
+        Frame::trailers(http::HeaderMap::new()),
+    ];
     let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)));
     assert_eq!(
-        send(&fixture.service, Request::put("/c/b").body(body).expect("valid")).await.status,
+        send(
+            &fixture.service,
+            Request::put("/c/b").body(body).expect("valid")
+        )
+        .await
+        .status,
         StatusCode::CREATED
     );
     assert_eq!(fixture.get("/c/b").await.body, "x");

@@ -110,7 +110,12 @@ impl From<Box<dyn Error + Send + Sync>> for BrokenBody {
 impl BodyBroadcast {
     /// Creates a body with a memory reservation. With `to_disk`, longer bodies move to disk. `is_reserved` states if there
     /// is room for all of it, in memory or on disk.
-    pub(crate) fn new(declared: Option<u64>, reservation: ByteReservation, is_reserved: bool, to_disk: bool) -> Self {
+    pub(crate) fn new(
+        declared: Option<u64>,
+        reservation: ByteReservation,
+        is_reserved: bool,
+        to_disk: bool,
+    ) -> Self {
         let state = BroadcastState {
             buffer: ChunkBuffer::default(),
             reservation,
@@ -123,24 +128,43 @@ impl BodyBroadcast {
             writer: None,
         };
         let runs_ahead = to_disk || declared.is_some();
-        Self { declared, is_reserved, runs_ahead, state: Mutex::new(state) }
+        Self {
+            declared,
+            is_reserved,
+            runs_ahead,
+            state: Mutex::new(state),
+        }
     }
 
     /// Creates a reader from the beginning. Returns `None` if the beginning is gone, or if the body is broken.
     pub(crate) fn join(self: &Arc<Self>) -> Option<BroadcastReader> {
         let mut state = self.lock();
-        let (broken, starts) = (matches!(state.end, Some(BodyEnd::Broken(_))), state.buffer.start() == 0);
+        let (broken, starts) = (
+            matches!(state.end, Some(BodyEnd::Broken(_))),
+            state.buffer.start() == 0,
+        );
         if broken || state.storage == BroadcastStorage::None && !(starts && state.end.is_some()) {
             return None;
         }
-        let place = ReaderPosition { next: 0, waker: None, can_resume: false, lost: false };
+        let place = ReaderPosition {
+            next: 0,
+            waker: None,
+            can_resume: false,
+            lost: false,
+        };
         let free = state.readers.iter().position(Option::is_none);
         let at = free.unwrap_or(state.readers.len());
         match state.readers.get_mut(at) {
             Some(slot) => *slot = Some(place),
             None => state.readers.push(Some(place)),
         }
-        Some(BroadcastReader { broadcast: Arc::clone(self), at, read: 0, file: None, done: false })
+        Some(BroadcastReader {
+            broadcast: Arc::clone(self),
+            at,
+            read: 0,
+            file: None,
+            done: false,
+        })
     }
 
     /// Appends bytes. Returns `false` if the body is now too long for the memory. The writer must then call
@@ -184,7 +208,11 @@ impl BodyBroadcast {
             state.hold = content.hold();
             if state.hold.is_some() {
                 state.buffer = ChunkBuffer::default();
-                content.chunks.iter().cloned().for_each(|chunk| state.buffer.push(chunk));
+                content
+                    .chunks
+                    .iter()
+                    .cloned()
+                    .for_each(|chunk| state.buffer.push(chunk));
             } else {
                 state.buffer = ChunkBuffer::ended_at(content.len);
                 state.stored = Arc::downgrade(content);
@@ -225,11 +253,26 @@ impl BodyBroadcast {
     pub(crate) fn drop_slowest(&self) {
         let mut state = self.lock();
         let end = state.buffer.end();
-        let Some(slowest) = state.held_by().filter(|_| state.storage == BroadcastStorage::None) else { return };
-        if !state.readers.iter().flatten().any(|place| place.next == end) {
+        let Some(slowest) = state
+            .held_by()
+            .filter(|_| state.storage == BroadcastStorage::None)
+        else {
+            return;
+        };
+        if !state
+            .readers
+            .iter()
+            .flatten()
+            .any(|place| place.next == end)
+        {
             return;
         }
-        for place in state.readers.iter_mut().flatten().filter(|place| place.next == slowest && !place.can_resume) {
+        for place in state
+            .readers
+            .iter_mut()
+            .flatten()
+            .filter(|place| place.next == slowest && !place.can_resume)
+        {
             place.lost = true;
         }
         state.trim();
@@ -249,7 +292,9 @@ impl BodyBroadcast {
 
 impl fmt::Debug for BodyBroadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broadcast").field("declared", &self.declared).finish_non_exhaustive()
+        f.debug_struct("Broadcast")
+            .field("declared", &self.declared)
+            .finish_non_exhaustive()
     }
 }
 
@@ -284,12 +329,18 @@ impl BroadcastState {
     }
 
     fn fastest(&self) -> u64 {
-        self.present().map(|place| place.next).max().unwrap_or_else(|| self.buffer.end())
+        self.present()
+            .map(|place| place.next)
+            .max()
+            .unwrap_or_else(|| self.buffer.end())
     }
 
     /// Returns the position of the slowest reader that can't request the rest.
     fn held_by(&self) -> Option<u64> {
-        self.present().filter(|place| !place.can_resume).map(|place| place.next).min()
+        self.present()
+            .filter(|place| !place.can_resume)
+            .map(|place| place.next)
+            .min()
     }
 
     /// Returns the number of bytes on disk.
@@ -303,18 +354,23 @@ impl BroadcastState {
         match self.storage {
             BroadcastStorage::Memory => {}
             BroadcastStorage::Disk => {
-                self.buffer.release(self.written().min(end.saturating_sub(WINDOW)));
+                self.buffer
+                    .release(self.written().min(end.saturating_sub(WINDOW)));
                 self.reservation.shrink(0);
             }
             BroadcastStorage::None => {
                 let slowest = self.present().map(|place| place.next).min().unwrap_or(end);
                 let wanted = slowest.max(self.fastest().saturating_sub(WINDOW));
-                let needed = self.held_by().map_or(wanted, |held| held.min(wanted)).max(self.written());
+                let needed = self
+                    .held_by()
+                    .map_or(wanted, |held| held.min(wanted))
+                    .max(self.written());
                 self.buffer.release(needed);
                 if slowest >= self.written() {
                     self.file = None;
                 }
-                self.reservation.shrink((end - self.buffer.start()).saturating_sub(2 * WINDOW));
+                self.reservation
+                    .shrink((end - self.buffer.start()).saturating_sub(2 * WINDOW));
             }
         }
         if self.has_room()
@@ -325,7 +381,11 @@ impl BroadcastState {
     }
 
     fn wake_readers(&mut self) {
-        self.readers.iter_mut().flatten().filter_map(|place| place.waker.take()).for_each(Waker::wake);
+        self.readers
+            .iter_mut()
+            .flatten()
+            .filter_map(|place| place.waker.take())
+            .for_each(Waker::wake);
     }
 
     fn advance(&mut self, at: usize, read: u64) {
@@ -337,7 +397,9 @@ impl BroadcastState {
 
     fn poll(&mut self, at: usize, cx: &mut Context<'_>) -> Poll<ReaderStep> {
         let written = self.written();
-        let Some(Some(place)) = self.readers.get_mut(at) else { return Poll::Ready(ReaderStep::End) };
+        let Some(Some(place)) = self.readers.get_mut(at) else {
+            return Poll::Ready(ReaderStep::End);
+        };
         let next = place.next;
         if place.lost {
             return Poll::Ready(ReaderStep::Stop(ReaderStop::Behind(next)));
@@ -352,7 +414,9 @@ impl BroadcastState {
                 return Poll::Ready(ReaderStep::Frame(Frame::data(bytes)));
             }
             return Poll::Ready(match &self.file {
-                Some((body, open)) if next < written => ReaderStep::OnDisk(Arc::clone(body), Arc::clone(open), written),
+                Some((body, open)) if next < written => {
+                    ReaderStep::OnDisk(Arc::clone(body), Arc::clone(open), written)
+                }
                 _ => ReaderStep::Stop(ReaderStop::Behind(next)),
             });
         }
@@ -361,7 +425,9 @@ impl BroadcastState {
                 place.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
-            Some(BodyEnd::Broken(why)) => Poll::Ready(ReaderStep::Stop(ReaderStop::Broken(why.clone()))),
+            Some(BodyEnd::Broken(why)) => {
+                Poll::Ready(ReaderStep::Stop(ReaderStop::Broken(why.clone())))
+            }
             Some(BodyEnd::Complete(None)) => Poll::Ready(ReaderStep::End),
             Some(BodyEnd::Complete(Some(trailers))) => {
                 Poll::Ready(ReaderStep::Frame(Frame::trailers(trailers.clone())))
@@ -382,7 +448,10 @@ pub(crate) struct BroadcastReader {
 }
 
 impl BroadcastReader {
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReaderStop>>> {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReaderStop>>> {
         if self.done {
             return Poll::Ready(None);
         }
@@ -431,7 +500,8 @@ impl BroadcastReader {
     /// Returns `true` at the end of the body.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.broadcast.lock();
-        self.done || self.read == state.buffer.end() && matches!(state.end, Some(BodyEnd::Complete(None)))
+        self.done
+            || self.read == state.buffer.end() && matches!(state.end, Some(BodyEnd::Complete(None)))
     }
 
     /// Returns `true` if memory or disk space is reserved for the whole body.
@@ -446,7 +516,9 @@ impl BroadcastReader {
 
     /// Returns the number of remaining bytes, if the origin declared a length.
     pub(crate) fn left(&self) -> Option<u64> {
-        self.broadcast.declared.map(|declared| declared.saturating_sub(self.read))
+        self.broadcast
+            .declared
+            .map(|declared| declared.saturating_sub(self.read))
     }
 }
 

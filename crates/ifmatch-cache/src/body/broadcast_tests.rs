@@ -6,7 +6,12 @@ use super::*;
 use crate::body::budget::ByteBudget;
 
 fn broadcast() -> Arc<BodyBroadcast> {
-    Arc::new(BodyBroadcast::new(None, ByteBudget::of(1 << 20).reserve(1 << 20), false, false))
+    Arc::new(BodyBroadcast::new(
+        None,
+        ByteBudget::of(1 << 20).reserve(1 << 20),
+        false,
+        false,
+    ))
 }
 
 fn next(reader: &mut BroadcastReader) -> Poll<Option<Result<Frame<Bytes>, ReaderStop>>> {
@@ -14,7 +19,9 @@ fn next(reader: &mut BroadcastReader) -> Poll<Option<Result<Frame<Bytes>, Reader
 }
 
 fn is_ready(broadcast: &BodyBroadcast) -> bool {
-    broadcast.poll_room(&mut Context::from_waker(&noop_waker())).is_ready()
+    broadcast
+        .poll_room(&mut Context::from_waker(&noop_waker()))
+        .is_ready()
 }
 
 #[test]
@@ -38,9 +45,15 @@ fn the_writer_waits_for_the_fastest_and_for_those_that_cannot_resume() {
     assert!(is_ready(&broadcast));
     broadcast.push(vec![0; 50 << 10].into());
     assert!(!is_ready(&broadcast), "too far ahead of both");
-    assert!(next(&mut fast).is_ready() && is_ready(&broadcast), "close to one, and all bytes are kept");
+    assert!(
+        next(&mut fast).is_ready() && is_ready(&broadcast),
+        "close to one, and all bytes are kept"
+    );
     broadcast.stop_storing();
-    assert!(next(&mut fast).is_ready() && !is_ready(&broadcast), "the bytes of the slow one are not kept");
+    assert!(
+        next(&mut fast).is_ready() && !is_ready(&broadcast),
+        "the bytes of the slow one are not kept"
+    );
     fast.can_resume();
     slow.can_resume();
     assert!(is_ready(&broadcast));
@@ -64,7 +77,10 @@ fn a_reader_that_falls_behind_gets_its_position() {
     }
     // It is one chunk behind.
     assert!(next(&mut fast).is_ready());
-    assert!(matches!(next(&mut slow), Poll::Ready(Some(Err(ReaderStop::Behind(5_000))))));
+    assert!(matches!(
+        next(&mut slow),
+        Poll::Ready(Some(Err(ReaderStop::Behind(5_000))))
+    ));
     assert!(matches!(next(&mut slow), Poll::Ready(None)));
 }
 
@@ -91,7 +107,11 @@ fn a_waiting_reader_or_writer_is_woken() {
     for event in events {
         let (broadcast, woken) = (broadcast(), Arc::<Woken>::default());
         let mut reader = broadcast.join().unwrap();
-        assert!(reader.poll_frame(&mut Context::from_waker(&Arc::clone(&woken).into())).is_pending());
+        assert!(
+            reader
+                .poll_frame(&mut Context::from_waker(&Arc::clone(&woken).into()))
+                .is_pending()
+        );
         event(&broadcast);
         assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
     }
@@ -109,7 +129,11 @@ fn a_waiting_reader_or_writer_is_woken() {
         broadcast.push(vec![0; 400 << 10].into());
         broadcast.stop_storing();
         assert!(next(&mut fast).is_ready());
-        assert!(broadcast.poll_room(&mut Context::from_waker(&Arc::clone(&woken).into())).is_pending());
+        assert!(
+            broadcast
+                .poll_room(&mut Context::from_waker(&Arc::clone(&woken).into()))
+                .is_pending()
+        );
         let slow = step(slow);
         assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst) && is_ready(&broadcast));
         drop(slow);

@@ -20,12 +20,20 @@ impl ByteBudget {
     /// Creates a budget of this size for long bodies, plus a quarter of it for short ones.
     pub(crate) fn of(bytes: u64) -> Self {
         let (spare, short) = (bytes / 4, bytes / 64);
-        Self { left: Arc::new(AtomicU64::new(bytes.saturating_add(spare))), spare, short }
+        Self {
+            left: Arc::new(AtomicU64::new(bytes.saturating_add(spare))),
+            spare,
+            short,
+        }
     }
 
     /// Returns an empty reservation for a body of up to `limit` bytes.
     pub(crate) fn reserve(&self, limit: u64) -> ByteReservation {
-        ByteReservation { budget: self.clone(), taken: 0, limit }
+        ByteReservation {
+            budget: self.clone(),
+            taken: 0,
+            limit,
+        }
     }
 }
 
@@ -40,11 +48,21 @@ pub(crate) struct ByteReservation {
 impl ByteReservation {
     /// Extends the reservation to `len` bytes. Returns `false` if not enough is left.
     pub(crate) fn cover(&mut self, len: u64) -> bool {
-        let Some(missing) = len.checked_sub(self.taken) else { return true };
-        let must_stay = if len <= self.budget.short { 0 } else { self.budget.spare };
+        let Some(missing) = len.checked_sub(self.taken) else {
+            return true;
+        };
+        let must_stay = if len <= self.budget.short {
+            0
+        } else {
+            self.budget.spare
+        };
         let take = |left: u64| left.checked_sub(missing).filter(|rest| *rest >= must_stay);
-        let taken =
-            len <= self.limit && self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
+        let taken = len <= self.limit
+            && self
+                .budget
+                .left
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+                .is_ok();
         self.taken = if taken { len } else { self.taken };
         taken
     }
@@ -71,7 +89,10 @@ mod tests {
     fn released_memory_can_be_reserved_again() {
         let budget = ByteBudget::of(1_000);
         let mut one = budget.reserve(800);
-        assert!(one.cover(600) && one.cover(500) && !one.cover(801), "its own limit is 800");
+        assert!(
+            one.cover(600) && one.cover(500) && !one.cover(801),
+            "its own limit is 800"
+        );
         let mut two = budget.reserve(800);
         assert!(!two.cover(401) && two.cover(400));
         one.shrink(500);
@@ -89,7 +110,10 @@ mod tests {
                 reserved.cover(len);
             }
         }
-        assert_eq!(long.iter().map(|reserved| reserved.taken).sum::<u64>(), 1_000);
+        assert_eq!(
+            long.iter().map(|reserved| reserved.taken).sum::<u64>(),
+            1_000
+        );
         assert!(budget.reserve(1_000).cover(15) && !budget.reserve(1_000).cover(16));
     }
 }

@@ -37,12 +37,17 @@ impl ChunkBuffer {
 
     /// Creates a buffer without bytes, which ends at this position.
     pub(crate) fn ended_at(end: u64) -> Self {
-        Self { end, ..Self::default() }
+        Self {
+            end,
+            ..Self::default()
+        }
     }
 
     /// Returns the position of the first byte in the buffer.
     pub(crate) fn start(&self) -> u64 {
-        self.full.front().map_or_else(|| self.last_start(), |(start, _)| *start)
+        self.full
+            .front()
+            .map_or_else(|| self.last_start(), |(start, _)| *start)
     }
 
     /// Returns the position after the last byte.
@@ -54,7 +59,10 @@ impl ChunkBuffer {
     pub(crate) fn from(&self, position: u64) -> Option<Bytes> {
         let cut = |start: u64| usize::try_from(position - start).unwrap_or(usize::MAX);
         if position >= self.last_start() {
-            let bytes = self.last.get(cut(self.last_start())..).filter(|bytes| !bytes.is_empty());
+            let bytes = self
+                .last
+                .get(cut(self.last_start())..)
+                .filter(|bytes| !bytes.is_empty());
             return bytes.map(Bytes::copy_from_slice);
         }
         let after = self.full.partition_point(|(start, _)| *start <= position);
@@ -71,7 +79,11 @@ impl ChunkBuffer {
 
     /// Releases the blocks that end at or before a position.
     pub(crate) fn release(&mut self, position: u64) {
-        while self.full.front().is_some_and(|(start, block)| start + block.len() as u64 <= position) {
+        while self
+            .full
+            .front()
+            .is_some_and(|(start, block)| start + block.len() as u64 <= position)
+        {
             self.full.pop_front();
         }
         if self.full.is_empty() && position >= self.end {
@@ -86,7 +98,8 @@ impl ChunkBuffer {
     fn close(&mut self) {
         if !self.last.is_empty() {
             let start = self.last_start();
-            self.full.push_back((start, std::mem::take(&mut self.last).freeze()));
+            self.full
+                .push_back((start, std::mem::take(&mut self.last).freeze()));
         }
     }
 }
@@ -109,7 +122,11 @@ mod tests {
     fn bytes_are_found_by_position_for_any_chunk_sizes() {
         let mut blocks = ChunkBuffer::default();
         let mut expected = Vec::new();
-        for (round, len) in [1, 1, SMALL, 0, 3, SMALL - 1, SMALL - 1, BLOCK, 2].into_iter().cycle().take(40).enumerate()
+        for (round, len) in [1, 1, SMALL, 0, 3, SMALL - 1, SMALL - 1, BLOCK, 2]
+            .into_iter()
+            .cycle()
+            .take(40)
+            .enumerate()
         {
             let chunk = vec![u8::try_from(round).unwrap(); len];
             expected.extend_from_slice(&chunk);
@@ -117,9 +134,16 @@ mod tests {
         }
         assert_eq!(blocks.end(), expected.len() as u64);
         for position in (0..expected.len()).step_by(577) {
-            assert_eq!(rest(&blocks, position as u64), expected[position..], "from {position}");
+            assert_eq!(
+                rest(&blocks, position as u64),
+                expected[position..],
+                "from {position}"
+            );
         }
-        assert_eq!(blocks.all().into_iter().flatten().collect::<Vec<_>>(), expected);
+        assert_eq!(
+            blocks.all().into_iter().flatten().collect::<Vec<_>>(),
+            expected
+        );
         assert!(blocks.from(blocks.end()).is_none() && blocks.from(blocks.end() + 1).is_none());
     }
 

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifmatch_runtime::private_files;
-use redb::{Builder, Database, Durability, Error, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{
+    Builder, Database, Durability, Error, ReadableDatabase, ReadableTable, Table, TableDefinition,
+};
 use serde::{Deserialize, Serialize};
 
 /// Rows by URI and variant.
@@ -82,7 +84,9 @@ impl DiskIndex {
     }
 
     fn try_open(path: &Path) -> Result<Self, Error> {
-        let database = Builder::new().set_cache_size(CACHE).create_file(private_files::open_or_create(path)?)?;
+        let database = Builder::new()
+            .set_cache_size(CACHE)
+            .create_file(private_files::open_or_create(path)?)?;
         let transaction = database.begin_write()?;
         let run = {
             transaction.open_table(ROWS)?;
@@ -94,7 +98,12 @@ impl DiskIndex {
             run
         };
         transaction.commit()?;
-        Ok(Self { database, path: path.to_owned(), broken: AtomicBool::new(false), run })
+        Ok(Self {
+            database,
+            path: path.to_owned(),
+            broken: AtomicBool::new(false),
+            run,
+        })
     }
 
     /// Returns the total length of all bodies.
@@ -120,7 +129,11 @@ impl DiskIndex {
             }
             Ok(found)
         };
-        if self.is_broken() { Vec::new() } else { self.checked(read()).unwrap_or_default() }
+        if self.is_broken() {
+            Vec::new()
+        } else {
+            self.checked(read()).unwrap_or_default()
+        }
     }
 
     /// Returns the row with this key.
@@ -129,7 +142,11 @@ impl DiskIndex {
             let rows = self.database.begin_read()?.open_table(ROWS)?;
             Ok(rows.get(key)?.and_then(|row| decode(row.value())))
         };
-        if self.is_broken() { None } else { self.checked(read()).flatten() }
+        if self.is_broken() {
+            None
+        } else {
+            self.checked(read()).flatten()
+        }
     }
 
     /// Returns the files of all rows.
@@ -164,7 +181,11 @@ impl DiskIndex {
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
     ) -> Result<Vec<(FileId, u64)>, Error> {
         let mut transaction = self.database.begin_write()?;
-        transaction.set_durability(if durable { Durability::Immediate } else { Durability::None })?;
+        transaction.set_durability(if durable {
+            Durability::Immediate
+        } else {
+            Durability::None
+        })?;
         let (gone, changed) = {
             let mut tables = IndexTransaction {
                 rows: transaction.open_table(ROWS)?,
@@ -253,7 +274,9 @@ impl IndexTransaction<'_> {
 
     /// Removes the row with this key. Returns `true` if there was one.
     pub(crate) fn remove(&mut self, key: &str) -> Result<bool, Error> {
-        let Some(row) = self.rows.remove(key)?.map(|row| decode(row.value())) else { return Ok(false) };
+        let Some(row) = self.rows.remove(key)?.map(|row| decode(row.value())) else {
+            return Ok(false);
+        };
         self.changed = true;
         // A row of another format names no file, which is then removed at the next start.
         let Some(row) = row else { return Ok(true) };
@@ -276,13 +299,21 @@ impl IndexTransaction<'_> {
     pub(crate) fn members(&self, group: &str) -> Result<Vec<String>, Error> {
         let prefix = member(group, "");
         let members = keys(&self.groups, &prefix)?;
-        Ok(members.iter().filter_map(|member| member.strip_prefix(&prefix)).map(str::to_owned).collect())
+        Ok(members
+            .iter()
+            .filter_map(|member| member.strip_prefix(&prefix))
+            .map(str::to_owned)
+            .collect())
     }
 
     /// Returns the first row in the queue. Removes positions without a row.
     pub(crate) fn first(&mut self) -> Result<Option<(String, DiskRow)>, Error> {
         loop {
-            let Some((at, key)) = self.queue.first()?.map(|(at, key)| (at.value(), key.value().to_owned())) else {
+            let Some((at, key)) = self
+                .queue
+                .first()?
+                .map(|(at, key)| (at.value(), key.value().to_owned()))
+            else {
                 return Ok(None);
             };
             match self.get(&key)?.filter(|row| row.at == at) {

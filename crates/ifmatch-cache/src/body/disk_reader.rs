@@ -38,7 +38,10 @@ impl From<Bytes> for BodySection {
 
 impl From<ByteRange> for BodySection {
     fn from(range: ByteRange) -> Self {
-        Self::File(ByteSpan { start: range.start(), end: range.end() + 1 })
+        Self::File(ByteSpan {
+            start: range.start(),
+            end: range.end() + 1,
+        })
     }
 }
 
@@ -74,7 +77,10 @@ impl DiskReader {
         let len = body.len();
         let all = (len > 0).then_some(BodySection::File(ByteSpan { start: 0, end: len }));
         let reader = Self::of(body, all.into_iter().collect())?;
-        Some(Self { trailers: body.trailers(), ..reader })
+        Some(Self {
+            trailers: body.trailers(),
+            ..reader
+        })
     }
 
     /// Creates a reader of some sections. Returns `None` if the file is gone.
@@ -95,10 +101,21 @@ impl DiskReader {
     pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
         let (body, file) = (Arc::clone(body), Arc::clone(file));
         let sections = VecDeque::from([BodySection::File(ByteSpan { start, end })]);
-        Self { body, sections, last: None, trailers: None, file, buffer: BytesMut::new(), reading: None }
+        Self {
+            body,
+            sections,
+            last: None,
+            trailers: None,
+            file,
+            buffer: BytesMut::new(),
+            reading: None,
+        }
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some((piece, reading)) = &mut self.reading {
             let piece = *piece;
             let read = ready!(reading.as_mut().poll(cx));
@@ -127,7 +144,13 @@ impl DiskReader {
         if let Some(bytes) = self.last.take() {
             return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
         }
-        self.reading = Some((piece, Box::pin(self.body.read(&self.file, piece, mem::take(&mut self.buffer)))));
+        self.reading = Some((
+            piece,
+            Box::pin(
+                self.body
+                    .read(&self.file, piece, mem::take(&mut self.buffer)),
+            ),
+        ));
         self.poll_frame(cx)
     }
 
@@ -142,11 +165,16 @@ impl DiskReader {
 
     /// Takes the next section's bytes from a piece. The rest of the section, if any, becomes the next section.
     fn cut(&mut self, piece: usize, bytes: Bytes) -> Bytes {
-        let Some(BodySection::File(span)) = self.sections.pop_front() else { return Bytes::new() };
+        let Some(BodySection::File(span)) = self.sections.pop_front() else {
+            return Bytes::new();
+        };
         let skip = usize::try_from(span.start % PIECE as u64).unwrap_or_default();
         let wanted = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
         let cut = bytes.slice(skip.min(bytes.len())..bytes.len().min(skip.saturating_add(wanted)));
-        let rest = ByteSpan { start: span.start + cut.len() as u64, ..span };
+        let rest = ByteSpan {
+            start: span.start + cut.len() as u64,
+            ..span
+        };
         if rest.start < rest.end {
             self.sections.push_front(BodySection::File(rest));
         }

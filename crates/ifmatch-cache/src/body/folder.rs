@@ -51,12 +51,14 @@ pub struct Disk(pub(crate) Arc<CacheFolder>);
 
 /// Locks the folder for this process.
 fn lock_folder(path: &Path) -> io::Result<File> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let lock = private_files::create(path).map_err(named)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
-            let message = "another process uses it: stop that one, or give each process a folder of its own";
+            let message =
+                "another process uses it: stop that one, or give each process a folder of its own";
             Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
         }
         Err(fs::TryLockError::Error(error)) => Err(named(error)),
@@ -108,7 +110,10 @@ impl Disk {
         if index.run == 1 {
             remove_bodies(&path)?;
         }
-        let contents = Mutex::new(FolderContents { taken: index.bytes(), ..FolderContents::default() });
+        let contents = Mutex::new(FolderContents {
+            taken: index.bytes(),
+            ..FolderContents::default()
+        });
         let cleaner = LeftoverCleaner::start(&path, &index)?;
         Ok(Self(Arc::new(CacheFolder {
             path,
@@ -135,12 +140,16 @@ impl CacheFolder {
 
     /// Returns the name of a new body. No process used it before.
     pub(crate) fn new_file(&self) -> FileId {
-        FileId { run: self.index.run, number: self.names.fetch_add(1, Ordering::Relaxed) }
+        FileId {
+            run: self.index.run,
+            number: self.names.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Returns a body's path.
     pub(crate) fn path(&self, file: FileId) -> PathBuf {
-        self.path.join(format!("{BODY}{}-{}", file.run, file.number))
+        self.path
+            .join(format!("{BODY}{}-{}", file.run, file.number))
     }
 
     /// Allocates space, evicting other bodies if necessary. Returns `false` if there isn't enough.
@@ -173,7 +182,10 @@ impl CacheFolder {
     pub(crate) fn note_failure(&self, error: &io::Error, bytes: u64) {
         self.warn(error);
         // A quota doesn't show in the free space.
-        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        if matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ) {
             self.evict(bytes);
         }
     }
@@ -190,7 +202,9 @@ impl CacheFolder {
         let evict = |change: &mut IndexTransaction<'_>| {
             let mut freed = 0;
             while freed < bytes {
-                let Some((key, row)) = change.first()? else { break };
+                let Some((key, row)) = change.first()? else {
+                    break;
+                };
                 if chances > 0 && self.lock().used.remove(&row.file) {
                     chances -= 1;
                     change.put(&key, row)?;
@@ -285,7 +299,10 @@ impl CacheFolder {
         let fits = bytes <= self.longest() && self.allocate(bytes);
         fits.then(|| {
             self.lock().unwritten += bytes;
-            ReservedSpace { folder: Arc::clone(self), left: bytes }
+            ReservedSpace {
+                folder: Arc::clone(self),
+                left: bytes,
+            }
         })
     }
 
@@ -327,7 +344,10 @@ pub(crate) struct ReservedSpace {
 impl ReservedSpace {
     /// Reserves nothing yet.
     pub(crate) fn none(folder: &Arc<CacheFolder>) -> Self {
-        Self { folder: Arc::clone(folder), left: 0 }
+        Self {
+            folder: Arc::clone(folder),
+            left: 0,
+        }
     }
 
     /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there aren't enough.
@@ -360,13 +380,22 @@ impl LeftoverCleaner {
         let stops = Arc::<AtomicBool>::default();
         let (path, index, stopped) = (path.to_owned(), Arc::clone(index), Arc::clone(&stops));
         let clean = move || drop(clean(&path, &index, &stopped));
-        let thread = thread::Builder::new().name("cache-cleaner".to_owned()).spawn(clean)?;
-        Ok(Self { stops, thread: Mutex::new(Some(thread)) })
+        let thread = thread::Builder::new()
+            .name("cache-cleaner".to_owned())
+            .spawn(clean)?;
+        Ok(Self {
+            stops,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     fn stop(&self) {
         self.stops.store(true, Ordering::Release);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(thread.map(JoinHandle::join));
     }
 }
@@ -384,7 +413,9 @@ fn remove_bodies(path: &Path) -> io::Result<()> {
 
 /// Deletes files of earlier processes. New rows name them only if they were in the index before.
 fn clean(path: &Path, index: &DiskIndex, stopped: &AtomicBool) -> io::Result<()> {
-    let Some(files) = index.files() else { return Ok(()) };
+    let Some(files) = index.files() else {
+        return Ok(());
+    };
     let known: HashSet<FileId> = files.into_iter().collect();
     for entry in fs::read_dir(path)? {
         if stopped.load(Ordering::Acquire) {
@@ -392,10 +423,15 @@ fn clean(path: &Path, index: &DiskIndex, stopped: &AtomicBool) -> io::Result<()>
         }
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        let Some(numbers) = name.strip_prefix(BODY) else { continue };
-        let file = numbers
-            .split_once('-')
-            .and_then(|(run, number)| Some(FileId { run: run.parse().ok()?, number: number.parse().ok()? }));
+        let Some(numbers) = name.strip_prefix(BODY) else {
+            continue;
+        };
+        let file = numbers.split_once('-').and_then(|(run, number)| {
+            Some(FileId {
+                run: run.parse().ok()?,
+                number: number.parse().ok()?,
+            })
+        });
         if file.is_none_or(|file| file.run < index.run && !known.contains(&file)) {
             fs::remove_file(path.join(&*name))?;
         }
@@ -411,7 +447,12 @@ mod tests {
     /// A disk of 1,000 bytes.
     fn missing_of_small_disk(path: &Path, bytes: u64) -> u64 {
         let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
-        let bodies = files.filter(|file| !file.file_name().to_string_lossy().starts_with("ifmatch-cache."));
+        let bodies = files.filter(|file| {
+            !file
+                .file_name()
+                .to_string_lossy()
+                .starts_with("ifmatch-cache.")
+        });
         let used: u64 = bodies.map(|file| file.metadata().unwrap().len()).sum();
         (used + bytes).saturating_sub(1_000)
     }
@@ -428,7 +469,15 @@ mod tests {
             return false;
         }
         fs::write(folder.path(file), [0; 100]).unwrap();
-        let row = DiskRow { at: 0, run: 1, began: 0, file, len: 100, groups: Vec::new(), head: Vec::new() };
+        let row = DiskRow {
+            at: 0,
+            run: 1,
+            began: 0,
+            file,
+            len: 100,
+            groups: Vec::new(),
+            head: Vec::new(),
+        };
         folder.change(false, |change| change.put(key, row));
         true
     }
@@ -440,7 +489,9 @@ mod tests {
         for number in 0..30 {
             assert!(put(&folder, &format!("{number}")), "{number}");
         }
-        let kept: Vec<bool> = (0..30).map(|number| folder.index.row(&format!("{number}")).is_some()).collect();
+        let kept: Vec<bool> = (0..30)
+            .map(|number| folder.index.row(&format!("{number}")).is_some())
+            .collect();
         assert_eq!(kept, (0..30).map(|number| number >= 20).collect::<Vec<_>>());
         assert_eq!(folder.taken(), 1_000);
     }

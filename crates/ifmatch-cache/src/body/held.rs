@@ -27,13 +27,19 @@ pub(crate) struct MemoryHolds {
 impl MemoryHolds {
     /// Limits the memory to this budget, which all bodies share.
     pub(crate) fn within(budget: &ByteBudget) -> Self {
-        Self { budget: Some(budget.clone()), current: Mutex::default() }
+        Self {
+            budget: Some(budget.clone()),
+            current: Mutex::default(),
+        }
     }
 }
 
 impl Clone for MemoryHolds {
     fn clone(&self) -> Self {
-        Self { budget: self.budget.clone(), current: Mutex::default() }
+        Self {
+            budget: self.budget.clone(),
+            current: Mutex::default(),
+        }
     }
 }
 
@@ -49,9 +55,15 @@ impl MemoryBody {
         let Some(budget) = self.holds.budget.as_ref().filter(|_| self.len > SHORT) else {
             return Some(MemoryHold { _reservation: None });
         };
-        let mut current = self.holds.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self
+            .holds
+            .current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(reservation) = current.upgrade() {
-            return Some(MemoryHold { _reservation: Some(reservation) });
+            return Some(MemoryHold {
+                _reservation: Some(reservation),
+            });
         }
         let mut reservation = budget.reserve(self.len);
         if !reservation.cover(self.len) {
@@ -59,12 +71,16 @@ impl MemoryBody {
         }
         let reservation = Arc::new(reservation);
         *current = Arc::downgrade(&reservation);
-        Some(MemoryHold { _reservation: Some(reservation) })
+        Some(MemoryHold {
+            _reservation: Some(reservation),
+        })
     }
 
     /// Copies some bytes from a position on.
     pub(crate) fn copy(&self, position: u64) -> Option<Bytes> {
-        BodyCursor::at(self, position, self.len).take(self, PIECE).map(|bytes| Bytes::copy_from_slice(&bytes))
+        BodyCursor::at(self, position, self.len)
+            .take(self, PIECE)
+            .map(|bytes| Bytes::copy_from_slice(&bytes))
     }
 }
 
@@ -83,7 +99,10 @@ pub(crate) struct MemoryReader {
 }
 
 enum BodySource {
-    Kept(Arc<MemoryBody>, #[expect(dead_code, reason = "keeps the memory reserved")] MemoryHold),
+    Kept(
+        Arc<MemoryBody>,
+        #[expect(dead_code, reason = "keeps the memory reserved")] MemoryHold,
+    ),
     Borrowed(Weak<MemoryBody>),
 }
 
@@ -91,13 +110,23 @@ impl MemoryReader {
     /// Creates a reader of the whole body.
     pub(crate) fn whole(content: &Arc<MemoryBody>) -> Self {
         let cursor = BodyCursor::at(content, 0, content.len);
-        Self { cursor, start: 0, trailers: content.trailers.is_some(), source: BodySource::of(content) }
+        Self {
+            cursor,
+            start: 0,
+            trailers: content.trailers.is_some(),
+            source: BodySource::of(content),
+        }
     }
 
     /// Creates a reader of a range.
     pub(crate) fn range(content: &Arc<MemoryBody>, range: ByteRange) -> Self {
         let cursor = BodyCursor::at(content, range.start(), range.end() + 1);
-        Self { cursor, start: range.start(), trailers: false, source: BodySource::of(content) }
+        Self {
+            cursor,
+            start: range.start(),
+            trailers: false,
+            source: BodySource::of(content),
+        }
     }
 
     /// Returns `true` if the body may be evicted before it was read.
@@ -114,14 +143,20 @@ impl MemoryReader {
         let (content, most) = match &self.source {
             BodySource::Kept(content, _) => (content, usize::MAX),
             BodySource::Borrowed(content) => {
-                let Some(content) = content.upgrade() else { return Some(Err(EvictedBody)) };
+                let Some(content) = content.upgrade() else {
+                    return Some(Err(EvictedBody));
+                };
                 borrowed = content;
                 (&borrowed, PIECE)
             }
         };
         let copies = most == PIECE;
         if let Some(bytes) = self.cursor.take(content, most) {
-            let bytes = if copies { Bytes::copy_from_slice(&bytes) } else { bytes };
+            let bytes = if copies {
+                Bytes::copy_from_slice(&bytes)
+            } else {
+                bytes
+            };
             return Some(Ok(Frame::data(bytes)));
         }
         self.trailers = false;
@@ -166,21 +201,37 @@ impl BodyCursor {
     fn at(content: &MemoryBody, position: u64, end: u64) -> Self {
         let mut left = usize::try_from(position).unwrap_or(usize::MAX);
         let mut chunk = 0;
-        while let Some(len) = content.chunks.get(chunk).map(Bytes::len).filter(|len| *len <= left) {
+        while let Some(len) = content
+            .chunks
+            .get(chunk)
+            .map(Bytes::len)
+            .filter(|len| *len <= left)
+        {
             left -= len;
             chunk += 1;
         }
-        Self { chunk, offset: left, position, end }
+        Self {
+            chunk,
+            offset: left,
+            position,
+            end,
+        }
     }
 
     /// Returns the next bytes, at most this number.
     fn take(&mut self, content: &MemoryBody, most: usize) -> Option<Bytes> {
-        let wanted = usize::try_from(self.end - self.position).unwrap_or(usize::MAX).min(most);
+        let wanted = usize::try_from(self.end - self.position)
+            .unwrap_or(usize::MAX)
+            .min(most);
         let chunk = content.chunks.get(self.chunk).filter(|_| wanted > 0)?;
         let end = chunk.len().min(self.offset.saturating_add(wanted));
         let bytes = chunk.slice(self.offset..end);
         self.position += bytes.len() as u64;
-        (self.chunk, self.offset) = if end == chunk.len() { (self.chunk + 1, 0) } else { (self.chunk, end) };
+        (self.chunk, self.offset) = if end == chunk.len() {
+            (self.chunk + 1, 0)
+        } else {
+            (self.chunk, end)
+        };
         Some(bytes)
     }
 }
@@ -216,11 +267,22 @@ mod tests {
     fn kept_and_borrowed_bodies_are_read_alike() {
         for budget in [ByteBudget::of(4 * LEN as u64), ByteBudget::of(0)] {
             let body = body(&budget);
-            assert_eq!(MemoryReader::whole(&body).is_borrowed(), !budget.reserve(u64::MAX).cover(LEN as u64));
+            assert_eq!(
+                MemoryReader::whole(&body).is_borrowed(),
+                !budget.reserve(u64::MAX).cover(LEN as u64)
+            );
             assert!(read(MemoryReader::whole(&body)) == Ok((0..LEN).map(byte).collect()));
-            for (start, end) in [(0, 0), (524_287, 524_288), (524_288, 1_048_575), (7, LEN - 1)] {
+            for (start, end) in [
+                (0, 0),
+                (524_287, 524_288),
+                (524_288, 1_048_575),
+                (7, LEN - 1),
+            ] {
                 let range = ByteRange::new(start as u64, end as u64).expect("a range");
-                assert!(read(MemoryReader::range(&body, range)) == Ok((start..=end).map(byte).collect()));
+                assert!(
+                    read(MemoryReader::range(&body, range))
+                        == Ok((start..=end).map(byte).collect())
+                );
             }
         }
     }
@@ -235,17 +297,31 @@ mod tests {
         assert!(other.is_borrowed());
         drop((first, second));
         for reader in readers {
-            assert!(read(reader) == Ok((0..LEN).map(byte).collect()), "it keeps the body");
+            assert!(
+                read(reader) == Ok((0..LEN).map(byte).collect()),
+                "it keeps the body"
+            );
         }
-        assert!(other.next().is_some_and(|frame| frame.is_err()), "it does not keep the body");
-        assert!(!MemoryReader::whole(&body(&budget)).is_borrowed(), "the memory was released");
+        assert!(
+            other.next().is_some_and(|frame| frame.is_err()),
+            "it does not keep the body"
+        );
+        assert!(
+            !MemoryReader::whole(&body(&budget)).is_borrowed(),
+            "the memory was released"
+        );
     }
 
     #[test]
     fn a_borrowed_body_is_copied_in_pieces() {
         let body = body(&ByteBudget::of(0));
         let mut reader = MemoryReader::whole(&body);
-        let piece = reader.next().expect("a frame").expect("a body").into_data().expect("data");
+        let piece = reader
+            .next()
+            .expect("a frame")
+            .expect("a body")
+            .into_data()
+            .expect("data");
         assert_eq!((piece.len(), reader.sent()), (PIECE, PIECE as u64));
         let chunk = body.chunks[0].as_ptr_range();
         assert!(!chunk.contains(&piece.as_ptr()), "it keeps no chunk");

@@ -32,7 +32,10 @@ pub(crate) struct MemoryBody {
 impl MemoryBody {
     /// Limits the memory that readers keep after an eviction to this budget, which all bodies share.
     pub(crate) fn held_within(self, budget: &ByteBudget) -> Self {
-        Self { holds: MemoryHolds::within(budget), ..self }
+        Self {
+            holds: MemoryHolds::within(budget),
+            ..self
+        }
     }
 
     /// Copies the chunks, which may be slices of much larger buffers.
@@ -49,11 +52,19 @@ impl MemoryBody {
                 rest = tail;
                 left -= head.len();
                 if piece.len() == PIECE || left == 0 {
-                    pieces.push(std::mem::replace(&mut piece, BytesMut::with_capacity(left.min(PIECE))).freeze());
+                    pieces.push(
+                        std::mem::replace(&mut piece, BytesMut::with_capacity(left.min(PIECE)))
+                            .freeze(),
+                    );
                 }
             }
         }
-        Self { chunks: pieces, len, trailers, holds: MemoryHolds::default() }
+        Self {
+            chunks: pieces,
+            len,
+            trailers,
+            holds: MemoryHolds::default(),
+        }
     }
 
     /// Appends bytes. Small chunks are merged.
@@ -61,7 +72,9 @@ impl MemoryBody {
         for chunk in chunks {
             self.len += chunk.len() as u64;
             match self.chunks.last_mut() {
-                Some(last) if last.len() + chunk.len() <= SHORT => *last = [&last[..], &chunk[..]].concat().into(),
+                Some(last) if last.len() + chunk.len() <= SHORT => {
+                    *last = [&last[..], &chunk[..]].concat().into()
+                }
                 _ => self.chunks.push(chunk),
             }
         }
@@ -84,7 +97,11 @@ pub(crate) struct PartialBody {
 
 impl PartialBody {
     pub(crate) fn new(range: ContentRange, content: MemoryBody, limit: u64) -> Self {
-        Self { total: range.total, limit, pieces: vec![(range.bytes.start(), content)] }
+        Self {
+            total: range.total,
+            limit,
+            pieces: vec![(range.bytes.start(), content)],
+        }
     }
 
     /// Returns the approximate size in memory.
@@ -94,14 +111,22 @@ impl PartialBody {
 
     /// Returns the bytes of a range, if all are present.
     pub(crate) fn cut(&self, range: ByteRange) -> Option<VecDeque<Bytes>> {
-        let holds = |start: u64, content: &MemoryBody| start <= range.start() && range.end() < start + content.len;
-        let (start, content) = self.pieces.iter().find(|(start, content)| holds(*start, content))?;
+        let holds = |start: u64, content: &MemoryBody| {
+            start <= range.start() && range.end() < start + content.len
+        };
+        let (start, content) = self
+            .pieces
+            .iter()
+            .find(|(start, content)| holds(*start, content))?;
         Some(cut(&content.chunks, range.start() - start, range.len()))
     }
 
     /// Permits a reader to keep the parts, unless too much memory is held already.
     pub(crate) fn hold(&self) -> Option<Vec<MemoryHold>> {
-        self.pieces.iter().map(|(_, content)| content.hold()).collect()
+        self.pieces
+            .iter()
+            .map(|(_, content)| content.hold())
+            .collect()
     }
 
     /// Returns the missing range, if there is exactly one and the whole fits within the limit.
@@ -129,11 +154,14 @@ impl PartialBody {
     /// Joins both; `newer` is one piece of the same representation. Drops excess pieces, the farthest from the new one
     /// first. Returns `None` if the totals differ.
     pub(crate) fn join(&self, newer: &Self) -> Option<Self> {
-        let [(new, _)] = &newer.pieces[..] else { return None };
+        let [(new, _)] = &newer.pieces[..] else {
+            return None;
+        };
         if self.total != newer.total {
             return None;
         }
-        let mut all: Vec<(u64, MemoryBody)> = self.pieces.iter().chain(&newer.pieces).cloned().collect();
+        let mut all: Vec<(u64, MemoryBody)> =
+            self.pieces.iter().chain(&newer.pieces).cloned().collect();
         all.sort_by_key(|(start, _)| *start);
         let mut pieces: Vec<(u64, MemoryBody)> = Vec::with_capacity(all.len());
         for (start, content) in all {
@@ -147,7 +175,11 @@ impl PartialBody {
                 _ => pieces.push((start, content)),
             }
         }
-        let mut joined = Self { total: self.total, limit: newer.limit, pieces };
+        let mut joined = Self {
+            total: self.total,
+            limit: newer.limit,
+            pieces,
+        };
         joined.shrink_around(*new);
         let fits = joined.len() <= newer.limit;
         Some(if fits { joined } else { newer.clone() })
@@ -170,10 +202,22 @@ impl PartialBody {
     fn shrink_around(&mut self, position: u64) {
         while self.pieces.len() > 1 && (self.pieces.len() > MAX_PIECES || self.len() > self.limit) {
             let distance = |(start, _): &(u64, MemoryBody)| start.abs_diff(position);
-            let (first, last) = (self.pieces.first().map_or(0, distance), self.pieces.last().map_or(0, distance));
+            let (first, last) = (
+                self.pieces.first().map_or(0, distance),
+                self.pieces.last().map_or(0, distance),
+            );
             // The piece with this position may begin before it.
-            let keeps_first = self.pieces.get(1).is_some_and(|(start, _)| *start > position);
-            if keeps_first || last > first && self.pieces.last().is_some_and(|(start, _)| *start > position) {
+            let keeps_first = self
+                .pieces
+                .get(1)
+                .is_some_and(|(start, _)| *start > position);
+            if keeps_first
+                || last > first
+                    && self
+                        .pieces
+                        .last()
+                        .is_some_and(|(start, _)| *start > position)
+            {
                 self.pieces.pop();
             } else {
                 self.pieces.remove(0);
@@ -185,7 +229,9 @@ impl PartialBody {
 fn cut(chunks: &[Bytes], mut skip: u64, mut left: u64) -> VecDeque<Bytes> {
     let slice = |chunk: &Bytes| {
         let start = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len() - start);
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(chunk.len() - start);
         skip -= start as u64;
         left -= len as u64;
         (len > 0).then(|| chunk.slice(start..start + len))
@@ -210,7 +256,14 @@ mod tests {
     fn long(first: u64, len: usize) -> PartialBody {
         let bytes = ByteRange::new(first, first + len as u64 - 1).unwrap();
         let content = MemoryBody::compact(&VecDeque::from([Bytes::from(vec![7; len])]), None);
-        PartialBody::new(ContentRange { bytes, total: 1_000_000 }, content, 1_000)
+        PartialBody::new(
+            ContentRange {
+                bytes,
+                total: 1_000_000,
+            },
+            content,
+            1_000,
+        )
     }
 
     fn holds(part: &PartialBody, first: u64, last: u64) -> bool {
@@ -224,7 +277,10 @@ mod tests {
     #[test]
     fn parts_that_touch_or_overlap_become_one() {
         let joined = part(2, "cde").join(&part(4, "efg")).unwrap();
-        assert_eq!(text(joined.cut(ByteRange::new(2, 6).unwrap()).unwrap()), "cdefg");
+        assert_eq!(
+            text(joined.cut(ByteRange::new(2, 6).unwrap()).unwrap()),
+            "cdefg"
+        );
         assert!(joined.cut(ByteRange::new(1, 3).unwrap()).is_none());
         assert_eq!(joined.missing(), None, "two gaps");
         let joined = joined.join(&part(0, "ab")).unwrap();
@@ -236,7 +292,10 @@ mod tests {
 
     #[test]
     fn parts_of_different_wholes_do_not_join() {
-        let longer = PartialBody { total: 11, ..part(0, "ab") };
+        let longer = PartialBody {
+            total: 11,
+            ..part(0, "ab")
+        };
         assert!(part(2, "cd").join(&longer).is_none());
     }
 
@@ -252,16 +311,25 @@ mod tests {
         for at in (1..10_000).map(|at| at * 7_919 % 10_000 * 100) {
             part = part.join(&long(at, 1)).unwrap();
             assert!(holds(&part, at, at), "the piece at {at} is new");
-            assert!(part.pieces.len() <= MAX_PIECES && part.size() <= MAX_PIECES as u64 * (PER_PIECE + 1));
+            assert!(
+                part.pieces.len() <= MAX_PIECES
+                    && part.size() <= MAX_PIECES as u64 * (PER_PIECE + 1)
+            );
         }
     }
 
     #[test]
     fn the_pieces_farthest_from_the_newest_are_dropped() {
-        let part =
-            [0, 10_000, 20_000].into_iter().map(|at| long(at, 300)).reduce(|all, new| all.join(&new).unwrap()).unwrap();
+        let part = [0, 10_000, 20_000]
+            .into_iter()
+            .map(|at| long(at, 300))
+            .reduce(|all, new| all.join(&new).unwrap())
+            .unwrap();
         let near_the_end = part.join(&long(30_000, 300)).unwrap();
-        assert!(!holds(&near_the_end, 0, 0) && holds(&near_the_end, 10_000, 10_299), "{near_the_end:?}");
+        assert!(
+            !holds(&near_the_end, 0, 0) && holds(&near_the_end, 10_000, 10_299),
+            "{near_the_end:?}"
+        );
         let at_the_start = part.join(&long(300, 300)).unwrap();
         assert!(holds(&at_the_start, 0, 599) && holds(&at_the_start, 10_000, 10_299));
         assert!(!holds(&at_the_start, 20_000, 20_000));
@@ -270,29 +338,55 @@ mod tests {
     #[test]
     fn joined_pieces_respect_the_limit() {
         let joined = long(0, 600).join(&long(600, 600)).unwrap();
-        assert!(joined.len() == 600 && holds(&joined, 600, 1_199), "the newer ones stay");
-        let joined = long(0, 900).join(&long(5_000, 90)).unwrap().join(&long(900, 100)).unwrap();
-        assert!(joined.len() == 1_000 && holds(&joined, 0, 999), "{joined:?}");
+        assert!(
+            joined.len() == 600 && holds(&joined, 600, 1_199),
+            "the newer ones stay"
+        );
+        let joined = long(0, 900)
+            .join(&long(5_000, 90))
+            .unwrap()
+            .join(&long(900, 100))
+            .unwrap();
+        assert!(
+            joined.len() == 1_000 && holds(&joined, 0, 999),
+            "{joined:?}"
+        );
     }
 
     #[test]
     fn a_body_longer_than_the_limit_is_not_completed() {
         assert!(part(0, "abcde").missing().is_some());
-        assert!(PartialBody { limit: 9, ..part(0, "abcde") }.missing().is_none());
+        assert!(
+            PartialBody {
+                limit: 9,
+                ..part(0, "abcde")
+            }
+            .missing()
+            .is_none()
+        );
     }
 
     #[test]
     fn single_bytes_are_merged() {
-        let joined = (0..1_000).map(|at| long(at, 1)).reduce(|all, new| all.join(&new).unwrap()).unwrap();
-        let [(0, content)] = &joined.pieces[..] else { panic!("{joined:?}") };
+        let joined = (0..1_000)
+            .map(|at| long(at, 1))
+            .reduce(|all, new| all.join(&new).unwrap())
+            .unwrap();
+        let [(0, content)] = &joined.pieces[..] else {
+            panic!("{joined:?}")
+        };
         assert_eq!((content.len, content.chunks.len()), (1_000, 1));
     }
 
     #[test]
     fn long_bodies_are_split_into_pieces() {
         let chunk = Bytes::from(vec![7_u8; 300 * 1024]);
-        let content = MemoryBody::compact(&VecDeque::from([chunk.clone(), chunk.clone(), chunk]), None);
-        assert_eq!(content.chunks.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, 900 * 1024 - PIECE]);
+        let content =
+            MemoryBody::compact(&VecDeque::from([chunk.clone(), chunk.clone(), chunk]), None);
+        assert_eq!(
+            content.chunks.iter().map(Bytes::len).collect::<Vec<_>>(),
+            [PIECE, 900 * 1024 - PIECE]
+        );
         assert_eq!(content.len, 900 * 1024);
     }
 }

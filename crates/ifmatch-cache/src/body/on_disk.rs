@@ -64,7 +64,12 @@ impl DiskBody {
     }
 
     /// Returns the body of a row in the index.
-    pub(crate) fn recorded(folder: &Arc<CacheFolder>, file: FileId, row: &str, written: WrittenBody) -> Self {
+    pub(crate) fn recorded(
+        folder: &Arc<CacheFolder>,
+        file: FileId,
+        row: &str,
+        written: WrittenBody,
+    ) -> Self {
         let body = Self::new(folder, file, written);
         body.hand_over(row);
         body
@@ -75,7 +80,9 @@ impl DiskBody {
     /// # Errors
     /// Fails if there isn't enough space, or if the file can't be written.
     pub(crate) fn create(folder: &Arc<CacheFolder>, content: &MemoryBody) -> io::Result<Arc<Self>> {
-        let space = folder.reserve(content.len).ok_or(io::ErrorKind::StorageFull)?;
+        let space = folder
+            .reserve(content.len)
+            .ok_or(io::ErrorKind::StorageFull)?;
         let file = folder.new_file();
         let body = Arc::new(Self::new(folder, file, WrittenBody::default()));
         let mut output = BodyFile::new(body.create_file()?, space);
@@ -124,7 +131,9 @@ impl DiskBody {
 
     /// Returns `true` if the file still has the recorded content.
     pub(crate) fn verify(&self) -> bool {
-        let Some(file) = self.handle() else { return false };
+        let Some(file) = self.handle() else {
+            return false;
+        };
         let written = self.written();
         let (mut hasher, mut buffer) = (Hasher::new(TagFormat::Sha256), BytesMut::new());
         let whole = (0..written.sums.len()).all(|piece| {
@@ -215,7 +224,9 @@ impl DiskBody {
     ) -> impl Future<Output = io::Result<(Bytes, BytesMut)>> + Send + use<> {
         let (body, file) = (Arc::clone(self), Arc::clone(file));
         self.folder.threads.run(move || {
-            let bytes = body.try_read(&file, piece, &mut buffer).inspect_err(|_| body.discard())?;
+            let bytes = body
+                .try_read(&file, piece, &mut buffer)
+                .inspect_err(|_| body.discard())?;
             Ok((bytes, buffer))
         })
     }
@@ -230,7 +241,10 @@ impl DiskBody {
         buffer.resize(left.min(PIECE), 0);
         read_exact_at(file, buffer, start)?;
         if sum != Some(crc32fast::hash(buffer)) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the cached file was modified"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the cached file was modified",
+            ));
         }
         Ok(buffer.split().freeze())
     }
@@ -264,7 +278,11 @@ struct BodyFile {
 
 impl BodyFile {
     fn new(file: File, space: ReservedSpace) -> Self {
-        Self { file, space, hasher: Hasher::new(TagFormat::Sha256) }
+        Self {
+            file,
+            space,
+            hasher: Hasher::new(TagFormat::Sha256),
+        }
     }
 
     /// Appends a piece.
@@ -305,12 +323,23 @@ impl DiskWriter {
         space: Option<ReservedSpace>,
         so_far: impl IntoIterator<Item = Bytes>,
     ) -> io::Result<(Self, Arc<DiskBody>, Arc<File>)> {
-        let body = Arc::new(DiskBody::new(folder, folder.new_file(), WrittenBody::default()));
+        let body = Arc::new(DiskBody::new(
+            folder,
+            folder.new_file(),
+            WrittenBody::default(),
+        ));
         // Created first, so the file is deleted if anything fails.
-        let mut writer = Self { body: Some(Arc::clone(&body)), output: None, pending: BytesMut::new() };
+        let mut writer = Self {
+            body: Some(Arc::clone(&body)),
+            output: None,
+            pending: BytesMut::new(),
+        };
         let new = Arc::clone(&body);
         let file = folder.threads.run(move || new.create_file()).await?;
-        writer.output = Some(BodyFile::new(file, space.unwrap_or_else(|| ReservedSpace::none(folder))));
+        writer.output = Some(BodyFile::new(
+            file,
+            space.unwrap_or_else(|| ReservedSpace::none(folder)),
+        ));
         let open = body.handle().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
             writer.write(&chunk).await?;
@@ -384,7 +413,11 @@ mod read_at {
     static CURSOR: Mutex<()> = Mutex::new(());
 
     /// Fills the buffer from a position.
-    pub(super) fn read_exact_at(mut file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    pub(super) fn read_exact_at(
+        mut file: &File,
+        buffer: &mut [u8],
+        position: u64,
+    ) -> io::Result<()> {
         let _cursor = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(position))?;
         file.read_exact(buffer)

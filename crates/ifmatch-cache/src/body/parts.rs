@@ -23,12 +23,20 @@ pub(crate) struct BodyParts {
 impl BodyParts {
     /// Creates a part in a file.
     pub(crate) fn on_disk(range: ContentRange, file: Arc<DiskBody>) -> Self {
-        Self { total: range.total, files: vec![(range.bytes.start(), file)], in_memory: None }
+        Self {
+            total: range.total,
+            files: vec![(range.bytes.start(), file)],
+            in_memory: None,
+        }
     }
 
     /// Creates a part in memory.
     pub(crate) fn in_memory(part: PartialBody) -> Self {
-        Self { total: part.total, files: Vec::new(), in_memory: Some(part) }
+        Self {
+            total: part.total,
+            files: Vec::new(),
+            in_memory: Some(part),
+        }
     }
 
     /// Returns the files.
@@ -45,20 +53,33 @@ impl BodyParts {
     /// Returns the newest file that has all these ranges, with the position of its first byte.
     pub(crate) fn holding(&self, ranges: &[ByteRange]) -> Option<(u64, &Arc<DiskBody>)> {
         let holds = |start: u64, file: &DiskBody| {
-            file.is_there() && ranges.iter().all(|range| start <= range.start() && range.end() < start + file.len())
+            file.is_there()
+                && ranges
+                    .iter()
+                    .all(|range| start <= range.start() && range.end() < start + file.len())
         };
-        let file = self.files.iter().rev().find(|(start, file)| holds(*start, file))?;
+        let file = self
+            .files
+            .iter()
+            .rev()
+            .find(|(start, file)| holds(*start, file))?;
         Some((file.0, &file.1))
     }
 
     /// Returns the missing range if there is exactly one, and the rest is in memory.
     pub(crate) fn missing(&self) -> Option<ByteRange> {
-        self.in_memory.as_ref().filter(|_| self.files.is_empty())?.missing()
+        self.in_memory
+            .as_ref()
+            .filter(|_| self.files.is_empty())?
+            .missing()
     }
 
     /// Returns the whole body once it is complete in memory.
     pub(crate) fn whole(&self) -> Option<Arc<MemoryBody>> {
-        self.in_memory.as_ref().filter(|_| self.files.is_empty())?.whole()
+        self.in_memory
+            .as_ref()
+            .filter(|_| self.files.is_empty())?
+            .whole()
     }
 
     /// Joins both; `newer` is one part of the same representation. Drops files within others, and the oldest beyond the
@@ -68,15 +89,25 @@ impl BodyParts {
             return None;
         }
         let within = |start: u64, file: &DiskBody| {
-            newer.files.iter().any(|(first, other)| *first <= start && start + file.len() <= first + other.len())
+            newer
+                .files
+                .iter()
+                .any(|(first, other)| *first <= start && start + file.len() <= first + other.len())
         };
-        let kept = self.files.iter().filter(|(start, file)| file.is_there() && !within(*start, file));
+        let kept = self
+            .files
+            .iter()
+            .filter(|(start, file)| file.is_there() && !within(*start, file));
         let mut files: Vec<_> = kept.chain(&newer.files).cloned().collect();
         files.drain(..files.len().saturating_sub(MAX_FILES));
         let in_memory = match (&self.in_memory, &newer.in_memory) {
             (Some(older), Some(newer)) => Some(older.join(newer)?),
             (older, newer) => newer.as_ref().or(older.as_ref()).cloned(),
         };
-        Some(Self { total: self.total, files, in_memory })
+        Some(Self {
+            total: self.total,
+            files,
+            in_memory,
+        })
     }
 }

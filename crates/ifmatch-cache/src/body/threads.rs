@@ -34,13 +34,18 @@ impl WorkerThreads {
                     drop(catch_unwind(AssertUnwindSafe(work)));
                 }
             };
-            thread::Builder::new().name("cache-files".to_owned()).spawn(run)?;
+            thread::Builder::new()
+                .name("cache-files".to_owned())
+                .spawn(run)?;
         }
         Ok(Self(sender))
     }
 
     /// Runs work with files. Work that a thread has begun isn't cancelled with the future.
-    pub(crate) fn run<T, W>(&self, work: W) -> impl Future<Output = io::Result<T>> + Send + use<T, W>
+    pub(crate) fn run<T, W>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = io::Result<T>> + Send + use<T, W>
     where
         T: Send + 'static,
         W: FnOnce() -> io::Result<T> + Send + 'static,
@@ -54,7 +59,9 @@ impl WorkerThreads {
         let sent = self.0.send(Box::new(answer));
         async move {
             sent.map_err(|_| io::Error::other("the threads of the cache folder have ended"))?;
-            result.await.map_err(|_| io::Error::other("the work with a cached file panicked"))?
+            result
+                .await
+                .map_err(|_| io::Error::other("the work with a cached file panicked"))?
         }
     }
 }
@@ -69,7 +76,9 @@ mod tests {
     #[tokio::test]
     async fn all_work_is_done_by_a_few_threads() {
         let threads = WorkerThreads::start().unwrap();
-        let work: Vec<_> = (0..1_000).map(|_| threads.run(|| Ok(thread::current().id()))).collect();
+        let work: Vec<_> = (0..1_000)
+            .map(|_| threads.run(|| Ok(thread::current().id())))
+            .collect();
         let mut seen = HashSet::<ThreadId>::new();
         for work in work {
             seen.insert(work.await.unwrap());
@@ -81,7 +90,10 @@ mod tests {
     async fn work_that_panics_fails_alone() {
         let threads = WorkerThreads::start().unwrap();
         for _ in 0..2 * THREADS {
-            threads.run::<(), _>(|| panic!("as planned")).await.unwrap_err();
+            threads
+                .run::<(), _>(|| panic!("as planned"))
+                .await
+                .unwrap_err();
         }
         threads.run(|| Ok(())).await.unwrap();
     }

@@ -87,7 +87,9 @@ impl BodyFill {
             }
         }
         if !self.is_length_valid(len) {
-            return self.broadcast.fail(broken("the length of the body differs from the declared one"));
+            return self.broadcast.fail(broken(
+                "the length of the body differs from the declared one",
+            ));
         }
         if in_memory && stored.is_none() {
             stored = Some(self.store(None, len, trailers.clone()));
@@ -125,14 +127,23 @@ impl BodyFill {
     /// Waits until the readers leave room for more, where the body may be too long to be kept.
     async fn wait_for_readers(&self) {
         let patience = self.state.config.patience;
-        while timeout(&*self.state.clock, patience, poll_fn(|cx| self.broadcast.poll_room(cx))).await.is_err() {
+        while timeout(
+            &*self.state.clock,
+            patience,
+            poll_fn(|cx| self.broadcast.poll_room(cx)),
+        )
+        .await
+        .is_err()
+        {
             self.broadcast.drop_slowest();
         }
     }
 
     /// Moves the body to disk, if the cache has a folder.
     async fn overflow(&mut self) {
-        let Some(folder) = &self.state.config.disk else { return self.stop_storing(NotStored::TooLarge) };
+        let Some(folder) = &self.state.config.disk else {
+            return self.stop_storing(NotStored::TooLarge);
+        };
         match DiskWriter::begin(folder, self.space.take(), self.broadcast.chunks()).await {
             Ok((writer, body, file)) => {
                 self.disk_writer = Some(writer);
@@ -170,7 +181,10 @@ impl BodyFill {
             }
             Some(_) | None => StoredBody::File(file),
         };
-        let new = StoredResponse { meta: Arc::clone(&self.meta), body };
+        let new = StoredResponse {
+            meta: Arc::clone(&self.meta),
+            body,
+        };
         let stored = self.state.table.store(&self.key, new, merge);
         self.note_stored(stored);
     }
@@ -183,12 +197,20 @@ impl BodyFill {
 
     /// Returns `true` if the body has the declared length.
     fn is_length_valid(&self, len: u64) -> bool {
-        let declared = self.broadcast.declared.or(self.range.map(|range| range.bytes.len()));
+        let declared = self
+            .broadcast
+            .declared
+            .or(self.range.map(|range| range.bytes.len()));
         declared.is_none_or(|declared| declared == len)
     }
 
     /// Stores the response in memory, and returns its body if it was stored.
-    fn store(&mut self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<Arc<MemoryBody>> {
+    fn store(
+        &mut self,
+        last: Option<&Bytes>,
+        len: u64,
+        trailers: Option<HeaderMap>,
+    ) -> Option<Arc<MemoryBody>> {
         let limit = self.state.config.entry_limit;
         if len > limit {
             self.lost = Some(NotStored::TooLarge);
@@ -196,7 +218,8 @@ impl BodyFill {
         }
         let mut chunks = self.broadcast.chunks();
         chunks.extend(last.cloned());
-        let content = Arc::new(MemoryBody::compact(&chunks, trailers).held_within(&self.state.held));
+        let content =
+            Arc::new(MemoryBody::compact(&chunks, trailers).held_within(&self.state.held));
         let body = match self.range {
             None => StoredBody::Whole(Arc::clone(&content)),
             Some(range) => {
@@ -204,7 +227,10 @@ impl BodyFill {
                 whole_or_parts(BodyParts::in_memory(part))
             }
         };
-        let new = StoredResponse { meta: Arc::clone(&self.meta), body };
+        let new = StoredResponse {
+            meta: Arc::clone(&self.meta),
+            body,
+        };
         let stored = self.state.table.store(&self.key, new, merge);
         self.note_stored(stored);
         stored.then_some(content)
@@ -227,22 +253,37 @@ fn merge(old: &StoredResponse, new: StoredResponse) -> StoredResponse {
     let same = new.meta.strong_tag().is_some() && new.meta.tag == old.meta.tag;
     let is_kept = |len: u64, parts: &BodyParts| same && len == parts.total;
     let body = match (&old.body, &new.body) {
-        (StoredBody::Parts(old), StoredBody::Parts(new)) if same => old.join(new).map(whole_or_parts),
-        (StoredBody::Whole(whole), StoredBody::Parts(new)) if is_kept(whole.len, new) => Some(old.body.clone()),
-        (StoredBody::File(file), StoredBody::Parts(new)) if is_kept(file.len(), new) && file.is_there() => {
+        (StoredBody::Parts(old), StoredBody::Parts(new)) if same => {
+            old.join(new).map(whole_or_parts)
+        }
+        (StoredBody::Whole(whole), StoredBody::Parts(new)) if is_kept(whole.len, new) => {
+            Some(old.body.clone())
+        }
+        (StoredBody::File(file), StoredBody::Parts(new))
+            if is_kept(file.len(), new) && file.is_there() =>
+        {
             Some(old.body.clone())
         }
         _ => None,
     };
-    StoredResponse { body: body.unwrap_or(new.body), meta: new.meta }
+    StoredResponse {
+        body: body.unwrap_or(new.body),
+        meta: new.meta,
+    }
 }
 
 fn whole_or_parts(parts: BodyParts) -> StoredBody {
-    parts.whole().map_or_else(|| StoredBody::Parts(Arc::new(parts)), StoredBody::Whole)
+    parts
+        .whole()
+        .map_or_else(|| StoredBody::Parts(Arc::new(parts)), StoredBody::Whole)
 }
 
 /// Reads a body of a known length into memory. Returns `None` if its length differs, it fails, or memory is short.
-pub(crate) async fn collect<T>(body: T, mut reservation: ByteReservation, len: u64) -> Option<MemoryBody>
+pub(crate) async fn collect<T>(
+    body: T,
+    mut reservation: ByteReservation,
+    len: u64,
+) -> Option<MemoryBody>
 where
     T: Body<Error: Into<BodyError>>,
 {

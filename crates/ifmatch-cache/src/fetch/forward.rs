@@ -28,12 +28,20 @@ use crate::store::table::FoundEntry;
 const MAX_JOINS: usize = 3;
 
 /// Revalidates a stored response in the background, unless another request already does.
-pub(crate) fn revalidate<S, B>(state: &Arc<CacheState>, request: &CacheRequest, plan: ForwardPlan, inner: S)
-where
+pub(crate) fn revalidate<S, B>(
+    state: &Arc<CacheState>,
+    request: &CacheRequest,
+    plan: ForwardPlan,
+    inner: S,
+) where
     S: InnerService<B>,
     B: Default + Send + 'static,
 {
-    if let FlightRole::Leader(leader) = state.flights.join_or_lead(&state.table, &request.key, &plan.flight_key) {
+    if let FlightRole::Leader(leader) =
+        state
+            .flights
+            .join_or_lead(&state.table, &request.key, &plan.flight_key)
+    {
         let fetch = OriginRequest::new(state, request, plan, Some(leader)).unconditional();
         drop(detach(fetch.run::<B, S>(inner)));
     }
@@ -57,11 +65,19 @@ enum WaitEnd<T> {
 
 impl ForwardedRequest {
     pub(crate) fn new(state: &Arc<CacheState>, request: CacheRequest, plan: ForwardPlan) -> Self {
-        Self { state: Arc::clone(state), request, plan, tally: RequestTally::new(state) }
+        Self {
+            state: Arc::clone(state),
+            request,
+            plan,
+            tally: RequestTally::new(state),
+        }
     }
 
     /// Waits for another request's response, or asks the origin.
-    pub(crate) async fn run<B, S>(mut self, inner: S) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    pub(crate) async fn run<B, S>(
+        mut self,
+        inner: S,
+    ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
     where
         S: InnerService<B>,
         B: Default + Send + 'static,
@@ -87,7 +103,8 @@ impl ForwardedRequest {
         } else {
             fetch.run::<B, S>(inner).await
         };
-        self.conclude(fetched).map(|response| resumable(response, &self.request, for_resume))
+        self.conclude(fetched)
+            .map(|response| resumable(response, &self.request, for_resume))
     }
 
     /// Waits while other requests ask for the same response.
@@ -101,40 +118,58 @@ impl ForwardedRequest {
                 return WaitEnd::Ask(None);
             }
             let flight_key = self.plan.flight_key.clone();
-            let flight = match self.state.flights.join_or_lead(&self.state.table, &self.request.key, &flight_key) {
+            let flight = match self.state.flights.join_or_lead(
+                &self.state.table,
+                &self.request.key,
+                &flight_key,
+            ) {
                 // The response may have been stored since the lookup, or be on disk only.
                 FlightRole::Leader(leader) => {
                     let trusted = self.state.is_trusted();
                     if let Some(found) = self.load() {
                         let found = decide(&self.state, &self.request, &found, trusted);
-                        return self.found(found, flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
+                        return self
+                            .found(found, flight_key)
+                            .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
                     }
-                    return self.retry(flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
+                    return self
+                        .retry(flight_key)
+                        .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
                 }
                 FlightRole::Follower(flight) => flight,
             };
             let waited = flight.is_pending();
             let outcome = match self.wait(&flight).await {
                 Ok(outcome) => outcome,
-                Err(leader) => return self.retry(flight_key).map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond),
+                Err(leader) => {
+                    return self
+                        .retry(flight_key)
+                        .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
+                }
             };
             let flight_key = match outcome {
-                FlightOutcome::Ready(stored) if self.selects(&stored) => match self.collapsed(&stored, waited) {
-                    Some(response) => return WaitEnd::Respond(response),
-                    None if waited => return WaitEnd::Ask(None),
-                    // It became stale while its body arrives: later requests share the next request to the origin.
-                    None => {
-                        self.state.flights.close(&self.request.key, &flight);
-                        flight_key
+                FlightOutcome::Ready(stored) if self.selects(&stored) => {
+                    match self.collapsed(&stored, waited) {
+                        Some(response) => return WaitEnd::Respond(response),
+                        None if waited => return WaitEnd::Ask(None),
+                        // It became stale while its body arrives: later requests share the next request to the origin.
+                        None => {
+                            self.state.flights.close(&self.request.key, &flight);
+                            flight_key
+                        }
                     }
-                },
-                FlightOutcome::Unmodified(stored) if waited && self.selects(&stored) && self.is_valid(&stored) => {
+                }
+                FlightOutcome::Unmodified(stored)
+                    if waited && self.selects(&stored) && self.is_valid(&stored) =>
+                {
                     return WaitEnd::Respond(self.unmodified(&stored));
                 }
                 // The response is for other requests, but shows what responses vary by.
-                FlightOutcome::Ready(stored) | FlightOutcome::Unmodified(stored) => {
-                    flight_key.varying(stored.meta.secondary_key.vary.clone(), &self.request.head.headers)
-                }
+                FlightOutcome::Ready(stored) | FlightOutcome::Unmodified(stored) => flight_key
+                    .varying(
+                        stored.meta.secondary_key.vary.clone(),
+                        &self.request.head.headers,
+                    ),
                 FlightOutcome::Failed(failure) => {
                     if failure.is_of_origin {
                         failures.push(failure.client);
@@ -150,7 +185,9 @@ impl ForwardedRequest {
                 }
                 // The leader may have found the response in the store.
                 FlightOutcome::Alone | FlightOutcome::Pending => {
-                    return self.retry(flight_key).map_or(WaitEnd::Ask(None), WaitEnd::Respond);
+                    return self
+                        .retry(flight_key)
+                        .map_or(WaitEnd::Ask(None), WaitEnd::Respond);
                 }
             };
             if let Some(response) = self.retry(flight_key) {
@@ -165,7 +202,13 @@ impl ForwardedRequest {
     async fn wait(&self, flight: &Arc<Flight>) -> Result<FlightOutcome, FlightLeader> {
         let mut round = 0;
         loop {
-            if let Ok(outcome) = timeout(&*self.state.clock, self.state.config.patience, flight.outcome()).await {
+            if let Ok(outcome) = timeout(
+                &*self.state.clock,
+                self.state.config.patience,
+                flight.outcome(),
+            )
+            .await
+            {
                 return Ok(outcome);
             }
             if let Some(leader) = self.state.flights.relieve(&self.request.key, flight, round) {
@@ -191,7 +234,11 @@ impl ForwardedRequest {
     /// The first request may have caused a failure itself. A second failure, of another client or of this request's, is
     /// attributed to the origin, and all waiting requests get it without asking for themselves. Its content may be private, so
     /// it isn't shared.
-    fn failed<T>(&mut self, status: Option<StatusCode>, clients: &[Option<IpAddr>]) -> Option<WaitEnd<T>> {
+    fn failed<T>(
+        &mut self,
+        status: Option<StatusCode>,
+        clients: &[Option<IpAddr>],
+    ) -> Option<WaitEnd<T>> {
         if let Some(response) = self.stale(status) {
             return Some(WaitEnd::Respond(response));
         }
@@ -199,14 +246,25 @@ impl ForwardedRequest {
             return Some(WaitEnd::Ask(None));
         }
         let own = self.request.client;
-        let is_other = |client: &Option<IpAddr>| *client == own || clients.first().is_some_and(|first| first != client);
+        let is_other = |client: &Option<IpAddr>| {
+            *client == own || clients.first().is_some_and(|first| first != client)
+        };
         (clients.len() > 1 && clients.iter().any(is_other)).then(|| {
-            self.tally.set(status.map_or(RequestOutcome::ErrorUnreachable, |_| RequestOutcome::ErrorStatus));
+            self.tally
+                .set(status.map_or(RequestOutcome::ErrorUnreachable, |_| {
+                    RequestOutcome::ErrorStatus
+                }));
             let detail = "the origin fails: try again later";
-            let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed").detail(detail);
-            let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+            let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed")
+                .detail(detail);
+            let status = CacheStatus {
+                collapsed: true,
+                ..CacheStatus::forwarded(self.plan.why)
+            };
             let mut response = respond::problem(&problem, status);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
             WaitEnd::Respond(response)
         })
     }
@@ -214,15 +272,31 @@ impl ForwardedRequest {
     /// Responds with the origin's 304 to another request with the same conditions.
     fn unmodified<T>(&mut self, stored: &StoredResponse) -> Response<ResponseBody<T>> {
         self.tally.set(RequestOutcome::Collapsed);
-        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
-        respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.wall(), status)
+        let status = CacheStatus {
+            collapsed: true,
+            ..CacheStatus::forwarded(self.plan.why)
+        };
+        respond::unmodified(
+            &self.state.recent_heads,
+            &self.request,
+            stored,
+            self.state.wall(),
+            status,
+        )
     }
 
     /// Reads the response that the request selects from disk, if the memory has none.
     fn load(&self) -> Option<FoundEntry> {
-        let CacheRequest { key, head, implicit_key, .. } = &self.request;
+        let CacheRequest {
+            key,
+            head,
+            implicit_key,
+            ..
+        } = &self.request;
         let is_missing = self.plan.stored.is_none();
-        is_missing.then(|| self.state.table.load(key, &head.headers, implicit_key)).flatten()
+        is_missing
+            .then(|| self.state.table.load(key, &head.headers, implicit_key))
+            .flatten()
     }
 
     /// Repeats the lookup. Updates the plan if the origin is still needed.
@@ -232,9 +306,14 @@ impl ForwardedRequest {
     }
 
     /// Responds with what a lookup has found. Updates the plan if the origin is still needed.
-    fn found<T>(&mut self, found: LookupResult<T>, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
+    fn found<T>(
+        &mut self,
+        found: LookupResult<T>,
+        flight_key: FlightKey,
+    ) -> Option<Response<ResponseBody<T>>> {
         match found {
-            LookupResult::Hit(response, outcome) | LookupResult::HitAndRevalidate(response, outcome, _) => {
+            LookupResult::Hit(response, outcome)
+            | LookupResult::HitAndRevalidate(response, outcome, _) => {
                 self.tally.set(outcome);
                 Some(response)
             }
@@ -247,7 +326,11 @@ impl ForwardedRequest {
 
     /// Responds with another request's response, if it also answers this one. A request that has `waited` may use
     /// it even if it is stale by now, since the response to its own request would be, too.
-    fn collapsed<T>(&mut self, stored: &StoredResponse, waited: bool) -> Option<Response<ResponseBody<T>>> {
+    fn collapsed<T>(
+        &mut self,
+        stored: &StoredResponse,
+        waited: bool,
+    ) -> Option<Response<ResponseBody<T>>> {
         let now = self.state.wall();
         let terms = &stored.meta.terms;
         let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
@@ -256,15 +339,22 @@ impl ForwardedRequest {
         if !usable || !self.is_valid(stored) {
             return None;
         }
-        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
-        let CachedResponse { response, bytes } = respond(&self.state.recent_heads, &self.request, stored, now, status)?;
+        let status = CacheStatus {
+            collapsed: true,
+            ..CacheStatus::forwarded(self.plan.why)
+        };
+        let CachedResponse { response, bytes } =
+            respond(&self.state.recent_heads, &self.request, stored, now, status)?;
         self.tally.set(RequestOutcome::Collapsed);
         self.state.counters.bytes.add(bytes);
         Some(response)
     }
 
     /// Turns the result of this request's own fetch into a response.
-    fn conclude<T, E>(&mut self, fetched: Result<OriginResult<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
+    fn conclude<T, E>(
+        &mut self,
+        fetched: Result<OriginResult<T>, E>,
+    ) -> Result<Response<ResponseBody<T>>, E> {
         let status = CacheStatus::forwarded(self.plan.why);
         let now = self.state.wall();
         match fetched {
@@ -275,17 +365,34 @@ impl ForwardedRequest {
             // `_open` keeps the body readable until the response reads it.
             Ok(OriginResult::Updated(stored, origin, _open)) => {
                 let confirmed = origin == StatusCode::NOT_MODIFIED;
-                self.tally.set(if confirmed { RequestOutcome::Revalidated } else { RequestOutcome::MissPartial });
-                let status = CacheStatus { origin: Some(origin), ..status };
-                Ok(respond(&self.state.recent_heads, &self.request, &stored, now, status)
-                    .map_or_else(|| self.bad_gateway(), |cached| cached.response))
+                self.tally.set(if confirmed {
+                    RequestOutcome::Revalidated
+                } else {
+                    RequestOutcome::MissPartial
+                });
+                let status = CacheStatus {
+                    origin: Some(origin),
+                    ..status
+                };
+                Ok(respond(
+                    &self.state.recent_heads,
+                    &self.request,
+                    &stored,
+                    now,
+                    status,
+                )
+                .map_or_else(|| self.bad_gateway(), |cached| cached.response))
             }
             Ok(OriginResult::New(NewResponse::Storing(mut head, stored, reader))) => {
                 self.tally.set(RequestOutcome::stored(self.plan.why));
-                let status = CacheStatus { stored: reader.is_reserved(), ..status }
-                    .with_ttl(stored.meta.terms.end(), stored.meta.age(now));
+                let status = CacheStatus {
+                    stored: reader.is_reserved(),
+                    ..status
+                }
+                .with_ttl(stored.meta.terms.end(), stored.meta.age(now));
                 status.append_to(&mut head.headers);
-                if self.plan.stored.is_some() && respond::is_unmodified(&self.request, &stored.meta) {
+                if self.plan.stored.is_some() && respond::is_unmodified(&self.request, &stored.meta)
+                {
                     return Ok(respond::not_modified(head.headers));
                 }
                 Ok(Response::from_parts(head, ResponseBody::broadcast(reader)))
@@ -313,15 +420,31 @@ impl ForwardedRequest {
     /// Responds with a stale response because the origin failed, if that is allowed.
     fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
         let (stored, now) = (self.plan.stored.clone()?, self.state.wall());
-        let unreachable = origin.is_none().then_some(self.state.config.stale_if_unreachable);
-        let serves = stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable);
+        let unreachable = origin
+            .is_none()
+            .then_some(self.state.config.stale_if_unreachable);
+        let serves = stored.meta.terms.serves_error(
+            &self.request.directives,
+            stored.meta.age(now),
+            unreachable,
+        );
         if !serves || !self.plan.trusted {
             return None;
         }
-        let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };
-        let CachedResponse { response, bytes } =
-            respond(&self.state.recent_heads, &self.request, &stored, now, status)?;
-        let outcome = origin.map_or(RequestOutcome::StaleUnreachable, |_| RequestOutcome::StaleError);
+        let status = CacheStatus {
+            origin,
+            ..CacheStatus::forwarded(self.plan.why)
+        };
+        let CachedResponse { response, bytes } = respond(
+            &self.state.recent_heads,
+            &self.request,
+            &stored,
+            now,
+            status,
+        )?;
+        let outcome = origin.map_or(RequestOutcome::StaleUnreachable, |_| {
+            RequestOutcome::StaleError
+        });
         self.tally.set(outcome);
         self.state.counters.bytes.add(bytes);
         Some(response)
@@ -345,8 +468,14 @@ impl ForwardedRequest {
             head::update_stored(&self.state, &self.request, stored, &response, requested);
         }
         let failed = is_failure(response.status());
-        let outcome = if failed { RequestOutcome::ErrorStatus } else { RequestOutcome::PassMethod };
-        self.conclude(Ok(OriginResult::New(NewResponse::NotStored(response, outcome))))
+        let outcome = if failed {
+            RequestOutcome::ErrorStatus
+        } else {
+            RequestOutcome::PassMethod
+        };
+        self.conclude(Ok(OriginResult::New(NewResponse::NotStored(
+            response, outcome,
+        ))))
     }
 }
 

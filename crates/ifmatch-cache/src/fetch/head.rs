@@ -53,20 +53,43 @@ pub(crate) fn update_stored<T>(
         always_validate: state.config.always_validate,
     };
     let refusal = |response: &HeaderMap| {
-        let (method, governing, rules) = (&Method::GET, &state.config.governing(response), state.config.rules);
-        Exchange { method, request: fields, status, response, governing, rules, resource }.refusal()
+        let (method, governing, rules) = (
+            &Method::GET,
+            &state.config.governing(response),
+            state.config.rules,
+        );
+        Exchange {
+            method,
+            request: fields,
+            status,
+            response,
+            governing,
+            rules,
+            resource,
+        }
+        .refusal()
     };
     // The response concerns only this client.
     let own = refusal(head.headers());
-    if stored.meta.withstands(status, own, state.wall()) || own.is_some_and(|refusal| refusal.is_personal(fields)) {
+    if stored.meta.withstands(status, own, state.wall())
+        || own.is_some_and(|refusal| refusal.is_personal(fields))
+    {
         return;
     }
-    let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
+    let agrees =
+        status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
     if agrees && !shares_validator(head.headers(), &stored.meta.headers) {
         return;
     }
-    let meta = if agrees { stored.meta.freshened(head.headers(), &arrival) } else { stored.meta.outdated() };
-    let updated = StoredResponse { meta: Arc::new(meta), body: stored.body.clone() };
+    let meta = if agrees {
+        stored.meta.freshened(head.headers(), &arrival)
+    } else {
+        stored.meta.outdated()
+    };
+    let updated = StoredResponse {
+        meta: Arc::new(meta),
+        body: stored.body.clone(),
+    };
     if agrees && refusal(&updated.meta.headers).is_some() {
         state.table.discard(&request.key, stored);
     } else {

@@ -32,7 +32,9 @@ use crate::request::key::CacheKey;
 use crate::respond::response_body::BodyError;
 use crate::state::CacheState;
 use crate::store::entry::OriginFailure;
-use crate::store::stored_response::{ArrivalContext, OpenBody, StoredBody, StoredHead, StoredResponse};
+use crate::store::stored_response::{
+    ArrivalContext, OpenBody, StoredBody, StoredHead, StoredResponse,
+};
 
 /// Time for which requests don't wait for each other after a response that couldn't be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
@@ -88,8 +90,15 @@ impl OriginRequest {
         plan: ForwardPlan,
         leader: Option<FlightLeader>,
     ) -> Self {
-        let ForwardPlan { stored, flight_key, failing, .. } = plan;
-        let revalidation = stored.as_ref().map_or(Revalidation::None, |stored| Revalidation::of(stored, request));
+        let ForwardPlan {
+            stored,
+            flight_key,
+            failing,
+            ..
+        } = plan;
+        let revalidation = stored.as_ref().map_or(Revalidation::None, |stored| {
+            Revalidation::of(stored, request)
+        });
         Self {
             state: Arc::clone(state),
             key: request.key.clone(),
@@ -135,28 +144,43 @@ impl OriginRequest {
                 }
             };
             self.note_failure(is_failure(response.status()).then_some(false));
-            let times = ExchangeTimes { asked: began, began, requested, received: self.state.wall() };
+            let times = ExchangeTimes {
+                asked: began,
+                began,
+                requested,
+                received: self.state.wall(),
+            };
             match &self.revalidation {
                 Revalidation::Validate(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
                     // A purge or an eviction may delete the file at any time, also between here and the client's response. A
                     // file that is gone already is requested again; one that is open stays readable.
-                    let open = stored.open().filter(|_| is_about(response.headers(), &stored.meta.headers));
+                    let open = stored
+                        .open()
+                        .filter(|_| is_about(response.headers(), &stored.meta.headers));
                     if let Some(open) = open {
                         let stored = self.confirmed(&stored, response.headers(), times);
-                        return Ok(OriginResult::Updated(stored, StatusCode::NOT_MODIFIED, open));
+                        return Ok(OriginResult::Updated(
+                            stored,
+                            StatusCode::NOT_MODIFIED,
+                            open,
+                        ));
                     }
                     self.state.table.discard(&self.key, &stored);
                 }
-                Revalidation::Complete(stored, range) if response.status() == StatusCode::PARTIAL_CONTENT => {
+                Revalidation::Complete(stored, range)
+                    if response.status() == StatusCode::PARTIAL_CONTENT =>
+                {
                     let (stored, range) = (stored.clone(), *range);
                     if let Some(whole) = self.completed(&stored, range, response, times).await {
                         return Ok(whole);
                     }
                 }
-                Revalidation::Complete(..) if !response.status().is_success() && !is_failure(response.status()) => {}
+                Revalidation::Complete(..)
+                    if !response.status().is_success() && !is_failure(response.status()) => {}
                 Revalidation::None
-                    if response.status() == StatusCode::NOT_MODIFIED && !self.client_is_conditional() =>
+                    if response.status() == StatusCode::NOT_MODIFIED
+                        && !self.client_is_conditional() =>
                 {
                     return Ok(OriginResult::Unusable);
                 }
@@ -174,17 +198,26 @@ impl OriginRequest {
     }
 
     fn client_is_conditional(&self) -> bool {
-        self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
+        self.client.headers.contains_key(IF_NONE_MATCH)
+            || self.client.headers.contains_key(IF_MODIFIED_SINCE)
     }
 
     fn failure(&self, is_of_origin: bool, status: Option<StatusCode>) -> FlightOutcome {
-        FlightOutcome::Failed(FlightFailure { is_of_origin, status, client: self.address })
+        FlightOutcome::Failed(FlightFailure {
+            is_of_origin,
+            status,
+            client: self.address,
+        })
     }
 
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
     /// immediately. A client that forces its requests can't prolong this.
     fn note_failure(&self, unreachable: Option<bool>) {
-        let is_news = if unreachable.is_some() { self.is_sharable } else { self.failing };
+        let is_news = if unreachable.is_some() {
+            self.is_sharable
+        } else {
+            self.failing
+        };
         if self.stored.is_some() && is_news {
             let until = self.state.now().saturating_add(PAUSE);
             let failing = unreachable.map(|unreachable| OriginFailure { until, unreachable });
@@ -194,7 +227,11 @@ impl OriginRequest {
 
     /// Shares a 304 with requests that wait with the same condition, if the confirmed response is shareable.
     fn share_unmodified(&self, head: &response::Parts, times: ExchangeTimes) {
-        let refusal = self.refusal(StatusCode::OK, &head.headers, &self.state.config.governing(&head.headers));
+        let refusal = self.refusal(
+            StatusCode::OK,
+            &head.headers,
+            &self.state.config.governing(&head.headers),
+        );
         let meta = StoredHead::new(StatusCode::OK, &head.headers, &self.arrival(times));
         if refusal.is_none() && meta.terms.is_for_others() {
             self.tell(FlightOutcome::Unmodified(StoredResponse {
@@ -205,10 +242,18 @@ impl OriginRequest {
     }
 
     /// Freshens the stored response after a 304.
-    fn confirmed(&self, stored: &StoredResponse, newer: &HeaderMap, times: ExchangeTimes) -> StoredResponse {
+    fn confirmed(
+        &self,
+        stored: &StoredResponse,
+        newer: &HeaderMap,
+        times: ExchangeTimes,
+    ) -> StoredResponse {
         self.state.counters.confirmed.add(1);
         let meta = stored.meta.freshened(newer, &self.arrival(times));
-        let stored = StoredResponse { meta: Arc::new(meta), body: stored.body.clone() };
+        let stored = StoredResponse {
+            meta: Arc::new(meta),
+            body: stored.body.clone(),
+        };
         self.update(&stored);
         stored
     }
@@ -218,7 +263,9 @@ impl OriginRequest {
         let governing = self.state.config.governing(&stored.meta.headers);
         match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
             None if stored.meta.headers.len() <= MAX_FIELDS => {
-                self.state.table.store(&self.key, stored.clone(), |_, new| new);
+                self.state
+                    .table
+                    .store(&self.key, stored.clone(), |_, new| new);
                 self.tell(FlightOutcome::Ready(stored.clone()));
             }
             Some(refusal) if refusal.is_personal(&self.client.headers) => {}
@@ -238,22 +285,40 @@ impl OriginRequest {
         T: http_body::Body<Error: Into<BodyError>>,
     {
         let (head, body) = response.into_parts();
-        let (StoredBody::Parts(parts), Some(received)) = (&stored.body, ContentRange::of(&head.headers)) else {
+        let (StoredBody::Parts(parts), Some(received)) =
+            (&stored.body, ContentRange::of(&head.headers))
+        else {
             return None;
         };
         let meta = stored.meta.freshened(&head.headers, &self.arrival(times));
         // Without a tag of its own, the part may be of another version: its origin doesn't know `If-Range`.
         let is_tagged = head.headers.contains_key(ETAG);
-        let same = is_tagged && meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
+        let same = is_tagged
+            && meta.strong_tag().is_some()
+            && meta.tag == stored.meta.tag
+            && received.bytes == range;
         if !same || received.total != parts.total {
             return None;
         }
         let limit = self.state.config.entry_limit;
-        let content = collect(body, self.state.budget.reserve(limit), range.len()).await?.held_within(&self.state.held);
-        let whole = parts.join(&BodyParts::in_memory(PartialBody::new(received, content, limit)))?.whole()?;
-        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
+        let content = collect(body, self.state.budget.reserve(limit), range.len())
+            .await?
+            .held_within(&self.state.held);
+        let whole = parts
+            .join(&BodyParts::in_memory(PartialBody::new(
+                received, content, limit,
+            )))?
+            .whole()?;
+        let stored = StoredResponse {
+            meta: Arc::new(meta),
+            body: StoredBody::Whole(whole),
+        };
         self.update(&stored);
-        Some(OriginResult::Updated(stored, StatusCode::PARTIAL_CONTENT, OpenBody::default()))
+        Some(OriginResult::Updated(
+            stored,
+            StatusCode::PARTIAL_CONTENT,
+            OpenBody::default(),
+        ))
     }
 
     /// Stores the response to a POST, if possible. It is stored with the ordinal of the invalidation that it caused
@@ -269,7 +334,15 @@ impl OriginRequest {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let received = self.state.wall();
-        self.new_response(response, ExchangeTimes { asked, began, requested, received })
+        self.new_response(
+            response,
+            ExchangeTimes {
+                asked,
+                began,
+                requested,
+                received,
+            },
+        )
     }
 
     /// Handles a new response. If it may be stored, its body is stored while it is passed on.
@@ -278,22 +351,38 @@ impl OriginRequest {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let (head, body) = response.into_parts();
-        if head.status == StatusCode::NOT_MODIFIED && self.leader.is_some() && self.flight_key.has_condition() {
+        if head.status == StatusCode::NOT_MODIFIED
+            && self.leader.is_some()
+            && self.flight_key.has_condition()
+        {
             self.share_unmodified(&head, times);
         }
         let length = declared_length(&head.headers, body.size_hint().exact());
         let (meta, length) = match self.storable(&head, length, times) {
             Ok(storable) => storable,
-            Err(outcome) => return NewResponse::NotStored(Response::from_parts(head, body), outcome),
+            Err(outcome) => {
+                return NewResponse::NotStored(Response::from_parts(head, body), outcome);
+            }
         };
-        let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
+        let range =
+            ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let mut reservation = self.state.budget.reserve(self.state.config.entry_limit);
         let in_memory = length.is_some_and(|length| reservation.cover(length));
         let disk = self.state.config.disk.as_ref();
-        let space = disk.filter(|_| !in_memory).and_then(|disk| disk.reserve(length?));
-        let broadcast = BodyBroadcast::new(length, reservation, in_memory || space.is_some(), disk.is_some());
+        let space = disk
+            .filter(|_| !in_memory)
+            .and_then(|disk| disk.reserve(length?));
+        let broadcast = BodyBroadcast::new(
+            length,
+            reservation,
+            in_memory || space.is_some(),
+            disk.is_some(),
+        );
         let broadcast = Arc::new(broadcast);
-        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::Broadcast(Arc::clone(&broadcast)) };
+        let stored = StoredResponse {
+            meta: Arc::new(meta),
+            body: StoredBody::Broadcast(Arc::clone(&broadcast)),
+        };
         let Some(reader) = broadcast.join() else {
             let response = Response::from_parts(head, body);
             return NewResponse::NotStored(response, RequestOutcome::ErrorUnusable);
@@ -324,16 +413,29 @@ impl OriginRequest {
         length: DeclaredLength,
         times: ExchangeTimes,
     ) -> Result<(StoredHead, Option<u64>), RequestOutcome> {
-        let refusal = self.refusal(head.status, &head.headers, &self.state.config.governing(&head.headers));
+        let refusal = self.refusal(
+            head.status,
+            &head.headers,
+            &self.state.config.governing(&head.headers),
+        );
         let storable = match (refusal, length) {
             (Some(refusal), _) => Err(refusal.into()),
             (None, Err(InvalidLength)) => Err(RequestOutcome::PassMalformed),
             (None, Ok(length)) => self.useful(head, length, times).map(|meta| (meta, length)),
         };
         let failed = is_failure(head.status);
-        let storable = if self.is_covered(head.status) { Err(RequestOutcome::ErrorStatus) } else { storable };
+        let storable = if self.is_covered(head.status) {
+            Err(RequestOutcome::ErrorStatus)
+        } else {
+            storable
+        };
         match storable {
-            Ok((meta, _)) if !self.state.table.are_valid(&self.key, &meta.groups, times.asked) => {
+            Ok((meta, _))
+                if !self
+                    .state
+                    .table
+                    .are_valid(&self.key, &meta.groups, times.asked) =>
+            {
                 Err(RequestOutcome::PassInvalidated)
             }
             Ok(storable) => Ok(storable),
@@ -342,7 +444,11 @@ impl OriginRequest {
                     self.tell(self.failure(true, Some(head.status)));
                 }
                 self.not_stored(head.status, refusal, outcome);
-                Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
+                Err(if failed {
+                    RequestOutcome::ErrorStatus
+                } else {
+                    outcome
+                })
             }
         }
     }
@@ -351,10 +457,14 @@ impl OriginRequest {
     /// even if it states a lifetime, unless the operator has given its status one.
     fn is_covered(&self, status: StatusCode) -> bool {
         let rules = ResourceRules::of(&self.client.extensions);
-        let is_named = || rules.ttl.get(status).is_some() || rules.override_ttl.get(status).is_some();
+        let is_named =
+            || rules.ttl.get(status).is_some() || rules.override_ttl.get(status).is_some();
         let covers = |stored: &StoredResponse| {
             let age = stored.meta.age(self.state.wall());
-            stored.meta.terms.serves_error(&RequestDirectives::default(), age, None)
+            stored
+                .meta
+                .terms
+                .serves_error(&RequestDirectives::default(), age, None)
         };
         is_failure(status) && !is_named() && self.stored.as_ref().is_some_and(covers)
     }
@@ -374,12 +484,17 @@ impl OriginRequest {
             return Err(RequestOutcome::PassMalformed);
         }
         let meta = StoredHead::new(head.status, &head.headers, &self.arrival(times));
-        if meta.is_useful() { Ok(meta) } else { Err(RequestOutcome::PassLifetime) }
+        if meta.is_useful() {
+            Ok(meta)
+        } else {
+            Err(RequestOutcome::PassLifetime)
+        }
     }
 
     /// Returns `true` if the client asked for a part, and the part is as long as its `Content-Range` says.
     fn is_part(&self, head: &response::Parts, length: Option<u64>) -> bool {
-        let range = ContentRange::of(&head.headers).filter(|_| self.client.headers.contains_key(RANGE));
+        let range =
+            ContentRange::of(&head.headers).filter(|_| self.client.headers.contains_key(RANGE));
         range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
     }
 
@@ -410,10 +525,24 @@ impl OriginRequest {
         }
     }
 
-    fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {
+    fn refusal(
+        &self,
+        status: StatusCode,
+        response: &HeaderMap,
+        governing: &Governing,
+    ) -> Option<Refusal> {
         let (request, rules) = (&self.client.headers, self.state.config.rules);
         let resource = ResourceRules::of(&self.client.extensions);
-        Exchange { method: &Method::GET, request, status, response, governing, rules, resource }.refusal()
+        Exchange {
+            method: &Method::GET,
+            request,
+            status,
+            response,
+            governing,
+            rules,
+            resource,
+        }
+        .refusal()
     }
 
     /// Shares the response with other requests, including those that arrive before its body has.
@@ -471,9 +600,18 @@ fn declared_length(headers: &HeaderMap, exact: Option<u64>) -> DeclaredLength {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let line = match (lines.next(), lines.next()) {
         (None, _) => return Ok(exact),
-        (Some(line), None) => line.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
+        (Some(line), None) => line
+            .to_str()
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
         (Some(_), Some(_)) => None,
     };
-    let length = line.and_then(|digits| digits.parse().ok()).ok_or(InvalidLength)?;
-    if exact.is_some_and(|exact| exact != length) { Err(InvalidLength) } else { Ok(Some(length)) }
+    let length = line
+        .and_then(|digits| digits.parse().ok())
+        .ok_or(InvalidLength)?;
+    if exact.is_some_and(|exact| exact != length) {
+        Err(InvalidLength)
+    } else {
+        Ok(Some(length))
+    }
 }

@@ -34,10 +34,14 @@ where
         },
         _ => return response,
     };
-    let Some(tag) = strong_tag(response.headers()) else { return response };
+    let Some(tag) = strong_tag(response.headers()) else {
+        return response;
+    };
     let head = request.head.clone();
     response.map(|body| {
-        body.resumed_by(move |sent, len| Box::pin(rest(inner, head, tag, MissingRange { range, sent, len })))
+        body.resumed_by(move |sent, len| {
+            Box::pin(rest(inner, head, tag, MissingRange { range, sent, len }))
+        })
     })
 }
 
@@ -59,7 +63,9 @@ impl MissingRange {
 
     /// Returns the range to request. A missing end is requested without an end position.
     fn header(&self) -> String {
-        let end = self.range.map_or_else(String::new, |range| range.bytes.end().to_string());
+        let end = self
+            .range
+            .map_or_else(String::new, |range| range.bytes.end().to_string());
         format!("bytes={}-{end}", self.start())
     }
 
@@ -67,14 +73,21 @@ impl MissingRange {
     fn is(&self, part: ContentRange) -> bool {
         let ends = match self.range {
             Some(range) => part.bytes.end() == range.bytes.end() && part.total == range.total,
-            None => part.bytes.end() + 1 == part.total && self.len.is_none_or(|len| len == part.total),
+            None => {
+                part.bytes.end() + 1 == part.total && self.len.is_none_or(|len| len == part.total)
+            }
         };
         ends && part.bytes.start() == self.start()
     }
 }
 
 /// Requests the missing bytes of the version with this tag.
-async fn rest<B, S>(mut inner: S, mut head: Parts, tag: EntityTag, missing: MissingRange) -> Result<S::Body, BodyError>
+async fn rest<B, S>(
+    mut inner: S,
+    mut head: Parts,
+    tag: EntityTag,
+    missing: MissingRange,
+) -> Result<S::Body, BodyError>
 where
     S: InnerService<B>,
     B: Default,
@@ -82,10 +95,12 @@ where
     for name in Preconditions::HEADERS {
         head.headers.remove(name);
     }
-    head.headers.insert(RANGE, HeaderValue::try_from(missing.header())?);
+    head.headers
+        .insert(RANGE, HeaderValue::try_from(missing.header())?);
     head.headers.insert(IF_RANGE, tag.to_header());
     let response = inner.run(Request::from_parts(head, B::default())).await;
-    let response = response.map_err(|_| "the request to the origin for the rest of the body failed")?;
+    let response =
+        response.map_err(|_| "the request to the origin for the rest of the body failed")?;
     let is_part = response.status() == StatusCode::PARTIAL_CONTENT
         && ContentRange::of(response.headers()).is_some_and(|part| missing.is(part));
     if !is_part || strong_tag(response.headers()) != Some(tag) {
@@ -99,5 +114,7 @@ where
 }
 
 fn strong_tag(headers: &HeaderMap) -> Option<EntityTag> {
-    EntityTag::parse(headers.get(ETAG)?.as_bytes()).ok().filter(|tag| !tag.is_weak())
+    EntityTag::parse(headers.get(ETAG)?.as_bytes())
+        .ok()
+        .filter(|tag| !tag.is_weak())
 }

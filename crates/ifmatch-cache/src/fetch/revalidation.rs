@@ -28,8 +28,12 @@ impl Revalidation {
             {
                 Self::Validate(stored.clone())
             }
-            StoredBody::Parts(parts) if !request.has_range() && stored.meta.strong_tag().is_some() => {
-                parts.missing().map_or(Self::None, |range| Self::Complete(stored.clone(), range))
+            StoredBody::Parts(parts)
+                if !request.has_range() && stored.meta.strong_tag().is_some() =>
+            {
+                parts
+                    .missing()
+                    .map_or(Self::None, |range| Self::Complete(stored.clone(), range))
             }
             _ => Self::None,
         }
@@ -50,7 +54,11 @@ impl Revalidation {
                 headers.remove(IF_MODIFIED_SINCE);
                 // A missing end is requested without an end position.
                 let is_end = matches!(&stored.body, StoredBody::Parts(parts) if range.end() + 1 == parts.total);
-                let end = if is_end { String::new() } else { range.end().to_string() };
+                let end = if is_end {
+                    String::new()
+                } else {
+                    range.end().to_string()
+                };
                 let value = HeaderValue::try_from(format!("bytes={}-{end}", range.start()));
                 if let (Ok(value), Some(tag)) = (value, &stored.meta.tag) {
                     headers.insert(RANGE, value);

@@ -40,12 +40,22 @@ impl FlightKey {
     /// Returns the key of a request without conditions for the origin.
     pub(crate) fn new(vary: Vary, request: &HeaderMap, implicit_key: &str) -> Self {
         let selection = vary.select(request);
-        Self { vary, selection, implicit_key: implicit_key.into(), condition: Box::default(), apart_from: None }
+        Self {
+            vary,
+            selection,
+            implicit_key: implicit_key.into(),
+            condition: Box::default(),
+            apart_from: None,
+        }
     }
 
     /// Returns the key of a request, assuming that the response will vary by the same fields as the stored ones.
     pub(crate) fn expected(found: &FoundEntry, request: &HeaderMap, implicit_key: &str) -> Self {
-        let vary = found.entry.variants.first().map(|stored| stored.meta.secondary_key.vary.clone());
+        let vary = found
+            .entry
+            .variants
+            .first()
+            .map(|stored| stored.meta.secondary_key.vary.clone());
         Self::new(vary.unwrap_or_default(), request, implicit_key)
     }
 
@@ -64,13 +74,20 @@ impl FlightKey {
     /// Returns the key of a request once a response has revealed the fields that it varies by.
     pub(crate) fn varying(&self, vary: Vary, request: &HeaderMap) -> Self {
         let selection = vary.select(request);
-        Self { vary, selection, ..self.clone() }
+        Self {
+            vary,
+            selection,
+            ..self.clone()
+        }
     }
 
     /// Returns the key of a request that no longer waits for this client's others.
     #[must_use]
     pub(crate) fn apart_from(self, client: Option<IpAddr>) -> Self {
-        Self { apart_from: client, ..self }
+        Self {
+            apart_from: client,
+            ..self
+        }
     }
 }
 
@@ -120,7 +137,9 @@ impl Flight {
     /// Waits for the outcome.
     pub(crate) async fn outcome(&self) -> FlightOutcome {
         let mut receiver = self.outcome.subscribe();
-        let outcome = receiver.wait_for(|outcome| !matches!(outcome, FlightOutcome::Pending)).await;
+        let outcome = receiver
+            .wait_for(|outcome| !matches!(outcome, FlightOutcome::Pending))
+            .await;
         outcome.map_or(FlightOutcome::Alone, |outcome| outcome.clone())
     }
 }
@@ -166,7 +185,9 @@ impl Flights {
     ) -> Option<FlightLeader> {
         let mut flights = self.lock();
         let last_invalidation = table.last_invalidation(key);
-        if began < last_invalidation || joinable(&flights, key, flight_key, last_invalidation).is_some() {
+        if began < last_invalidation
+            || joinable(&flights, key, flight_key, last_invalidation).is_some()
+        {
             return None;
         }
         Some(self.lead(&mut flights, key, flight_key, began))
@@ -174,9 +195,20 @@ impl Flights {
 
     /// Lets one of the followers ask the origin as well, and tell the others, after they have waited in vain for the `round`th
     /// time. Returns `None` for all others of them.
-    pub(crate) fn relieve(self: &Arc<Self>, key: &CacheKey, flight: &Arc<Flight>, round: u32) -> Option<FlightLeader> {
-        let turn = flight.relieved.compare_exchange(round, round + 1, Relaxed, Relaxed);
-        turn.ok().map(|_| FlightLeader { flights: Arc::clone(self), key: key.clone(), flight: Arc::clone(flight) })
+    pub(crate) fn relieve(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        flight: &Arc<Flight>,
+        round: u32,
+    ) -> Option<FlightLeader> {
+        let turn = flight
+            .relieved
+            .compare_exchange(round, round + 1, Relaxed, Relaxed);
+        turn.ok().map(|_| FlightLeader {
+            flights: Arc::clone(self),
+            key: key.clone(),
+            flight: Arc::clone(flight),
+        })
     }
 
     /// Closes a flight: later requests don't join it.
@@ -198,9 +230,21 @@ impl Flights {
         began: u64,
     ) -> FlightLeader {
         let outcome = watch::channel(FlightOutcome::Pending).0;
-        let flight = Arc::new(Flight { key: flight_key.clone(), relieved: AtomicU32::new(0), began, outcome });
-        flights.entry(key.clone()).or_default().push(Arc::clone(&flight));
-        FlightLeader { flights: Arc::clone(self), key: key.clone(), flight }
+        let flight = Arc::new(Flight {
+            key: flight_key.clone(),
+            relieved: AtomicU32::new(0),
+            began,
+            outcome,
+        });
+        flights
+            .entry(key.clone())
+            .or_default()
+            .push(Arc::clone(&flight));
+        FlightLeader {
+            flights: Arc::clone(self),
+            key: key.clone(),
+            flight,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, FlightMap> {
@@ -210,8 +254,16 @@ impl Flights {
 
 type FlightMap = HashMap<CacheKey, Vec<Arc<Flight>>>;
 
-fn joinable<'a>(flights: &'a FlightMap, key: &CacheKey, flight_key: &FlightKey, since: u64) -> Option<&'a Arc<Flight>> {
-    flights.get(key)?.iter().find(|flight| flight.began >= since && flight.key == *flight_key)
+fn joinable<'a>(
+    flights: &'a FlightMap,
+    key: &CacheKey,
+    flight_key: &FlightKey,
+    since: u64,
+) -> Option<&'a Arc<Flight>> {
+    flights
+        .get(key)?
+        .iter()
+        .find(|flight| flight.began >= since && flight.key == *flight_key)
 }
 
 /// The request that asks the origin. Dropping it releases the followers.

@@ -42,7 +42,9 @@ pub fn age_field(headers: &HeaderMap) -> Option<Duration> {
 /// assert_eq!(initial_age(&headers, asked, came), Duration::from_secs(12));
 /// ```
 pub fn initial_age(headers: &HeaderMap, requested: Timestamp, received: Timestamp) -> Duration {
-    let stated = age_field(headers).unwrap_or_default().saturating_add(requested.until(received));
+    let stated = age_field(headers)
+        .unwrap_or_default()
+        .saturating_add(requested.until(received));
     stated.max(apparent(headers, received))
 }
 

@@ -88,7 +88,11 @@ impl Scope {
 
     /// Parses a directive's value. Anything but a quoted list of names applies to the whole response.
     pub(crate) fn of(value: Option<&[u8]>) -> Self {
-        let names = |list: &[u8]| split(list).map(|name| HeaderName::from_bytes(name).ok()).collect::<Option<Vec<_>>>();
+        let names = |list: &[u8]| {
+            split(list)
+                .map(|name| HeaderName::from_bytes(name).ok())
+                .collect::<Option<Vec<_>>>()
+        };
         match value.and_then(names) {
             Some(names) if !names.is_empty() => Self::Fields(names),
             _ => Self::Response,
@@ -220,7 +224,10 @@ impl Flag {
 
     /// Returns `true` if the flag is a restriction, which applies even in a malformed member.
     fn restricts(self) -> bool {
-        matches!(self, Self::NoStore | Self::MustRevalidate | Self::ProxyRevalidate)
+        matches!(
+            self,
+            Self::NoStore | Self::MustRevalidate | Self::ProxyRevalidate
+        )
     }
 }
 
@@ -264,7 +271,10 @@ impl RequestDirectives {
             }
             return parsed;
         }
-        Self { no_cache: pragma_is_no_cache(headers), ..Self::default() }
+        Self {
+            no_cache: pragma_is_no_cache(headers),
+            ..Self::default()
+        }
     }
 
     fn apply(&mut self, name: &[u8], value: Option<&[u8]>) {
@@ -293,7 +303,10 @@ impl RequestDirectives {
 /// Returns `true` if `Pragma` mentions `no-cache`, even in malformed form.
 pub(crate) fn pragma_is_no_cache(headers: &HeaderMap) -> bool {
     has(headers, &PRAGMA)
-        && headers.get_all(PRAGMA).iter().any(|line| words(line.as_bytes()).any(|word| word == b"no-cache"))
+        && headers
+            .get_all(PRAGMA)
+            .iter()
+            .any(|line| words(line.as_bytes()).any(|word| word == b"no-cache"))
 }
 
 /// Returns names in lower case with their raw values. Each word of a malformed member becomes a name with an empty
@@ -301,7 +314,11 @@ pub(crate) fn pragma_is_no_cache(headers: &HeaderMap) -> bool {
 fn directives(headers: &HeaderMap) -> impl Iterator<Item = (Vec<u8>, Option<&[u8]>)> {
     members(headers.get_all(CACHE_CONTROL)).flat_map(|member| {
         let sound = directive(member);
-        let broken = sound.is_none().then(|| words(member).map(|word| (word, Some(&b""[..])))).into_iter().flatten();
+        let broken = sound
+            .is_none()
+            .then(|| words(member).map(|word| (word, Some(&b""[..]))))
+            .into_iter()
+            .flatten();
         sound.into_iter().chain(broken)
     })
 }
@@ -318,7 +335,9 @@ fn directive(member: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
 
 /// Returns the tokens in a text, in lower case.
 fn words(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    text.split(|byte| !is_token_byte(*byte)).filter(|word| !word.is_empty()).map(<[u8]>::to_ascii_lowercase)
+    text.split(|byte| !is_token_byte(*byte))
+        .filter(|word| !word.is_empty())
+        .map(<[u8]>::to_ascii_lowercase)
 }
 
 fn number(value: &[u8]) -> Option<Duration> {

@@ -59,12 +59,21 @@ pub enum Forward {
 
 impl CacheStatus {
     /// A response from the cache.
-    pub const HIT: Self =
-        Self { forward: None, origin: None, stored: false, collapsed: false, ttl: None, detail: None };
+    pub const HIT: Self = Self {
+        forward: None,
+        origin: None,
+        stored: false,
+        collapsed: false,
+        ttl: None,
+        detail: None,
+    };
 
     /// A forwarded request.
     pub const fn forwarded(why: Forward) -> Self {
-        Self { forward: Some(why), ..Self::HIT }
+        Self {
+            forward: Some(why),
+            ..Self::HIT
+        }
     }
 
     /// Sets [`ttl`](Self::ttl) from the lifetime and the age.

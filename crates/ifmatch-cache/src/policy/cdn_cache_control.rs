@@ -41,15 +41,30 @@ impl Governing {
     pub fn of(headers: &HeaderMap, audience: Audience) -> Self {
         if audience == Audience::Private {
             let directives = ResponseDirectives::from_headers(headers).for_one_user();
-            return Self { directives, targeted: false, audience };
+            return Self {
+                directives,
+                targeted: false,
+                audience,
+            };
         }
         if let Some(directives) = directives(headers) {
-            return Self { directives, targeted: true, audience };
+            return Self {
+                directives,
+                targeted: true,
+                audience,
+            };
         }
         let mut directives = ResponseDirectives::from_headers(headers);
         // The permissions in a malformed field are unknown; its restrictions apply.
-        headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
-        Self { directives, targeted: false, audience }
+        headers
+            .get_all(CDN_CACHE_CONTROL)
+            .iter()
+            .for_each(|line| directives.restrict(line.as_bytes()));
+        Self {
+            directives,
+            targeted: false,
+            audience,
+        }
     }
 }
 
@@ -68,8 +83,14 @@ pub fn directives(headers: &HeaderMap) -> Option<ResponseDirectives> {
     if !headers.contains_key(CDN_CACHE_CONTROL) {
         return None;
     }
-    let lines: Vec<&[u8]> = headers.get_all(CDN_CACHE_CONTROL).iter().map(http::HeaderValue::as_bytes).collect();
-    let dictionary = Parser::new(&lines.join(&b", "[..])).parse::<Dictionary>().ok()?;
+    let lines: Vec<&[u8]> = headers
+        .get_all(CDN_CACHE_CONTROL)
+        .iter()
+        .map(http::HeaderValue::as_bytes)
+        .collect();
+    let dictionary = Parser::new(&lines.join(&b", "[..]))
+        .parse::<Dictionary>()
+        .ok()?;
     if dictionary.is_empty() {
         return None;
     }
@@ -113,7 +134,9 @@ fn bare(member: &ListEntry) -> Option<&BareItem> {
 /// Returns a non-negative integer.
 fn seconds(member: &ListEntry) -> Option<Duration> {
     match bare(member)? {
-        BareItem::Integer(seconds) => Some(Duration::from_secs(u64::try_from(i64::from(*seconds)).ok()?)),
+        BareItem::Integer(seconds) => Some(Duration::from_secs(
+            u64::try_from(i64::from(*seconds)).ok()?,
+        )),
         _ => None,
     }
 }

@@ -27,16 +27,23 @@ impl ContentRange {
     /// Parses the field. Returns `None` if it is absent, repeated, malformed, in another unit, or without a total.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(CONTENT_RANGE).iter();
-        let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return None;
+        };
         let (unit, rest) = line.to_str().ok()?.split_once(' ')?;
         let (range, total) = rest.split_once('/')?;
         let (first, last) = range.split_once('-')?;
         let total = number(total)?;
-        let bytes = ByteRange::new(number(first)?, number(last)?).filter(|bytes| bytes.end() < total)?;
-        unit.eq_ignore_ascii_case("bytes").then_some(Self { bytes, total })
+        let bytes =
+            ByteRange::new(number(first)?, number(last)?).filter(|bytes| bytes.end() < total)?;
+        unit.eq_ignore_ascii_case("bytes")
+            .then_some(Self { bytes, total })
     }
 }
 
 fn number(digits: &str) -> Option<u64> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
 }

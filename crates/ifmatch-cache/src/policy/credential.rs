@@ -3,12 +3,32 @@
 use http::HeaderMap;
 
 /// Substrings in names of fields that carry a client's credentials or session.
-const PARTS: [&str; 10] =
-    ["apikey", "auth", "cert", "cookie", "credential", "jwt", "passw", "secret", "session", "token"];
+const PARTS: [&str; 10] = [
+    "apikey",
+    "auth",
+    "cert",
+    "cookie",
+    "credential",
+    "jwt",
+    "passw",
+    "secret",
+    "session",
+    "token",
+];
 
 /// Whole words in such names, between hyphens or underscores.
-const WORDS: [&str; 10] =
-    ["account", "dpop", "email", "identity", "key", "login", "principal", "sid", "signature", "user"];
+const WORDS: [&str; 10] = [
+    "account",
+    "dpop",
+    "email",
+    "identity",
+    "key",
+    "login",
+    "principal",
+    "sid",
+    "signature",
+    "user",
+];
 
 /// Returns `true` if a request has a field that identifies its client: `Authorization`, `Cookie`, `X-Api-Key`,
 /// `X-Auth-Token` and similar names. The response may then be private to this client even if the origin doesn't say
@@ -31,7 +51,8 @@ pub(super) fn is_credential(name: &str) -> bool {
     if name == "user-agent" || name.starts_with("sec-") {
         return false;
     }
-    PARTS.iter().any(|part| name.contains(part)) || name.split(['-', '_']).any(|word| WORDS.contains(&word))
+    PARTS.iter().any(|part| name.contains(part))
+        || name.split(['-', '_']).any(|word| WORDS.contains(&word))
 }
 
 #[cfg(test)]

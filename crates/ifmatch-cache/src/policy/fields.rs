@@ -12,7 +12,9 @@ const MAX_SECONDS: u64 = 1 << 31;
 ///
 /// Quoted commas aren't separators. A line with an unclosed quote is split at every comma, so a `no-store` in it isn't
 /// missed.
-pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn members<'a>(
+    lines: impl IntoIterator<Item = &'a HeaderValue>,
+) -> impl Iterator<Item = &'a [u8]> {
     lines.into_iter().flat_map(|line| split(line.as_bytes()))
 }
 
@@ -52,7 +54,8 @@ impl Quotes {
 }
 
 fn quotes(line: &[u8]) -> Quotes {
-    line.iter().fold(Quotes::Outside, |quotes, byte| quotes.after(*byte))
+    line.iter()
+        .fold(Quotes::Outside, |quotes, byte| quotes.after(*byte))
 }
 
 /// Returns `true` for a token (RFC 9110 §5.6.2).
@@ -66,12 +69,18 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
 
 /// Returns `true` for a single quoted string (RFC 9110 §5.6.4) without trailing text.
 pub(crate) fn is_quoted(value: &[u8]) -> bool {
-    let Some((last, before)) = value.split_last() else { return false };
+    let Some((last, before)) = value.split_last() else {
+        return false;
+    };
     let opened = before.first() == Some(&b'"');
     let inside = |quotes: Option<Quotes>, byte: &u8| {
-        quotes.map(|quotes| quotes.after(*byte)).filter(|quotes| *quotes != Quotes::Outside)
+        quotes
+            .map(|quotes| quotes.after(*byte))
+            .filter(|quotes| *quotes != Quotes::Outside)
     };
-    opened && *last == b'"' && before.iter().fold(Some(Quotes::Outside), inside) == Some(Quotes::Inside)
+    opened
+        && *last == b'"'
+        && before.iter().fold(Some(Quotes::Outside), inside) == Some(Quotes::Inside)
 }
 
 /// Returns the content of a quoted string without escapes.
@@ -82,8 +91,14 @@ pub(crate) fn unquote(value: &[u8]) -> Option<&[u8]> {
 
 /// Appends a byte percent-encoded.
 pub(crate) fn percent_encode(byte: u8, text: &mut String) {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
-    text.extend(['%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+    ];
+    text.extend([
+        '%',
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ]);
 }
 
 /// Decodes percent-encoding. Malformed escapes stay.
@@ -96,13 +111,19 @@ pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
             _ => None,
         };
         bytes.push(escaped.map_or(*first, |(high, low)| high << 4 | low));
-        rest = if escaped.is_some() { &after[2..] } else { after };
+        rest = if escaped.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
     }
     bytes
 }
 
 fn digit(hex: u8) -> Option<u8> {
-    char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    char::from(hex)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// Parses `delta-seconds` (RFC 9111 §1.2.2), which allows only digits.
@@ -118,11 +139,21 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
 /// field is absent, malformed or repeated.
 pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {
     let mut lines = headers.get_all(name).iter();
-    let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+    let (Some(line), None) = (lines.next(), lines.next()) else {
+        return None;
+    };
     HttpDate::parse(line.as_bytes()).or_else(|| on_any_weekday(&in_usual_case(line.as_bytes())))
 }
 
-const WEEKDAYS: [&[u8]; 7] = [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
+const WEEKDAYS: [&[u8]; 7] = [
+    b"Monday",
+    b"Tuesday",
+    b"Wednesday",
+    b"Thursday",
+    b"Friday",
+    b"Saturday",
+    b"Sunday",
+];
 
 /// Parses a date with a wrong weekday, written in full or as three letters.
 fn on_any_weekday(date: &[u8]) -> Option<HttpDate> {
@@ -130,14 +161,20 @@ fn on_any_weekday(date: &[u8]) -> Option<HttpDate> {
     let written = |day: &'static [u8]| if weekday.len() == 3 { &day[..3] } else { day };
     let days = WEEKDAYS.map(written);
     let known = days.contains(&weekday);
-    days.iter().filter(|_| known).find_map(|day| HttpDate::parse(&[day, rest].concat()))
+    days.iter()
+        .filter(|_| known)
+        .find_map(|day| HttpDate::parse(&[day, rest].concat()))
 }
 
 /// Capitalises words, and `GMT`.
 fn in_usual_case(date: &[u8]) -> Vec<u8> {
     let mut usual = date.to_ascii_lowercase();
     for word in usual.split_mut(|byte| !byte.is_ascii_alphabetic()) {
-        let capitals = if word == b"gmt" { word.len() } else { word.len().min(1) };
+        let capitals = if word == b"gmt" {
+            word.len()
+        } else {
+            word.len().min(1)
+        };
         word[..capitals].make_ascii_uppercase();
     }
     usual
@@ -148,7 +185,9 @@ mod tests {
     use super::*;
 
     fn texts(line: &str) -> Vec<&str> {
-        split(line.as_bytes()).map(|member| std::str::from_utf8(member).unwrap()).collect()
+        split(line.as_bytes())
+            .map(|member| std::str::from_utf8(member).unwrap())
+            .collect()
     }
 
     #[test]
@@ -166,11 +205,20 @@ mod tests {
             date(&headers, http::header::DATE).map(HttpDate::unix)
         };
         for (right, wrong) in [
-            ("Sun, 06 Nov 1994 08:49:37 GMT", "tue, 06 nov 1994 08:49:37 gmt"),
-            ("Sunday, 06-Nov-94 08:49:37 GMT", "Monday, 06-Nov-94 08:49:37 GMT"),
+            (
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                "tue, 06 nov 1994 08:49:37 gmt",
+            ),
+            (
+                "Sunday, 06-Nov-94 08:49:37 GMT",
+                "Monday, 06-Nov-94 08:49:37 GMT",
+            ),
             ("Sun Nov  6 08:49:37 1994", "Sat Nov  6 08:49:37 1994"),
         ] {
-            assert!(read(right).is_some() && read(right) == read(wrong), "{wrong}");
+            assert!(
+                read(right).is_some() && read(right) == read(wrong),
+                "{wrong}"
+            );
         }
         let no_dates = [
             "0",
@@ -191,7 +239,10 @@ mod tests {
     #[test]
     fn seconds_are_digits() {
         assert_eq!(seconds(b"0061"), Some(Duration::from_secs(61)));
-        assert_eq!(seconds(b"99999999999999999999999999"), Some(Duration::from_secs(MAX_SECONDS)));
+        assert_eq!(
+            seconds(b"99999999999999999999999999"),
+            Some(Duration::from_secs(MAX_SECONDS))
+        );
         for wrong in ["", "-1", "1.0", "1s", " 1", "+1"] {
             assert_eq!(seconds(wrong.as_bytes()), None, "{wrong}");
         }

@@ -31,7 +31,12 @@ pub struct Heuristic {
 /// 10 %, as RFC 9111 §4.2.2 suggests, at most a day, and no default lifetime.
 impl Default for Heuristic {
     fn default() -> Self {
-        Self { percent: 10, cap: Duration::from_hours(24), default: Duration::ZERO, errors: None }
+        Self {
+            percent: 10,
+            cap: Duration::from_hours(24),
+            default: Duration::ZERO,
+            errors: None,
+        }
     }
 }
 
@@ -63,7 +68,10 @@ impl Default for Heuristic {
 /// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, zero, None, &rules);
 /// assert_eq!(lifetime, Duration::from_secs(5));
 /// ```
-#[expect(clippy::too_many_arguments, reason = "each is another thing that the lifetime depends on")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is another thing that the lifetime depends on"
+)]
 pub fn lifetime(
     request: &HeaderMap,
     status: StatusCode,
@@ -90,12 +98,25 @@ pub fn lifetime(
         return Duration::ZERO;
     }
     let cacheable = is_heuristic_status(status) || governing.directives.has(Flag::Public);
-    let guessed = || heuristic.filter(|_| cacheable).map(|heuristic| guess(status, response, received, heuristic));
-    rules.ttl.get(status).map(from_arrival).or_else(guessed).unwrap_or_default()
+    let guessed = || {
+        heuristic
+            .filter(|_| cacheable)
+            .map(|heuristic| guess(status, response, received, heuristic))
+    };
+    rules
+        .ttl
+        .get(status)
+        .map(from_arrival)
+        .or_else(guessed)
+        .unwrap_or_default()
 }
 
 /// Returns the lifetime stated by the origin, if any.
-pub fn explicit(response: &HeaderMap, governing: &Governing, received: Timestamp) -> Option<Duration> {
+pub fn explicit(
+    response: &HeaderMap,
+    governing: &Governing,
+    received: Timestamp,
+) -> Option<Duration> {
     let directives = &governing.directives;
     directives.s_maxage.or(directives.max_age).or_else(|| {
         let counts = !governing.targeted && response.contains_key(EXPIRES);
@@ -108,14 +129,28 @@ fn expires(response: &HeaderMap, received: Timestamp) -> Duration {
     since(end.unwrap_or(i64::MIN), date(response, received))
 }
 
-fn guess(status: StatusCode, response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Duration {
-    if let Some(lifetime) = heuristic.errors.filter(|_| status.is_client_error() || status.is_server_error()) {
+fn guess(
+    status: StatusCode,
+    response: &HeaderMap,
+    received: Timestamp,
+    heuristic: Heuristic,
+) -> Duration {
+    if let Some(lifetime) = heuristic
+        .errors
+        .filter(|_| status.is_client_error() || status.is_server_error())
+    {
         return lifetime;
     }
     let modified = fields::date(response, LAST_MODIFIED);
-    let unchanged = modified.map(|modified| since(date(response, received), modified.unix())).unwrap_or_default();
+    let unchanged = modified
+        .map(|modified| since(date(response, received), modified.unix()))
+        .unwrap_or_default();
     let lifetime = (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap);
-    if lifetime.is_zero() { heuristic.default } else { lifetime }
+    if lifetime.is_zero() {
+        heuristic.default
+    } else {
+        lifetime
+    }
 }
 
 /// Returns `Date`, or else the time of arrival.

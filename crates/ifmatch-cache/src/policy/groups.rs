@@ -6,7 +6,8 @@ use sfv::{BareItem, List, ListEntry, Parser};
 /// `Cache-Groups`: the groups of a response.
 pub const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 /// `Cache-Group-Invalidation`: the groups that an unsafe request invalidates.
-pub const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
+pub const CACHE_GROUP_INVALIDATION: HeaderName =
+    HeaderName::from_static("cache-group-invalidation");
 
 /// `Surrogate-Key`, used by Fastly and Varnish's xkey: groups, separated by blanks.
 const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
@@ -36,7 +37,12 @@ pub fn of(headers: &HeaderMap) -> Option<Vec<Box<str>>> {
     for (field, separators) in [(&SURROGATE_KEY, &[' ', '\t'][..]), (&CACHE_TAG, &[','])] {
         for line in headers.get_all(field) {
             let line = String::from_utf8_lossy(line.as_bytes());
-            all.extend(line.split(separators).map(str::trim).filter(|name| !name.is_empty()).map(Box::from));
+            all.extend(
+                line.split(separators)
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty())
+                    .map(Box::from),
+            );
         }
     }
     (all.len() <= MAX_GROUPS && all.iter().all(|name| name.len() <= MAX_NAME)).then_some(all)
@@ -59,9 +65,18 @@ pub fn names(headers: &HeaderMap, field: &HeaderName) -> Vec<Box<str>> {
     if !headers.contains_key(field) {
         return Vec::new();
     }
-    let lines: Vec<&[u8]> = headers.get_all(field).iter().map(HeaderValue::as_bytes).collect();
-    let list = Parser::new(&lines.join(&b", "[..])).parse::<List>().unwrap_or_default();
-    list.iter().map(name).collect::<Option<Vec<_>>>().unwrap_or_default()
+    let lines: Vec<&[u8]> = headers
+        .get_all(field)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    let list = Parser::new(&lines.join(&b", "[..]))
+        .parse::<List>()
+        .unwrap_or_default();
+    list.iter()
+        .map(name)
+        .collect::<Option<Vec<_>>>()
+        .unwrap_or_default()
 }
 
 fn name(member: &ListEntry) -> Option<Box<str>> {

@@ -47,7 +47,10 @@ pub fn invalidates(status: StatusCode) -> bool {
 pub fn also_changed(target: &str, response: &HeaderMap) -> Vec<String> {
     let fields = [LOCATION, CONTENT_LOCATION];
     let lines = fields.iter().flat_map(|name| response.get_all(name));
-    lines.filter_map(|line| same_origin(target, line)).map(|url| url[Position::BeforePath..].to_owned()).collect()
+    lines
+        .filter_map(|line| same_origin(target, line))
+        .map(|url| url[Position::BeforePath..].to_owned())
+        .collect()
 }
 
 /// Resolves a reference against the target. Returns `None` if the origins differ.

@@ -49,14 +49,23 @@ impl QueryRules {
 
     /// Applies the rules to a path with an optional query. Empty parameters are removed, and so is an empty query.
     pub fn apply<'a>(&self, target: &'a str) -> Cow<'a, str> {
-        let Some((path, query)) = target.split_once('?').filter(|_| self.is_active()) else { return target.into() };
-        let fields = query.split('&').filter(|field| !field.is_empty()).map(|field| (name(field), field));
+        let Some((path, query)) = target.split_once('?').filter(|_| self.is_active()) else {
+            return target.into();
+        };
+        let fields = query
+            .split('&')
+            .filter(|field| !field.is_empty())
+            .map(|field| (name(field), field));
         let mut fields: Vec<_> = fields.filter(|(name, _)| self.filter.keeps(name)).collect();
         if self.sort {
             fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         }
         let fields: Vec<_> = fields.into_iter().map(|(_, field)| field).collect();
-        if fields.is_empty() { path.into() } else { format!("{path}?{}", fields.join("&")).into() }
+        if fields.is_empty() {
+            path.into()
+        } else {
+            format!("{path}?{}", fields.join("&")).into()
+        }
     }
 }
 
@@ -88,7 +97,12 @@ mod tests {
     use super::*;
 
     fn sorted(target: &str) -> String {
-        QueryRules { sort: true, ..QueryRules::default() }.apply(target).into_owned()
+        QueryRules {
+            sort: true,
+            ..QueryRules::default()
+        }
+        .apply(target)
+        .into_owned()
     }
 
     #[test]
@@ -126,16 +140,34 @@ mod tests {
     #[test]
     fn names_are_compared_whole_or_by_prefix() {
         let patterns = ["id", "utm_*"].map(str::to_owned).to_vec();
-        let apply = |filter, target| QueryRules { sort: false, filter }.apply(target).into_owned();
+        let apply = |filter, target| {
+            QueryRules {
+                sort: false,
+                filter,
+            }
+            .apply(target)
+            .into_owned()
+        };
         for (target, dropped, kept) in [
             ("/?id=1&ids=2&ID=3", "/?ids=2&ID=3", "/?id=1"),
             ("/?utm_=1&utm_x&utm=2", "/?utm=2", "/?utm_=1&utm_x"),
             ("/?utm%5Fx=1&i%64=2", "/", "/?utm%5Fx=1&i%64=2"),
             ("/?x=id&y=utm_a", "/?x=id&y=utm_a", "/"),
         ] {
-            assert_eq!(apply(QueryFilter::Drop(patterns.clone()), target), dropped, "{target}");
-            assert_eq!(apply(QueryFilter::Keep(patterns.clone()), target), kept, "{target}");
+            assert_eq!(
+                apply(QueryFilter::Drop(patterns.clone()), target),
+                dropped,
+                "{target}"
+            );
+            assert_eq!(
+                apply(QueryFilter::Keep(patterns.clone()), target),
+                kept,
+                "{target}"
+            );
         }
-        assert_eq!(apply(QueryFilter::Drop(vec!["*".to_owned()]), "/x?a=1&b"), "/x");
+        assert_eq!(
+            apply(QueryFilter::Drop(vec!["*".to_owned()]), "/x?a=1&b"),
+            "/x"
+        );
     }
 }

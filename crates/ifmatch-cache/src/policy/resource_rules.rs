@@ -60,7 +60,9 @@ impl ResourceRules {
 
     /// Returns `true` if a request has a field that identifies its client, and that the origin gets.
     pub fn has_credential(&self, request: &HeaderMap) -> bool {
-        request.keys().any(|name| is_credential(name.as_str()) && !self.unsent.contains(name))
+        request
+            .keys()
+            .any(|name| is_credential(name.as_str()) && !self.unsent.contains(name))
     }
 }
 
@@ -81,13 +83,23 @@ impl Lifetimes {
 
     /// One lifetime for 200, 203, 204, 300, 301 and 308: no error, and no redirection of one client, such as that to a login.
     pub fn of_successes(lifetime: Duration) -> Self {
-        Self::SUCCESSES.into_iter().map(|status| (status, lifetime)).collect()
+        Self::SUCCESSES
+            .into_iter()
+            .map(|status| (status, lifetime))
+            .collect()
     }
 
     /// Returns the lifetime of responses with this status. A 206 has the lifetime of the 200 that it's part of.
     pub fn get(&self, status: StatusCode) -> Option<Duration> {
-        let status = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
-        self.0.iter().find(|(known, _)| *known == status).map(|(_, lifetime)| *lifetime)
+        let status = if status == StatusCode::PARTIAL_CONTENT {
+            StatusCode::OK
+        } else {
+            status
+        };
+        self.0
+            .iter()
+            .find(|(known, _)| *known == status)
+            .map(|(_, lifetime)| *lifetime)
     }
 }
 

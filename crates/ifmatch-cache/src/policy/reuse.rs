@@ -63,7 +63,11 @@ impl Terms {
     pub fn new(governing: &Governing, lifetime: Duration) -> Self {
         let directives = &governing.directives;
         let stale_use = directives.stale_use();
-        let permitted = |window: Option<Duration>| window.filter(|_| stale_use != StaleUse::Never).unwrap_or_default();
+        let permitted = |window: Option<Duration>| {
+            window
+                .filter(|_| stale_use != StaleUse::Never)
+                .unwrap_or_default()
+        };
         Self {
             lifetime,
             stale_since: None,
@@ -77,20 +81,35 @@ impl Terms {
     /// Returns the terms of an outdated response, which is useful only for its validators.
     #[must_use]
     pub fn outdated(&self) -> Self {
-        Self { lifetime: Duration::ZERO, always_validate: true, stale_use: StaleUse::Never, ..Self::default() }
+        Self {
+            lifetime: Duration::ZERO,
+            always_validate: true,
+            stale_use: StaleUse::Never,
+            ..Self::default()
+        }
     }
 
     /// Returns the terms with these windows for `while_revalidate` (RFC 5861 §3) and `if_error` (§4), unless the response states
     /// windows of its own, forbids stale use to operators as well, or has no lifetime.
     #[must_use]
-    pub fn with_default_windows(self, governing: &Governing, while_revalidate: Duration, if_error: Duration) -> Self {
+    pub fn with_default_windows(
+        self,
+        governing: &Governing,
+        while_revalidate: Duration,
+        if_error: Duration,
+    ) -> Self {
         if self.stale_use == StaleUse::Never || self.always_validate || self.lifetime.is_zero() {
             return self;
         }
         let directives = &governing.directives;
-        let or = |stated: Option<Duration>, own, default| if stated.is_some() { own } else { default };
+        let or =
+            |stated: Option<Duration>, own, default| if stated.is_some() { own } else { default };
         Self {
-            while_revalidate: or(directives.stale_while_revalidate, self.while_revalidate, while_revalidate),
+            while_revalidate: or(
+                directives.stale_while_revalidate,
+                self.while_revalidate,
+                while_revalidate,
+            ),
             if_error: or(directives.stale_if_error, self.if_error, if_error),
             ..self
         }
@@ -99,7 +118,10 @@ impl Terms {
     /// Returns the terms after a soft purge at this age: stale from now on, with the same permissions for stale responses.
     #[must_use]
     pub fn purged(&self, age: Duration) -> Self {
-        Self { stale_since: Some(age), ..self.clone() }
+        Self {
+            stale_since: Some(age),
+            ..self.clone()
+        }
     }
 
     /// Returns the terms of a response that may have been invalidated since: it must be validated before it is used.
@@ -123,7 +145,8 @@ impl Terms {
 
     /// Returns the age at which it becomes stale.
     pub fn end(&self) -> Duration {
-        self.stale_since.map_or(self.lifetime, |age| age.min(self.lifetime))
+        self.stale_since
+            .map_or(self.lifetime, |age| age.min(self.lifetime))
     }
 
     /// Returns the time since it became stale. Returns `None` while it is fresh. A soft purge holds even if the clock is
@@ -152,34 +175,62 @@ impl Terms {
         if self.always_validate {
             return Reuse::Validate;
         }
-        let Some(staleness) = self.staleness(age) else { return Reuse::Fresh };
-        if request.max_stale.is_some_and(|most| staleness <= most) && self.stale_use == StaleUse::Free {
+        let Some(staleness) = self.staleness(age) else {
+            return Reuse::Fresh;
+        };
+        if request.max_stale.is_some_and(|most| staleness <= most)
+            && self.stale_use == StaleUse::Free
+        {
             return Reuse::Stale;
         }
         let unconstrained = request.max_age.is_none() && request.min_fresh.is_none();
-        if unconstrained && staleness < self.while_revalidate { Reuse::StaleWhileRevalidate } else { Reuse::Validate }
+        if unconstrained && staleness < self.while_revalidate {
+            Reuse::StaleWhileRevalidate
+        } else {
+            Reuse::Validate
+        }
     }
 
     /// Returns `true` if a response of this age may answer the request after the origin has failed (RFC 5861 §4).
     ///
     /// `unreachable` is how long after its lifetime a response may be used without its permission. It is `None` if the origin
     /// responded with an error.
-    pub fn serves_error(&self, request: &RequestDirectives, age: Duration, unreachable: Option<Unreachable>) -> bool {
-        if request.no_cache || request.no_store || self.always_validate || self.is_refused(request, age) {
+    pub fn serves_error(
+        &self,
+        request: &RequestDirectives,
+        age: Duration,
+        unreachable: Option<Unreachable>,
+    ) -> bool {
+        if request.no_cache
+            || request.no_store
+            || self.always_validate
+            || self.is_refused(request, age)
+        {
             return false;
         }
-        let by_client = request.stale_if_error.filter(|_| self.stale_use == StaleUse::Free);
+        let by_client = request
+            .stale_if_error
+            .filter(|_| self.stale_use == StaleUse::Free);
         let by_cache = unreachable.and_then(|unreachable| match unreachable {
-            Unreachable::Default(window) => Some(window).filter(|_| self.stale_use == StaleUse::Free),
+            Unreachable::Default(window) => {
+                Some(window).filter(|_| self.stale_use == StaleUse::Free)
+            }
             Unreachable::Set(window) => Some(window).filter(|_| self.stale_use != StaleUse::Never),
         });
-        let longest = [by_client, by_cache].into_iter().flatten().fold(self.if_error, Duration::max);
-        self.staleness(age).is_none_or(|staleness| staleness < longest)
+        let longest = [by_client, by_cache]
+            .into_iter()
+            .flatten()
+            .fold(self.if_error, Duration::max);
+        self.staleness(age)
+            .is_none_or(|staleness| staleness < longest)
     }
 
     /// Checks `max-age` and `min-fresh` of the request.
     fn is_refused(&self, request: &RequestDirectives, age: Duration) -> bool {
-        let too_old = request.max_age.is_some_and(|most| age > most || most.is_zero()) && request.max_stale.is_none();
+        let too_old = request
+            .max_age
+            .is_some_and(|most| age > most || most.is_zero())
+            && request.max_stale.is_none();
         let left = self.end().saturating_sub(age);
         too_old || request.min_fresh.is_some_and(|least| left < least)
     }

@@ -59,7 +59,10 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { share_cookies: false, overwritten: |_| false }
+        Self {
+            share_cookies: false,
+            overwritten: |_| false,
+        }
     }
 }
 
@@ -96,7 +99,8 @@ impl Refusal {
     /// assert!(Refusal::Authorization.is_personal(&HeaderMap::new()) && !Refusal::Private.is_personal(&HeaderMap::new()));
     /// ```
     pub fn is_personal(self, request: &HeaderMap) -> bool {
-        matches!(self, Self::Authorization | Self::Credential) || RequestDirectives::from_headers(request).no_store
+        matches!(self, Self::Authorization | Self::Credential)
+            || RequestDirectives::from_headers(request).no_store
     }
 }
 
@@ -130,7 +134,9 @@ impl Exchange<'_> {
         if self.request.contains_key(AUTHORIZATION) && !directives.allows_sharing() {
             return Some(Refusal::Authorization);
         }
-        if Vary::of(self.response).is_none_or(|vary| vary.names().iter().any(self.rules.overwritten)) {
+        if Vary::of(self.response)
+            .is_none_or(|vary| vary.names().iter().any(self.rules.overwritten))
+        {
             return Some(Refusal::Vary);
         }
         if !self.may_share_cookie() {
@@ -155,8 +161,8 @@ impl Exchange<'_> {
         // An override is the operator's word about the lifetime alone, unless the operator shares cookies, too.
         let public = directives.has(Flag::Public) && self.is_explicit()
             || self.rules.share_cookies && (self.is_explicit() || self.is_overridden());
-        let sets =
-            self.response.contains_key(SET_COOKIE) && !directives.unstored_fields().any(|name| *name == SET_COOKIE);
+        let sets = self.response.contains_key(SET_COOKIE)
+            && !directives.unstored_fields().any(|name| *name == SET_COOKIE);
         !sets || public
     }
 
@@ -198,7 +204,10 @@ pub fn is_for_one_client(status: StatusCode, refusal: Option<Refusal>) -> bool {
 /// assert!(!is_heuristic_status(StatusCode::FOUND));
 /// ```
 pub fn is_heuristic_status(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+    matches!(
+        status.as_u16(),
+        200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
+    )
 }
 
 /// Returns `true` if this cache knows the caching requirements of the status: those in RFC 9110 §15, and 428, 429, 431, 451

@@ -1,7 +1,8 @@
 //! Validation of a stored response, and its update by a 304 or a response to HEAD (RFC 9111 §3.2, §4.3.4, §4.3.5).
 
 use http::header::{
-    AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, Entry, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, Entry, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderName};
 use ifmatch_core::EntityTag;
@@ -82,8 +83,13 @@ pub fn is_about(not_modified: &HeaderMap, stored: &HeaderMap) -> bool {
 /// assert!(!head_agrees(&length("6"), &HeaderMap::new(), 5));
 /// ```
 pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
-    let same = |name: HeaderName| head.get(&name).is_none_or(|value| stored.get(&name) == Some(value));
-    let length = head.get(CONTENT_LENGTH).is_none_or(|value| value.as_bytes() == len.to_string().as_bytes());
+    let same = |name: HeaderName| {
+        head.get(&name)
+            .is_none_or(|value| stored.get(&name) == Some(value))
+    };
+    let length = head
+        .get(CONTENT_LENGTH)
+        .is_none_or(|value| value.as_bytes() == len.to_string().as_bytes());
     same(ETAG) && same(LAST_MODIFIED) && length
 }
 
@@ -100,8 +106,12 @@ pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
 /// assert!(shares_validator(&HeaderMap::new(), &HeaderMap::new()));
 /// ```
 pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
-    let same = |name: HeaderName| head.get(&name).is_some_and(|value| stored.get(&name) == Some(value));
-    let has_none = |headers: &HeaderMap| !headers.contains_key(ETAG) && !headers.contains_key(LAST_MODIFIED);
+    let same = |name: HeaderName| {
+        head.get(&name)
+            .is_some_and(|value| stored.get(&name) == Some(value))
+    };
+    let has_none =
+        |headers: &HeaderMap| !headers.contains_key(ETAG) && !headers.contains_key(LAST_MODIFIED);
     same(ETAG) || same(LAST_MODIFIED) || has_none(head) && has_none(stored)
 }
 
@@ -129,7 +139,13 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
 pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
     let mut newer = newer.clone();
     hop_by_hop::remove(&mut newer);
-    for name in [AGE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, HeaderName::from_static("content-digest")] {
+    for name in [
+        AGE,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        CONTENT_RANGE,
+        HeaderName::from_static("content-digest"),
+    ] {
         newer.remove(name);
     }
     if is_stronger(&newer, stored) {
@@ -151,6 +167,10 @@ pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
 
 /// Returns `true` if the newer fields have a strong tag, and the stored ones the weak one of the same name.
 fn is_stronger(newer: &HeaderMap, stored: &HeaderMap) -> bool {
-    let tag = |headers: &HeaderMap| headers.get(ETAG).and_then(|tag| EntityTag::from_header(tag).ok());
+    let tag = |headers: &HeaderMap| {
+        headers
+            .get(ETAG)
+            .and_then(|tag| EntityTag::from_header(tag).ok())
+    };
     matches!((tag(newer), tag(stored)), (Some(new), Some(old)) if new.weak_eq(&old) && old.is_weak() && !new.is_weak())
 }

@@ -30,8 +30,14 @@ impl Vary {
         if !response.contains_key(VARY) {
             return Some(Self::default());
         }
-        let name = |member: &[u8]| HeaderName::from_bytes(member).ok().filter(|name| name.as_str() != "*");
-        let mut names = members(response.get_all(VARY)).map(name).collect::<Option<Vec<_>>>()?;
+        let name = |member: &[u8]| {
+            HeaderName::from_bytes(member)
+                .ok()
+                .filter(|name| name.as_str() != "*")
+        };
+        let mut names = members(response.get_all(VARY))
+            .map(name)
+            .collect::<Option<Vec<_>>>()?;
         names.sort_unstable_by(|left, right| left.as_str().cmp(right.as_str()));
         names.dedup();
         (names.len() <= MAX_FIELDS).then(|| Self(names.into()))
@@ -39,7 +45,10 @@ impl Vary {
 
     /// Returns the fields with these names. Returns `None` if one isn't a name.
     pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
-        names.map(|name| name.parse().ok()).collect::<Option<Vec<_>>>().map(|names| Self(names.into()))
+        names
+            .map(|name| name.parse().ok())
+            .collect::<Option<Vec<_>>>()
+            .map(|names| Self(names.into()))
     }
 
     /// Returns the field names.
@@ -86,7 +95,11 @@ impl Selection {
 
     /// Returns the size of the values in memory.
     pub fn size(&self) -> usize {
-        self.0.iter().flatten().map(|value| value.len() + size_of::<Option<Box<[u8]>>>()).sum()
+        self.0
+            .iter()
+            .flatten()
+            .map(|value| value.len() + size_of::<Option<Box<[u8]>>>())
+            .sum()
     }
 }
 
@@ -95,9 +108,17 @@ fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
         return None;
     }
     let lines = request.get_all(name);
-    let members = lines.into_iter().flat_map(|line| split_all(line.as_bytes()));
+    let members = lines
+        .into_iter()
+        .flat_map(|line| split_all(line.as_bytes()));
     if [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name) {
-        return Some(members.map(in_lower_case).collect::<Vec<_>>().join(&b","[..]).into());
+        return Some(
+            members
+                .map(in_lower_case)
+                .collect::<Vec<_>>()
+                .join(&b","[..])
+                .into(),
+        );
     }
     Some(members.collect::<Vec<_>>().join(&b","[..]).into())
 }
@@ -105,5 +126,8 @@ fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
 /// Returns a member in lower case, without white space around semicolons.
 fn in_lower_case(member: &[u8]) -> Vec<u8> {
     let parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    parts.collect::<Vec<_>>().join(&b";"[..]).to_ascii_lowercase()
+    parts
+        .collect::<Vec<_>>()
+        .join(&b";"[..])
+        .to_ascii_lowercase()
 }

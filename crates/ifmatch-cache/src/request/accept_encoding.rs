@@ -9,7 +9,11 @@ use http::{HeaderMap, HeaderValue};
 use crate::policy::fields::members;
 
 /// The codings that origins are offered, with their aliases (RFC 9110 §8.4.1.3).
-const CODINGS: [(&str, &[&str]); 3] = [("gzip", &["gzip", "x-gzip"]), ("br", &["br"]), ("zstd", &["zstd"])];
+const CODINGS: [(&str, &[&str]); 3] = [
+    ("gzip", &["gzip", "x-gzip"]),
+    ("br", &["br"]),
+    ("zstd", &["zstd"]),
+];
 
 /// Replaces the field by its normal form. A request without the field keeps none.
 pub(crate) fn normalize(headers: &mut HeaderMap) {
@@ -23,37 +27,55 @@ pub(crate) fn normalize(headers: &mut HeaderMap) {
 /// Returns the codings that the client accepts and likes at least as much as none. Wildcards and other codings don't count, and
 /// a member with a malformed weight isn't a coding.
 fn normal(headers: &HeaderMap) -> String {
-    let preferences: Vec<_> = members(headers.get_all(ACCEPT_ENCODING)).filter_map(parse).collect();
+    let preferences: Vec<_> = members(headers.get_all(ACCEPT_ENCODING))
+        .filter_map(parse)
+        .collect();
     let of = |names: &[&str]| {
-        let named = preferences
-            .iter()
-            .filter(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())));
+        let named = preferences.iter().filter(|(name, _)| {
+            names
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        });
         named.map(|(_, weight)| *weight).max()
     };
     let least = of(&["identity"]).unwrap_or_default().max(1);
-    let accepted = CODINGS.iter().filter(|(_, names)| of(names).is_some_and(|weight| weight >= least));
+    let accepted = CODINGS
+        .iter()
+        .filter(|(_, names)| of(names).is_some_and(|weight| weight >= least));
     let accepted: Vec<_> = accepted.map(|(name, _)| *name).collect();
-    if accepted.is_empty() { "identity".to_owned() } else { accepted.join(", ") }
+    if accepted.is_empty() {
+        "identity".to_owned()
+    } else {
+        accepted.join(", ")
+    }
 }
 
 /// Returns a coding, and its weight in thousandths.
 fn parse(member: &[u8]) -> Option<(&[u8], u16)> {
     match member.iter().position(|byte| *byte == b';') {
         None => Some((member, 1_000)),
-        Some(at) => Some((member[..at].trim_ascii(), weight(member[at + 1..].trim_ascii())?)),
+        Some(at) => Some((
+            member[..at].trim_ascii(),
+            weight(member[at + 1..].trim_ascii())?,
+        )),
     }
 }
 
 /// Parses a weight such as `q=0.5`, in thousandths.
 fn weight(parameter: &[u8]) -> Option<u16> {
-    let digits = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
+    let digits = parameter
+        .strip_prefix(b"q=")
+        .or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match digits {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),
         [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
         _ => return None,
     };
     let scale = [100, 10, 1];
-    let digit = |(byte, scale): (&u8, u16)| byte.is_ascii_digit().then(|| u16::from(*byte - b'0') * scale);
+    let digit = |(byte, scale): (&u8, u16)| {
+        byte.is_ascii_digit()
+            .then(|| u16::from(*byte - b'0') * scale)
+    };
     let thousandths = decimals.iter().zip(scale).map(digit).sum::<Option<u16>>()?;
     let weight = u16::from(whole - b'0') * 1_000 + thousandths;
     (weight <= 1_000).then_some(weight)
@@ -66,11 +88,27 @@ mod tests {
     #[test]
     fn equivalent_fields_have_one_normal_form() {
         for (expected, fields) in [
-            ("gzip, br, zstd", &["gzip, deflate, br, zstd", "zstd;q=0.1,BR , gzip"][..]),
-            ("gzip, br", &["gzip, deflate, br", "br;q=1.0, gzip;q=0.8, *;q=0.1", "gzip, br;q=0.9, zstd;q=0"]),
+            (
+                "gzip, br, zstd",
+                &["gzip, deflate, br, zstd", "zstd;q=0.1,BR , gzip"][..],
+            ),
+            (
+                "gzip, br",
+                &[
+                    "gzip, deflate, br",
+                    "br;q=1.0, gzip;q=0.8, *;q=0.1",
+                    "gzip, br;q=0.9, zstd;q=0",
+                ],
+            ),
             (
                 "gzip",
-                &["gzip", "deflate, gzip", "x-gzip", "gzip;q=1.0,deflate;q=0.6,identity;q=0.3", "gzip, evil\"<;q=0.1"],
+                &[
+                    "gzip",
+                    "deflate, gzip",
+                    "x-gzip",
+                    "gzip;q=1.0,deflate;q=0.6,identity;q=0.3",
+                    "gzip, evil\"<;q=0.1",
+                ],
             ),
             (
                 "identity",
@@ -91,7 +129,10 @@ mod tests {
                 normalize(&mut headers);
                 assert_eq!(headers[ACCEPT_ENCODING], expected, "{field}");
                 normalize(&mut headers);
-                assert_eq!(headers[ACCEPT_ENCODING], expected, "the normal form of {expected} is itself");
+                assert_eq!(
+                    headers[ACCEPT_ENCODING], expected,
+                    "the normal form of {expected} is itself"
+                );
             }
         }
     }
@@ -105,6 +146,9 @@ mod tests {
             headers.append(ACCEPT_ENCODING, HeaderValue::from_static(line));
         }
         normalize(&mut headers);
-        assert_eq!(headers.get_all(ACCEPT_ENCODING).iter().collect::<Vec<_>>(), ["gzip, br"]);
+        assert_eq!(
+            headers.get_all(ACCEPT_ENCODING).iter().collect::<Vec<_>>(),
+            ["gzip, br"]
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Flags for the header fields of a request that affect its handling, collected in one pass.
 
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, PRAGMA, RANGE, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, PRAGMA, RANGE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -68,7 +69,11 @@ mod tests {
             ("upgrade", "websocket", Some(RequestFlag::Upgrade)),
             ("if-match", "*", Some(RequestFlag::OriginOnly)),
             ("if-unmodified-since", "x", Some(RequestFlag::OriginOnly)),
-            ("transfer-encoding", "chunked", Some(RequestFlag::OriginOnly)),
+            (
+                "transfer-encoding",
+                "chunked",
+                Some(RequestFlag::OriginOnly),
+            ),
             ("content-length", "1", Some(RequestFlag::OriginOnly)),
             ("content-length", "0", None),
             ("if-none-match", "*", Some(RequestFlag::Condition)),
@@ -93,7 +98,11 @@ mod tests {
                 add(&mut headers, name, value);
                 add(&mut headers, other, its);
                 let both = expected | another.map_or(0, |flag| flag as u8);
-                assert_eq!(RequestFlags::of(&headers), RequestFlags(both), "{name} {other}");
+                assert_eq!(
+                    RequestFlags::of(&headers),
+                    RequestFlags(both),
+                    "{name} {other}"
+                );
             }
         }
     }

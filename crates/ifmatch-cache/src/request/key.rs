@@ -24,7 +24,10 @@ pub(crate) struct CacheKey {
 
 impl CacheKey {
     fn new(origin: &str, path: &str) -> Self {
-        Self { text: [origin, path].concat().into(), path: origin.len() }
+        Self {
+            text: [origin, path].concat().into(),
+            path: origin.len(),
+        }
     }
 
     /// Returns the key of a request. Returns `None` if it names no host or several, so the origin may choose either.
@@ -57,7 +60,10 @@ impl CacheKey {
         }
         let path = text.len();
         text.push_str(&rest);
-        Some(Self { text: text.into(), path })
+        Some(Self {
+            text: text.into(),
+            path,
+        })
     }
 
     /// Sets the host of a request to the one in the key, so all requests that share a response present the same host
@@ -69,7 +75,11 @@ impl CacheKey {
         {
             head.headers.insert(HOST, line);
         }
-        if head.uri.authority().is_some_and(|authority| authority.as_str() != host) {
+        if head
+            .uri
+            .authority()
+            .is_some_and(|authority| authority.as_str() != host)
+        {
             let mut parts = head.uri.clone().into_parts();
             parts.authority = host.parse().ok();
             if let Ok(uri) = Uri::from_parts(parts) {
@@ -80,14 +90,25 @@ impl CacheKey {
 
     /// Returns the keys of a URL: with the host as the URL standard normalizes it, and as written.
     pub(crate) fn parse(text: &str) -> Vec<Self> {
-        let Ok(url) = Url::parse(text) else { return Vec::new() };
+        let Ok(url) = Url::parse(text) else {
+            return Vec::new();
+        };
         let path = normalize::normalize(&url[Position::BeforePath..Position::AfterQuery]);
-        let written = text.split_once("://").map(|(_, rest)| rest.split(['/', '\\', '?', '#']).next());
+        let written = text
+            .split_once("://")
+            .map(|(_, rest)| rest.split(['/', '\\', '?', '#']).next());
         let written = written.flatten().unwrap_or_default().to_ascii_lowercase();
-        let written = format!("{}://{}", url.scheme(), without_port(&written, url.scheme()));
+        let written = format!(
+            "{}://{}",
+            url.scheme(),
+            without_port(&written, url.scheme())
+        );
         let mut origins = vec![url.origin().ascii_serialization(), written];
         origins.dedup();
-        origins.iter().map(|origin| Self::new(origin, &path)).collect()
+        origins
+            .iter()
+            .map(|origin| Self::new(origin, &path))
+            .collect()
     }
 
     /// Returns the common prefix of the keys of all URIs with this prefix.
@@ -100,7 +121,11 @@ impl CacheKey {
             return origin;
         }
         let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
-        format!("{}{}", without_port(&origin, scheme), normalize::normalize_prefix(path))
+        format!(
+            "{}{}",
+            without_port(&origin, scheme),
+            normalize::normalize_prefix(path)
+        )
     }
 
     /// Returns the key of another path and query on the same host.
@@ -156,7 +181,8 @@ const INVALID: u8 = 2;
 
 /// Returns the kinds of bytes in a host with an optional port.
 fn kinds(text: &str) -> u8 {
-    text.bytes().fold(0, |kinds, byte| kinds | KINDS[usize::from(byte)])
+    text.bytes()
+        .fold(0, |kinds, byte| kinds | KINDS[usize::from(byte)])
 }
 
 const KINDS: [u8; 256] = {
@@ -165,7 +191,8 @@ const KINDS: [u8; 256] = {
     while byte < 128 {
         if byte.is_ascii_uppercase() {
             kinds[byte as usize] = UPPER;
-        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
+        } else if byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
         {
             kinds[byte as usize] = 0;
         }
@@ -180,7 +207,10 @@ fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
 
 fn without_port<'a>(authority: &'a str, scheme: &str) -> &'a str {
     let port = if scheme == "https" { ":443" } else { ":80" };
-    authority.strip_suffix(port).or(authority.strip_suffix(':')).unwrap_or(authority)
+    authority
+        .strip_suffix(port)
+        .or(authority.strip_suffix(':'))
+        .unwrap_or(authority)
 }
 
 #[cfg(test)]
@@ -208,7 +238,10 @@ mod tests {
         ] {
             assert_eq!(key(uri, hosts), expected, "{uri} {hosts:?}");
         }
-        assert_eq!(key("http://a.example", &[]).as_deref(), Some("http://a.example/"));
+        assert_eq!(
+            key("http://a.example", &[]).as_deref(),
+            Some("http://a.example/")
+        );
     }
 
     #[test]
@@ -218,8 +251,15 @@ mod tests {
             let expected = in_host.then(|| format!("http://a{}b/x", byte.to_ascii_lowercase()));
             assert_eq!(key("/x", &[&format!("a{byte}b")]), expected, "{byte}");
         }
-        for (uri, hosts) in [("HTTP://a.example/x", &[][..]), ("Http://a.example/x", &["A.EXAMPLE"])] {
-            assert_eq!(key(uri, hosts).as_deref(), Some("http://a.example/x"), "{uri}");
+        for (uri, hosts) in [
+            ("HTTP://a.example/x", &[][..]),
+            ("Http://a.example/x", &["A.EXAMPLE"]),
+        ] {
+            assert_eq!(
+                key(uri, hosts).as_deref(),
+                Some("http://a.example/x"),
+                "{uri}"
+            );
         }
     }
 
@@ -233,13 +273,28 @@ mod tests {
             ("http://a.example:/x?y", Some("A.example")),
             ("http://a.example/x?y", Some("a.example")),
         ] {
-            let request = host.into_iter().fold(Request::get(uri), |request, host| request.header(HOST, host));
+            let request = host.into_iter().fold(Request::get(uri), |request, host| {
+                request.header(HOST, host)
+            });
             let mut head = request.body(()).unwrap().into_parts().0;
             CacheKey::of(&head, None).unwrap().set_host(&mut head);
             assert_eq!(head.headers.get(HOST).is_some(), host.is_some());
-            assert!(head.headers.get(HOST).is_none_or(|line| line == "a.example"), "{uri} {host:?}");
-            assert!(head.uri.authority().is_none_or(|authority| authority == "a.example"), "{uri} {host:?}");
-            assert!(head.uri.path_and_query().is_some_and(|path| path == "/x?y"), "{uri}");
+            assert!(
+                head.headers
+                    .get(HOST)
+                    .is_none_or(|line| line == "a.example"),
+                "{uri} {host:?}"
+            );
+            assert!(
+                head.uri
+                    .authority()
+                    .is_none_or(|authority| authority == "a.example"),
+                "{uri} {host:?}"
+            );
+            assert!(
+                head.uri.path_and_query().is_some_and(|path| path == "/x?y"),
+                "{uri}"
+            );
         }
     }
 
@@ -262,18 +317,33 @@ mod tests {
     #[test]
     fn the_origin_is_the_part_before_the_path() {
         let keys = CacheKey::parse("HTTP://A.example:80/x/y#z");
-        assert_eq!(keys.iter().map(CacheKey::origin).collect::<Vec<_>>(), ["http://a.example"]);
+        assert_eq!(
+            keys.iter().map(CacheKey::origin).collect::<Vec<_>>(),
+            ["http://a.example"]
+        );
         assert_eq!(keys[0].path(), "/x/y");
     }
 
     #[test]
     fn a_host_may_be_written_in_several_ways() {
         for (url, expected) in [
-            ("http://127.1/x", &["http://127.0.0.1/x", "http://127.1/x"][..]),
-            ("http://[0::1]:8080", &["http://[::1]:8080/", "http://[0::1]:8080/"]),
+            (
+                "http://127.1/x",
+                &["http://127.0.0.1/x", "http://127.1/x"][..],
+            ),
+            (
+                "http://[0::1]:8080",
+                &["http://[::1]:8080/", "http://[0::1]:8080/"],
+            ),
             ("no url", &[]),
         ] {
-            assert_eq!(CacheKey::parse(url).iter().map(CacheKey::as_str).collect::<Vec<_>>(), expected);
+            assert_eq!(
+                CacheKey::parse(url)
+                    .iter()
+                    .map(CacheKey::as_str)
+                    .collect::<Vec<_>>(),
+                expected
+            );
         }
     }
 }

@@ -39,7 +39,10 @@ pub(crate) enum RequestHandling {
 
 impl RequestHandling {
     pub(crate) fn of(head: &Parts, body: &impl Body, config: &CacheConfig) -> Self {
-        if config.bypass.is_some_and(|bypasses| bypasses(&head.uri, &head.headers)) {
+        if config
+            .bypass
+            .is_some_and(|bypasses| bypasses(&head.uri, &head.headers))
+        {
             return Self::Bypass;
         }
         let key = || CacheKey::of(head, config.scheme.as_deref());
@@ -55,9 +58,15 @@ impl RequestHandling {
         }
         let is_off = ResourceRules::of(&head.extensions).is_off;
         if !body.is_end_stream() || flags.has(RequestFlag::OriginOnly) || is_off {
-            let directives = config.obey_requests.then(|| RequestDirectives::from_headers(&head.headers));
+            let directives = config
+                .obey_requests
+                .then(|| RequestDirectives::from_headers(&head.headers));
             let only_if_cached = directives.is_some_and(|directives| directives.only_if_cached);
-            return if only_if_cached { Self::OnlyIfCached } else { Self::Bypass };
+            return if only_if_cached {
+                Self::OnlyIfCached
+            } else {
+                Self::Bypass
+            };
         }
         key().map_or(Self::Bypass, |key| Self::Read(key, flags))
     }
@@ -78,7 +87,12 @@ pub(crate) struct CacheRequest {
 }
 
 impl CacheRequest {
-    pub(crate) fn new(mut head: Parts, key: CacheKey, mut flags: RequestFlags, config: &CacheConfig) -> Self {
+    pub(crate) fn new(
+        mut head: Parts,
+        key: CacheKey,
+        mut flags: RequestFlags,
+        config: &CacheConfig,
+    ) -> Self {
         if flags.has(RequestFlag::Connection) {
             // Fields that end at this hop must not select responses that others get.
             hop_by_hop::remove_named(&mut head.headers);
@@ -89,7 +103,14 @@ impl CacheRequest {
         } else {
             RequestDirectives::default()
         };
-        Self { implicit_key: implicit_key(&head, &key, flags, config), head, key, directives, client: None, flags }
+        Self {
+            implicit_key: implicit_key(&head, &key, flags, config),
+            head,
+            key,
+            directives,
+            client: None,
+            flags,
+        }
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -130,7 +151,12 @@ impl CacheRequest {
     }
 }
 
-fn implicit_key(head: &Parts, key: &CacheKey, flags: RequestFlags, config: &CacheConfig) -> Box<str> {
+fn implicit_key(
+    head: &Parts,
+    key: &CacheKey,
+    flags: RequestFlags,
+    config: &CacheConfig,
+) -> Box<str> {
     let mut text = String::new();
     let target = normalize::target(&head.uri);
     if target != key.path() {
@@ -140,9 +166,14 @@ fn implicit_key(head: &Parts, key: &CacheKey, flags: RequestFlags, config: &Cach
         user(head, &mut text);
     }
     if flags.has(RequestFlag::UnkeyedInput) {
-        let counts =
-            |name: &HeaderName| unkeyed_inputs::is_unkeyed_input(name.as_str()) && !(config.rules.overwritten)(name);
-        let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| counts(name)).collect();
+        let counts = |name: &HeaderName| {
+            unkeyed_inputs::is_unkeyed_input(name.as_str()) && !(config.rules.overwritten)(name)
+        };
+        let mut fields: Vec<_> = head
+            .headers
+            .iter()
+            .filter(|(name, _)| counts(name))
+            .collect();
         fields.sort_by_key(|(name, _)| name.as_str());
         for (name, line) in fields {
             unkeyed_inputs::write(name.as_str(), line, &mut text);
@@ -154,7 +185,11 @@ fn implicit_key(head: &Parts, key: &CacheKey, flags: RequestFlags, config: &Cach
 /// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so a
 /// shared cache on the same folder never finds the response.
 fn user(head: &Parts, text: &mut String) {
-    let lines = head.headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let lines = head
+        .headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .map(HeaderValue::as_bytes);
     let hash = ContentHash::of(&lines.collect::<Vec<_>>().join(&b'\n'));
     text.extend([USER, &hash.hex(), "\n"]);
 }
@@ -190,8 +225,13 @@ mod tests {
             ("pragma", "no-cache"),
         ];
         let request = Request::get("http://a.example/");
-        let request = fields.into_iter().fold(request, |request, (name, value)| request.header(name, value));
-        let (head, body) = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap().into_parts();
+        let request = fields.into_iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        let (head, body) = request
+            .body(http_body_util::Empty::<bytes::Bytes>::new())
+            .unwrap()
+            .into_parts();
         let config = CacheConfig::default();
         let RequestHandling::Read(key, flags) = RequestHandling::of(&head, &body, &config) else {
             panic!("not cacheable")
@@ -199,6 +239,9 @@ mod tests {
         let cacheable = CacheRequest::new(head, key, flags, &config);
         assert_eq!(cacheable.flags, RequestFlags::of(&cacheable.head.headers));
         assert!(cacheable.is_sharable() && !cacheable.is_conditional() && !cacheable.has_range());
-        assert_eq!((cacheable.directives.no_cache, &*cacheable.implicit_key), (false, ""));
+        assert_eq!(
+            (cacheable.directives.no_cache, &*cacheable.implicit_key),
+            (false, "")
+        );
     }
 }

@@ -13,7 +13,8 @@ use crate::policy::query::QueryRules;
 
 /// Returns the path and query of a request, not normalized.
 pub(crate) fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+    uri.path_and_query()
+        .map_or("/", http::uri::PathAndQuery::as_str)
 }
 
 /// Applies the rules for queries to the URI of a request.
@@ -31,7 +32,11 @@ pub(crate) fn apply(rules: &QueryRules, uri: &mut Uri) {
 
 /// Returns the normal form of a path with an optional query.
 pub(crate) fn normalize(target: &str) -> Cow<'_, str> {
-    if is_plain(target) { Cow::Borrowed(target) } else { Cow::Owned(rewrite(target)) }
+    if is_plain(target) {
+        Cow::Borrowed(target)
+    } else {
+        Cow::Owned(rewrite(target))
+    }
 }
 
 /// Returns the common prefix of the normal forms of all targets with this prefix, except those that leave it by dot
@@ -39,7 +44,12 @@ pub(crate) fn normalize(target: &str) -> Cow<'_, str> {
 pub(crate) fn normalize_prefix(start: &str) -> Cow<'_, str> {
     // Cut an incomplete escape.
     let bytes = start.as_bytes();
-    let cut = bytes.iter().rev().take(2).position(|byte| *byte == b'%').map_or(0, |at| at + 1);
+    let cut = bytes
+        .iter()
+        .rev()
+        .take(2)
+        .position(|byte| *byte == b'%')
+        .map_or(0, |at| at + 1);
     normalize(&start[..start.len() - cut])
 }
 
@@ -55,7 +65,9 @@ fn is_plain(target: &str) -> bool {
 }
 
 fn rewrite(target: &str) -> String {
-    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let (path, query) = target
+        .split_once('?')
+        .map_or((target, None), |(path, query)| (path, Some(query)));
     let mut normal = String::with_capacity(target.len() + 16);
     for segment in without_dots(path) {
         normal.push('/');
@@ -72,7 +84,12 @@ fn rewrite(target: &str) -> String {
 fn without_dots(path: &str) -> Vec<Vec<u8>> {
     let slash = ['/', '\\'];
     let mut kept = Vec::new();
-    let mut segments = path.strip_prefix(slash).unwrap_or(path).split(slash).map(percent_decoded).peekable();
+    let mut segments = path
+        .strip_prefix(slash)
+        .unwrap_or(path)
+        .split(slash)
+        .map(percent_decoded)
+        .peekable();
     while let Some(segment) = segments.next() {
         if segment == b".." {
             kept.pop();
@@ -109,7 +126,10 @@ const PLAIN: [bool; 256] = {
 
 const fn is_plain_mark(byte: u8) -> bool {
     let unreserved = matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let delimiters = matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
+    let delimiters = matches!(
+        byte,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+    );
     unreserved || delimiters || matches!(byte, b':' | b'@')
 }
 
@@ -122,8 +142,24 @@ mod tests {
     #[test]
     fn equivalent_paths_have_one_normal_form() {
         for (expected, spellings) in [
-            ("/", &["/", "/.", "/..", "/a/..", "/%2e", "/a/%2E%2e/", "\\", "/a\\..", "*/.."][..]),
-            ("/a", &["/%61", "/./a", "/../a", "/b/../a", "/b/.%2e/%61", "a"]),
+            (
+                "/",
+                &[
+                    "/",
+                    "/.",
+                    "/..",
+                    "/a/..",
+                    "/%2e",
+                    "/a/%2E%2e/",
+                    "\\",
+                    "/a\\..",
+                    "*/..",
+                ][..],
+            ),
+            (
+                "/a",
+                &["/%61", "/./a", "/../a", "/b/../a", "/b/.%2e/%61", "a"],
+            ),
             ("/a/", &["/a/.", "/a/b/..", "/a\\", "/a/%2f/.."]),
             ("/a%2Fb", &["/a%2fb", "/%61%2F%62"]),
             ("//a", &["//a", "/.//a"]),
@@ -145,8 +181,8 @@ mod tests {
     #[test]
     fn different_paths_stay_different() {
         let paths = [
-            "/a", "/A", "/a/", "//a", "/a?", "/a?b", "/a%3Fb", "/a+b", "/a%20b", "/a%2520b", "/a%00", "/a%2F", "/a%5C",
-            "/a;b", "/..a",
+            "/a", "/A", "/a/", "//a", "/a?", "/a?b", "/a%3Fb", "/a+b", "/a%20b", "/a%2520b",
+            "/a%00", "/a%2F", "/a%5C", "/a;b", "/..a",
         ];
         for (at, one) in paths.iter().enumerate() {
             for other in &paths[at + 1..] {
@@ -158,7 +194,9 @@ mod tests {
     /// Returns many targets of up to four of these pieces. None is a single letter, which the library would take for a
     /// drive if `|` follows.
     fn targets() -> impl Iterator<Item = String> {
-        let pieces = ["/", "ab", ".", "..", "%2e", "%2F", "%41", "%", "{", "'", "\\", "?", "|", "%25", "ü"];
+        let pieces = [
+            "/", "ab", ".", "..", "%2e", "%2F", "%41", "%", "{", "'", "\\", "?", "|", "%25", "ü",
+        ];
         let most = pieces.len().pow(4);
         (0..most).step_by(7).map(move |mut number| {
             let mut target = "/".to_owned();
@@ -181,10 +219,16 @@ mod tests {
     #[test]
     fn the_url_standard_agrees_with_the_normal_form() {
         let base = Url::parse("http://a.example/").unwrap();
-        for target in targets().filter(|target| !target.starts_with("//") && !target.starts_with("/\\")) {
+        for target in
+            targets().filter(|target| !target.starts_with("//") && !target.starts_with("/\\"))
+        {
             let url = base.join(&target).unwrap();
             let written = &url[url::Position::BeforePath..];
-            assert_eq!(normalize(written), normalize(&target), "{target} is {written}");
+            assert_eq!(
+                normalize(written),
+                normalize(&target),
+                "{target} is {written}"
+            );
         }
     }
 
@@ -193,10 +237,15 @@ mod tests {
         for target in targets() {
             let whole = normalize(&target).into_owned();
             for end in (0..=target.len()).filter(|end| target.is_char_boundary(*end)) {
-                let rest = target.get(end.saturating_sub(2)..).unwrap_or(&target[end..]);
+                let rest = target
+                    .get(end.saturating_sub(2)..)
+                    .unwrap_or(&target[end..]);
                 let climbs = rest.contains('.') || rest.contains("2e");
                 let start = normalize_prefix(&target[..end]);
-                assert!(climbs || whole.starts_with(&*start), "{target}, {end}: {start} and {whole}");
+                assert!(
+                    climbs || whole.starts_with(&*start),
+                    "{target}, {end}: {start} and {whole}"
+                );
             }
         }
     }

@@ -16,7 +16,11 @@ pub(crate) fn is_unkeyed_input(name: &str) -> bool {
         return false;
     }
     // CGI treats `a_b` and `a-b` as the same name.
-    let name = if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) };
+    let name = if name.contains('_') {
+        Cow::Owned(name.replace('_', "-"))
+    } else {
+        Cow::Borrowed(name)
+    };
     let begins = |prefix: &&str| name.starts_with(*prefix);
     NAMES.contains(&&*name) || PREFIXES.iter().any(begins) && !CLIENTS.iter().any(begins)
 }
@@ -65,7 +69,10 @@ pub(crate) fn write(name: &str, line: &HeaderValue, text: &mut String) {
     };
     if name == FORWARDED {
         let pairs = split(line.as_bytes()).flat_map(|element| element.split(|byte| *byte == b';'));
-        pairs.map(<[u8]>::trim_ascii).filter(|pair| !is_of_client(pair)).for_each(add);
+        pairs
+            .map(<[u8]>::trim_ascii)
+            .filter(|pair| !is_of_client(pair))
+            .for_each(add);
     } else {
         add(line.as_bytes());
     }
@@ -74,11 +81,19 @@ pub(crate) fn write(name: &str, line: &HeaderValue, text: &mut String) {
 /// Returns `true` if a pair of `Forwarded` (RFC 7239 §4) only identifies a client or proxy. Ambiguous pairs don't
 /// count.
 fn is_of_client(pair: &[u8]) -> bool {
-    let Some(at) = pair.iter().position(|byte| *byte == b'=') else { return pair.is_empty() };
+    let Some(at) = pair.iter().position(|byte| *byte == b'=') else {
+        return pair.is_empty();
+    };
     let (name, value) = (&pair[..at], &pair[at + 1..]);
-    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-    let node = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'_' | b'-' | b'[' | b']');
-    (name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by")) && value.iter().all(node)
+    let value = value
+        .strip_prefix(b"\"")
+        .and_then(|value| value.strip_suffix(b"\""))
+        .unwrap_or(value);
+    let node = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'_' | b'-' | b'[' | b']')
+    };
+    (name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by"))
+        && value.iter().all(node)
 }
 
 #[cfg(test)]
@@ -104,8 +119,15 @@ mod tests {
         ] {
             assert!(is_unkeyed_input(name), "{name}");
         }
-        for name in ["x-forwarded-for", "x_forwarded_for", "x-real-ip", "x-request-id", "accept", "from", "x-forwards"]
-        {
+        for name in [
+            "x-forwarded-for",
+            "x_forwarded_for",
+            "x-real-ip",
+            "x-request-id",
+            "accept",
+            "from",
+            "x-forwards",
+        ] {
             assert!(!is_unkeyed_input(name), "{name}");
         }
     }
@@ -118,8 +140,14 @@ mod tests {
 
     #[test]
     fn only_host_and_protocol_of_forwarded_count() {
-        assert_eq!(written("for=192.0.2.1;host=a;proto=https"), "forwarded:host=a\nforwarded:proto=https\n");
-        assert_eq!(written("for=\"[2001:db8::1]:80\" ; by=_x;host=a, For=b"), "forwarded:host=a\n");
+        assert_eq!(
+            written("for=192.0.2.1;host=a;proto=https"),
+            "forwarded:host=a\nforwarded:proto=https\n"
+        );
+        assert_eq!(
+            written("for=\"[2001:db8::1]:80\" ; by=_x;host=a, For=b"),
+            "forwarded:host=a\n"
+        );
         assert_eq!(written("for=a;by=b"), "");
     }
 

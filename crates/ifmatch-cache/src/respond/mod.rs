@@ -47,7 +47,14 @@ pub(crate) fn respond<T>(
     let meta = &stored.meta;
     let age = meta.age(now);
     let status = status.with_ttl(meta.terms.end(), age);
-    let responder = Responder { recent_heads, request, meta, now, age: age.as_secs(), status };
+    let responder = Responder {
+        recent_heads,
+        request,
+        meta,
+        now,
+        age: age.as_secs(),
+        status,
+    };
     if responder.is_unmodified() {
         return Some(responder.not_modified());
     }
@@ -55,11 +62,16 @@ pub(crate) fn respond<T>(
         StoredBody::Whole(content) => Some(responder.whole(content)),
         StoredBody::File(file) => responder.file(file),
         StoredBody::Parts(parts) => responder.parts(parts),
-        StoredBody::Broadcast(broadcast) if request.is_head() => Some(responder.empty(broadcast.declared)),
+        StoredBody::Broadcast(broadcast) if request.is_head() => {
+            Some(responder.empty(broadcast.declared))
+        }
         StoredBody::Broadcast(broadcast) => {
             let reader = broadcast.join()?;
             let headers = responder.headers(broadcast.declared);
-            Some(CachedResponse { response: responder.with(headers, ResponseBody::broadcast(reader)), bytes: 0 })
+            Some(CachedResponse {
+                response: responder.with(headers, ResponseBody::broadcast(reader)),
+                bytes: 0,
+            })
         }
     }
 }
@@ -75,7 +87,16 @@ pub(crate) fn unmodified<T>(
     let meta = &stored.meta;
     let age = meta.age(now);
     let status = status.with_ttl(meta.terms.end(), age);
-    Responder { recent_heads, request, meta, now, age: age.as_secs(), status }.not_modified().response
+    Responder {
+        recent_heads,
+        request,
+        meta,
+        now,
+        age: age.as_secs(),
+        status,
+    }
+    .not_modified()
+    .response
 }
 
 /// Returns `true` if the client's conditions show that it has this response already. Conditions apply to successful
@@ -84,9 +105,13 @@ pub(crate) fn is_unmodified(request: &CacheRequest, meta: &StoredHead) -> bool {
     if !request.is_conditional() || !meta.status.is_success() {
         return false;
     }
-    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date };
+    let validators = Validators {
+        tags: meta.tag.as_slice(),
+        last_modified: meta.comparable_date,
+    };
     // A malformed tag is compared byte by byte: a client that returns it has this response.
-    if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&request.head.headers, &IF_NONE_MATCH) {
+    if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&request.head.headers, &IF_NONE_MATCH)
+    {
         return request.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
     }
     evaluate(&request.head.headers, &Method::GET, Some(&validators)) == Verdict::NotModified
@@ -102,7 +127,13 @@ pub(crate) fn not_modified<T>(mut headers: HeaderMap) -> Response<ResponseBody<T
 pub(crate) fn only_if_cached<T>() -> Response<ResponseBody<T>> {
     let detail = "no stored response can answer this request, and only-if-cached rules out asking the origin";
     let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "only-if-cached").detail(detail);
-    self::problem(&problem, CacheStatus { detail: Some("only-if-cached"), ..CacheStatus::HIT })
+    self::problem(
+        &problem,
+        CacheStatus {
+            detail: Some("only-if-cached"),
+            ..CacheStatus::HIT
+        },
+    )
 }
 
 /// Creates a response of the cache itself.
@@ -128,8 +159,13 @@ impl Responder<'_> {
     }
 
     fn not_modified<T>(&self) -> CachedResponse<T> {
-        let headers = self.recent_head(true, None, || self.with_age_and_status(self.meta.unmodified().clone()));
-        CachedResponse { response: response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty()), bytes: 0 }
+        let headers = self.recent_head(true, None, || {
+            self.with_age_and_status(self.meta.unmodified().clone())
+        });
+        CachedResponse {
+            response: response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty()),
+            bytes: 0,
+        }
     }
 
     fn whole<T>(&self, content: &Arc<MemoryBody>) -> CachedResponse<T> {
@@ -140,7 +176,9 @@ impl Responder<'_> {
             Selection::Whole => None,
             Selection::Unsatisfiable => return self.unsatisfiable(content.len),
             Selection::Parts(ranges) => match (content.hold(), &ranges[..]) {
-                (Some(hold), _) => self.chunks(&ranges, content.len, vec![hold], |range| Some(content.cut(range))),
+                (Some(hold), _) => self.chunks(&ranges, content.len, vec![hold], |range| {
+                    Some(content.cut(range))
+                }),
                 (None, [range]) => self.ranges(
                     &ranges,
                     content.len,
@@ -153,7 +191,10 @@ impl Responder<'_> {
         // Without random numbers for a boundary, or without memory, send the whole body.
         cut.unwrap_or_else(|| {
             let body = ResponseBody::content(content);
-            CachedResponse { response: self.with(self.whole_head(content.len), body), bytes: content.len }
+            CachedResponse {
+                response: self.with(self.whole_head(content.len), body),
+                bytes: content.len,
+            }
         })
     }
 
@@ -168,13 +209,18 @@ impl Responder<'_> {
             Selection::Parts(ranges) => ranges,
         };
         let from_file = parts.holding(&ranges).and_then(|(start, file)| {
-            let in_file = |range: ByteRange| ByteRange::new(range.start() - start, range.end() - start);
+            let in_file =
+                |range: ByteRange| ByteRange::new(range.start() - start, range.end() - start);
             let cut = |range| Some(VecDeque::from([BodySection::from(in_file(range)?)]));
-            self.ranges(&ranges, parts.total, cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
+            self.ranges(&ranges, parts.total, cut, |sections| {
+                DiskReader::of(file, sections).map(ResponseBody::file)
+            })
         });
         from_file.or_else(|| {
             let in_memory = parts.in_memory.as_ref()?;
-            self.chunks(&ranges, parts.total, in_memory.hold()?, |range| in_memory.cut(range))
+            self.chunks(&ranges, parts.total, in_memory.hold()?, |range| {
+                in_memory.cut(range)
+            })
         })
     }
 
@@ -188,12 +234,17 @@ impl Responder<'_> {
             Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len())),
             Selection::Parts(ranges) => {
                 let cut = |range| Some(VecDeque::from([BodySection::from(range)]));
-                self.ranges(&ranges, file.len(), cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
+                self.ranges(&ranges, file.len(), cut, |sections| {
+                    DiskReader::of(file, sections).map(ResponseBody::file)
+                })
             }
         };
         cut.or_else(|| {
             let body = ResponseBody::file(DiskReader::new(file)?);
-            Some(CachedResponse { response: self.with(self.whole_head(file.len()), body), bytes: file.len() })
+            Some(CachedResponse {
+                response: self.with(self.whole_head(file.len()), body),
+                bytes: file.len(),
+            })
         })
     }
 
@@ -202,16 +253,31 @@ impl Responder<'_> {
         if self.meta.status != StatusCode::OK || !self.request.has_range() {
             return Selection::Whole;
         }
-        let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };
-        select(&self.request.head.headers, &sent, self.now, Limits::default())
+        let sent = Representation {
+            tag: self.meta.tag.as_ref(),
+            last_modified: self.meta.last_modified,
+            len,
+        };
+        select(
+            &self.request.head.headers,
+            &sent,
+            self.now,
+            Limits::default(),
+        )
     }
 
     fn unsatisfiable<T>(&self, len: u64) -> CachedResponse<T> {
-        CachedResponse { response: problem(&Problem::range_not_satisfiable(len), self.status), bytes: 0 }
+        CachedResponse {
+            response: problem(&Problem::range_not_satisfiable(len), self.status),
+            bytes: 0,
+        }
     }
 
     fn empty<T>(&self, len: Option<u64>) -> CachedResponse<T> {
-        CachedResponse { response: self.with(self.headers(len), ResponseBody::empty()), bytes: 0 }
+        CachedResponse {
+            response: self.with(self.headers(len), ResponseBody::empty()),
+            bytes: 0,
+        }
     }
 
     /// Responds with ranges of a body in memory.
@@ -222,7 +288,9 @@ impl Responder<'_> {
         holds: Vec<MemoryHold>,
         cut: impl Fn(ByteRange) -> Option<VecDeque<Bytes>>,
     ) -> Option<CachedResponse<T>> {
-        self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::held_chunks(chunks, holds)))
+        self.ranges(ranges, total, cut, |chunks| {
+            Some(ResponseBody::held_chunks(chunks, holds))
+        })
     }
 
     /// Responds with ranges, each consisting of the pieces returned by `cut`. Returns `None` if bytes are missing, or if
@@ -243,7 +311,11 @@ impl Responder<'_> {
             pieces.extend(cut(*range)?);
             range.len()
         } else {
-            let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
+            let boundary = format!(
+                "{:016x}{:016x}",
+                ifmatch_runtime::nonce().ok()?,
+                ifmatch_runtime::nonce().ok()?
+            );
             let part_type = headers.get(CONTENT_TYPE).cloned();
             let multipart = Multipart::new(&boundary, part_type, ranges.to_vec(), total).ok()?;
             headers.insert(CONTENT_TYPE, multipart.content_type());
@@ -256,7 +328,10 @@ impl Responder<'_> {
         };
         headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         let response = response(StatusCode::PARTIAL_CONTENT, headers, body(pieces)?);
-        Some(CachedResponse { response, bytes: len })
+        Some(CachedResponse {
+            response,
+            bytes: len,
+        })
     }
 
     /// Returns the header fields of a response with the whole body.
@@ -264,8 +339,22 @@ impl Responder<'_> {
         self.recent_head(false, Some(len), || self.headers(Some(len)))
     }
 
-    fn recent_head(&self, unmodified: bool, len: Option<u64>, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
-        self.recent_heads.get(self.meta, HeadForm { unmodified, len, age: self.age, status: self.status }, make)
+    fn recent_head(
+        &self,
+        unmodified: bool,
+        len: Option<u64>,
+        make: impl FnOnce() -> HeaderMap,
+    ) -> HeaderMap {
+        self.recent_heads.get(
+            self.meta,
+            HeadForm {
+                unmodified,
+                len,
+                age: self.age,
+                status: self.status,
+            },
+            make,
+        )
     }
 
     /// Returns the stored header fields with `Age`, `Cache-Status` and `Content-Length`.
@@ -289,7 +378,11 @@ impl Responder<'_> {
     }
 }
 
-fn response<T>(status: StatusCode, headers: HeaderMap, body: ResponseBody<T>) -> Response<ResponseBody<T>> {
+fn response<T>(
+    status: StatusCode,
+    headers: HeaderMap,
+    body: ResponseBody<T>,
+) -> Response<ResponseBody<T>> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

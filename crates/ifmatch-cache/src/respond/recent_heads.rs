@@ -48,7 +48,12 @@ impl Default for RecentHeads {
 
 impl RecentHeads {
     /// Returns the head of this form, creating it if necessary.
-    pub(crate) fn get(&self, meta: &Arc<StoredHead>, form: HeadForm, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
+    pub(crate) fn get(
+        &self,
+        meta: &Arc<StoredHead>,
+        form: HeadForm,
+        make: impl FnOnce() -> HeaderMap,
+    ) -> HeaderMap {
         let place = &self.0[place(meta, form.unmodified)];
         let known = match place.try_read() {
             Ok(place) if place.is(meta, form) => match &place.head {
@@ -61,7 +66,11 @@ impl RecentHeads {
         if (known || meta.size() <= LARGEST)
             && let Ok(mut place) = place.try_write()
         {
-            *place = RecentForm { of: Arc::downgrade(meta), form: Some(form), head: known.then(|| head.clone()) };
+            *place = RecentForm {
+                of: Arc::downgrade(meta),
+                form: Some(form),
+                head: known.then(|| head.clone()),
+            };
         }
         head
     }
@@ -126,7 +135,10 @@ mod tests {
         }
         let content = MemoryBody::compact(&[Bytes::from(vec![7; 100])].into(), None);
         let meta = Arc::new(StoredHead::new(status, &response, &arrival));
-        StoredResponse { meta, body: StoredBody::Whole(Arc::new(content)) }
+        StoredResponse {
+            meta,
+            body: StoredBody::Whole(Arc::new(content)),
+        }
     }
 
     fn request(method: Method, field: Option<(http::HeaderName, &'static str)>) -> CacheRequest {
@@ -134,7 +146,10 @@ mod tests {
         if let Some((name, value)) = field {
             request = request.header(name, value);
         }
-        let (head, body) = request.body(http_body_util::Empty::<Bytes>::new()).unwrap().into_parts();
+        let (head, body) = request
+            .body(http_body_util::Empty::<Bytes>::new())
+            .unwrap()
+            .into_parts();
         let config = CacheConfig::default();
         let RequestHandling::Read(key, flags) = RequestHandling::of(&head, &body, &config) else {
             panic!("not cacheable")
@@ -150,7 +165,8 @@ mod tests {
         status: CacheStatus,
     ) -> (u16, HeaderMap) {
         let now = Timestamp::from_micros(1_000_000_000 + now);
-        let cached = respond::<http_body_util::Empty<Bytes>>(recent, request, stored, now, status).unwrap();
+        let cached =
+            respond::<http_body_util::Empty<Bytes>>(recent, request, stored, now, status).unwrap();
         let head = cached.response.into_parts().0;
         (head.status.as_u16(), head.headers)
     }
@@ -163,14 +179,32 @@ mod tests {
             request(Method::GET, Some((RANGE, "bytes=0-9"))),
             request(Method::HEAD, None),
         ];
-        let collapsed = CacheStatus { collapsed: true, ..CacheStatus::forwarded(Forward::Stale) };
-        let statuses = [CacheStatus::HIT, CacheStatus::HIT, CacheStatus::HIT, collapsed];
+        let collapsed = CacheStatus {
+            collapsed: true,
+            ..CacheStatus::forwarded(Forward::Stale)
+        };
+        let statuses = [
+            CacheStatus::HIT,
+            CacheStatus::HIT,
+            CacheStatus::HIT,
+            collapsed,
+        ];
         for round in (0..rounds).map(|round| round * step) {
-            let (stored, request) = (&responses[round % responses.len()], &requests[round / 3 % requests.len()]);
-            let (now, status) = (round as u64 * 50_000 % 5_000_000, statuses[round / 7 % statuses.len()]);
+            let (stored, request) = (
+                &responses[round % responses.len()],
+                &requests[round / 3 % requests.len()],
+            );
+            let (now, status) = (
+                round as u64 * 50_000 % 5_000_000,
+                statuses[round / 7 % statuses.len()],
+            );
             for _ in 0..3 {
                 let long = head(&RecentHeads::default(), request, stored, now, status);
-                assert_eq!(head(recent, request, stored, now, status), long, "in round {round}");
+                assert_eq!(
+                    head(recent, request, stored, now, status),
+                    long,
+                    "in round {round}"
+                );
             }
         }
     }
@@ -203,7 +237,10 @@ mod tests {
             let tag = format!("\"{at}\"");
             let stored = stored(&tag, StatusCode::OK);
             for _ in 0..3 {
-                assert_eq!(head(&recent, &request, &stored, 0, CacheStatus::HIT).1[ETAG], tag);
+                assert_eq!(
+                    head(&recent, &request, &stored, 0, CacheStatus::HIT).1[ETAG],
+                    tag
+                );
             }
         }
     }
@@ -212,7 +249,12 @@ mod tests {
     fn repeated_requests_within_a_second_get_the_same_head() {
         let recent = RecentHeads::default();
         let stored = stored("\"a\"", StatusCode::OK);
-        let form = HeadForm { unmodified: false, len: Some(100), age: 7, status: CacheStatus::HIT };
+        let form = HeadForm {
+            unmodified: false,
+            len: Some(100),
+            age: 7,
+            status: CacheStatus::HIT,
+        };
         let made = std::cell::Cell::new(0);
         let get = |form| {
             recent.get(&stored.meta, form, || {
@@ -221,7 +263,11 @@ mod tests {
             })
         };
         let ages: Vec<_> = (0..4).map(|_| get(form)[AGE].clone()).collect();
-        assert_eq!(ages, ["1", "2", "2", "2"], "kept from the second request on");
+        assert_eq!(
+            ages,
+            ["1", "2", "2", "2"],
+            "kept from the second request on"
+        );
         assert_eq!(get(HeadForm { age: 8, ..form })[AGE], "3");
         assert_eq!(get(HeadForm { len: None, ..form })[AGE], "4");
         let status = CacheStatus::HIT.with_ttl(Duration::from_secs(9), Duration::from_secs(2));

@@ -32,17 +32,38 @@ type RestFuture<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
 
 /// Large variants are boxed, since responses from memory don't need them.
 enum ResponseBodyKind<B> {
-    Inner { body: Pin<Box<B>> },
-    Chunks { chunks: VecDeque<Bytes>, _holds: Vec<MemoryHold> },
-    Memory { reader: MemoryReader, resume: Option<ResumeFetch<B>> },
-    Broadcast { reader: BroadcastReader, resume: Option<ResumeFetch<B>> },
-    Rest { future: Mutex<RestFuture<B>> },
-    File { reader: Box<DiskReader>, len: u64, resume: Option<ResumeFetch<B>> },
+    Inner {
+        body: Pin<Box<B>>,
+    },
+    Chunks {
+        chunks: VecDeque<Bytes>,
+        _holds: Vec<MemoryHold>,
+    },
+    Memory {
+        reader: MemoryReader,
+        resume: Option<ResumeFetch<B>>,
+    },
+    Broadcast {
+        reader: BroadcastReader,
+        resume: Option<ResumeFetch<B>>,
+    },
+    Rest {
+        future: Mutex<RestFuture<B>>,
+    },
+    File {
+        reader: Box<DiskReader>,
+        len: u64,
+        resume: Option<ResumeFetch<B>>,
+    },
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: ResponseBodyKind::Inner { body: Box::pin(body) } }
+        Self {
+            kind: ResponseBodyKind::Inner {
+                body: Box::pin(body),
+            },
+        }
     }
 
     pub(crate) fn chunks(chunks: VecDeque<Bytes>) -> Self {
@@ -51,7 +72,12 @@ impl<B> ResponseBody<B> {
 
     /// Sends chunks of bodies that these permissions keep in memory.
     pub(crate) fn held_chunks(chunks: VecDeque<Bytes>, holds: Vec<MemoryHold>) -> Self {
-        Self { kind: ResponseBodyKind::Chunks { chunks, _holds: holds } }
+        Self {
+            kind: ResponseBodyKind::Chunks {
+                chunks,
+                _holds: holds,
+            },
+        }
     }
 
     pub(crate) fn content(content: &Arc<MemoryBody>) -> Self {
@@ -59,15 +85,28 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn memory(reader: MemoryReader) -> Self {
-        Self { kind: ResponseBodyKind::Memory { reader, resume: None } }
+        Self {
+            kind: ResponseBodyKind::Memory {
+                reader,
+                resume: None,
+            },
+        }
     }
 
     pub(crate) fn broadcast(reader: BroadcastReader) -> Self {
-        Self { kind: ResponseBodyKind::Broadcast { reader, resume: None } }
+        Self {
+            kind: ResponseBodyKind::Broadcast {
+                reader,
+                resume: None,
+            },
+        }
     }
 
     /// Sets the function that requests the rest of the body if its reader falls behind, or if its file is damaged.
-    pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> RestFuture<B> + Send + 'static) -> Self {
+    pub(crate) fn resumed_by(
+        mut self,
+        ask: impl FnOnce(u64, Option<u64>) -> RestFuture<B> + Send + 'static,
+    ) -> Self {
         match &mut self.kind {
             ResponseBodyKind::Broadcast { reader, resume } => {
                 reader.can_resume();
@@ -76,7 +115,9 @@ impl<B> ResponseBody<B> {
             ResponseBodyKind::Memory { resume, .. } | ResponseBodyKind::File { resume, .. } => {
                 *resume = Some(Mutex::new(Box::new(ask)));
             }
-            ResponseBodyKind::Inner { .. } | ResponseBodyKind::Chunks { .. } | ResponseBodyKind::Rest { .. } => {}
+            ResponseBodyKind::Inner { .. }
+            | ResponseBodyKind::Chunks { .. }
+            | ResponseBodyKind::Rest { .. } => {}
         }
         self
     }
@@ -86,7 +127,9 @@ impl<B> ResponseBody<B> {
         match &self.kind {
             ResponseBodyKind::Broadcast { .. } | ResponseBodyKind::File { .. } => true,
             ResponseBodyKind::Memory { reader, .. } => reader.is_borrowed(),
-            ResponseBodyKind::Inner { .. } | ResponseBodyKind::Chunks { .. } | ResponseBodyKind::Rest { .. } => false,
+            ResponseBodyKind::Inner { .. }
+            | ResponseBodyKind::Chunks { .. }
+            | ResponseBodyKind::Rest { .. } => false,
         }
     }
 
@@ -99,11 +142,19 @@ impl<B> ResponseBody<B> {
         let resume = resume
             .ok_or("the client read too slowly: the next bytes are no longer kept, and cannot be requested again")?;
         let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(ResponseBodyKind::Rest { future: Mutex::new(resume(sent, len)) })
+        Ok(ResponseBodyKind::Rest {
+            future: Mutex::new(resume(sent, len)),
+        })
     }
 
     pub(crate) fn file(reader: DiskReader) -> Self {
-        Self { kind: ResponseBodyKind::File { len: reader.left(), reader: Box::new(reader), resume: None } }
+        Self {
+            kind: ResponseBodyKind::File {
+                len: reader.left(),
+                reader: Box::new(reader),
+                resume: None,
+            },
+        }
     }
 
     pub(crate) fn empty() -> Self {
@@ -133,7 +184,9 @@ impl<B> fmt::Debug for ResponseBody<B> {
             ResponseBodyKind::Rest { .. } => "rest",
             ResponseBodyKind::File { .. } => "file",
         };
-        f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
+        f.debug_struct("ResponseBody")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
     }
 }
 
@@ -144,22 +197,35 @@ where
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.kind {
             ResponseBodyKind::Inner { body } => body.as_mut().poll_frame(cx).map(as_bytes),
-            ResponseBodyKind::Chunks { chunks, .. } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
+            ResponseBodyKind::Chunks { chunks, .. } => {
+                Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok))
+            }
             ResponseBodyKind::Memory { reader, resume } => match reader.next() {
                 None => Poll::Ready(None),
                 Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
                 Some(Err(EvictedBody)) => {
-                    match Self::fall_behind(resume.take(), reader.sent(), Some(reader.sent() + reader.left())) {
+                    match Self::fall_behind(
+                        resume.take(),
+                        reader.sent(),
+                        Some(reader.sent() + reader.left()),
+                    ) {
                         Ok(rest) => self.kind = rest,
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     }
                     self.poll_frame(cx)
                 }
             },
-            ResponseBodyKind::File { reader, len, resume } => {
+            ResponseBodyKind::File {
+                reader,
+                len,
+                resume,
+            } => {
                 // A reader that fails has nothing left.
                 let (len, sent) = (*len, *len - reader.left());
                 match ready!(reader.poll_frame(cx)) {
@@ -182,7 +248,9 @@ where
                 let position = match ready!(reader.poll_frame(cx)) {
                     None => return Poll::Ready(None),
                     Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
-                    Some(Err(ReaderStop::Broken(why))) => return Poll::Ready(Some(Err(why.into()))),
+                    Some(Err(ReaderStop::Broken(why))) => {
+                        return Poll::Ready(Some(Err(why.into())));
+                    }
                     Some(Err(ReaderStop::Behind(position))) => position,
                 };
                 match Self::fall_behind(resume.take(), position, reader.declared()) {
@@ -195,7 +263,9 @@ where
                 let future = future.get_mut().unwrap_or_else(PoisonError::into_inner);
                 match ready!(future.as_mut().poll(cx)) {
                     Ok(body) => {
-                        self.kind = ResponseBodyKind::Inner { body: Box::pin(body) };
+                        self.kind = ResponseBodyKind::Inner {
+                            body: Box::pin(body),
+                        };
                         self.poll_frame(cx)
                     }
                     Err(error) => {
@@ -227,9 +297,9 @@ where
             ResponseBodyKind::Memory { reader, .. } => SizeHint::with_exact(reader.left()),
             ResponseBodyKind::File { reader, .. } => SizeHint::with_exact(reader.left()),
             ResponseBodyKind::Rest { .. } => SizeHint::default(),
-            ResponseBodyKind::Broadcast { reader, .. } => {
-                reader.left().map_or_else(SizeHint::default, SizeHint::with_exact)
-            }
+            ResponseBodyKind::Broadcast { reader, .. } => reader
+                .left()
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

@@ -51,21 +51,43 @@ pub(super) struct LoadedResponse {
 
 impl DiskArchive {
     pub(super) fn new(folder: Arc<CacheFolder>) -> Self {
-        Self { folder, spilling: Mutex::default() }
+        Self {
+            folder,
+            spilling: Mutex::default(),
+        }
     }
 
     /// Brings the row of a response that was just stored up to date: puts it if its body is in a file, and otherwise removes
     /// the one of an older response.
-    pub(super) fn follow(&self, key: &CacheKey, stored: &StoredResponse, is_current: impl Fn() -> bool) {
+    pub(super) fn follow(
+        &self,
+        key: &CacheKey,
+        stored: &StoredResponse,
+        is_current: impl Fn() -> bool,
+    ) {
         match &stored.body {
             StoredBody::File(body) => {
                 let row_key = row_key(key, &stored.meta);
-                self.put(key, &row_key, &stored.meta, body, !body.is_recorded(), is_current);
+                self.put(
+                    key,
+                    &row_key,
+                    &stored.meta,
+                    body,
+                    !body.is_recorded(),
+                    is_current,
+                );
             }
             StoredBody::Parts(parts) => {
                 self.remove_variant(key, &stored.meta);
                 for body in parts.files().filter(|body| !body.is_recorded()) {
-                    self.put(key, &slice_key(key, body.file), &stored.meta, body, false, &is_current);
+                    self.put(
+                        key,
+                        &slice_key(key, body.file),
+                        &stored.meta,
+                        body,
+                        false,
+                        &is_current,
+                    );
                 }
             }
             StoredBody::Whole(_) | StoredBody::Broadcast(_) => {
@@ -75,11 +97,27 @@ impl DiskArchive {
     }
 
     /// Writes an evicted response to disk.
-    pub(super) fn spill(&self, key: &CacheKey, stored: &StoredResponse, is_current: impl Fn() -> bool) {
-        let StoredBody::Whole(content) = &stored.body else { return };
-        let Ok(body) = DiskBody::create(&self.folder, content) else { return };
+    pub(super) fn spill(
+        &self,
+        key: &CacheKey,
+        stored: &StoredResponse,
+        is_current: impl Fn() -> bool,
+    ) {
+        let StoredBody::Whole(content) = &stored.body else {
+            return;
+        };
+        let Ok(body) = DiskBody::create(&self.folder, content) else {
+            return;
+        };
         *self.spilling() = Some(row_key(key, &stored.meta));
-        self.put(key, &row_key(key, &stored.meta), &stored.meta, &body, false, is_current);
+        self.put(
+            key,
+            &row_key(key, &stored.meta),
+            &stored.meta,
+            &body,
+            false,
+            is_current,
+        );
         *self.spilling() = None;
     }
 
@@ -100,21 +138,35 @@ impl DiskArchive {
             began: meta.began,
             file: body.file,
             len: written.len,
-            groups: meta.groups.iter().map(|name| group(key.origin(), name)).collect(),
-            head: if is_slice { Vec::new() } else { record::encode(meta, written) },
+            groups: meta
+                .groups
+                .iter()
+                .map(|name| group(key.origin(), name))
+                .collect(),
+            head: if is_slice {
+                Vec::new()
+            } else {
+                record::encode(meta, written)
+            },
         };
         let (mut put, was_recorded) = (false, body.is_recorded());
         let change = |change: &mut IndexTransaction<'_>| {
             let run = row.run;
             let known = change.get(row_key)?;
-            let is_older = known.as_ref().is_some_and(|known| known.run == run && known.began > row.began);
+            let is_older = known
+                .as_ref()
+                .is_some_and(|known| known.run == run && known.began > row.began);
             // The file of a row that was removed is gone.
             let has_file = !was_recorded || known.is_some_and(|known| known.file == row.file);
             if is_current() && has_file && !is_older {
                 change.put(row_key, row)?;
                 put = true;
                 // Before the transaction ends, so the file belongs to exactly one of both.
-                if is_slice { body.lend(row_key) } else { body.hand_over(row_key) }
+                if is_slice {
+                    body.lend(row_key)
+                } else {
+                    body.hand_over(row_key)
+                }
             }
             Ok(())
         };
@@ -130,7 +182,10 @@ impl DiskArchive {
         let row_key = row_key(key, meta);
         let is_spilling = self.spilling().as_ref() == Some(&row_key);
         if is_spilling || self.folder.index.row(&row_key).is_some() {
-            blocking(|| self.folder.change(false, |change| change.remove(&row_key).map(drop)));
+            blocking(|| {
+                self.folder
+                    .change(false, |change| change.remove(&row_key).map(drop))
+            });
         }
     }
 
@@ -156,7 +211,10 @@ impl DiskArchive {
         self.remove_all(|change| change.members(&group(origin, name)))
     }
 
-    fn remove_all(&self, select: impl Fn(&IndexTransaction<'_>) -> Result<Vec<String>, Error>) -> Vec<String> {
+    fn remove_all(
+        &self,
+        select: impl Fn(&IndexTransaction<'_>) -> Result<Vec<String>, Error>,
+    ) -> Vec<String> {
         let mut removed = Vec::new();
         let change = |change: &mut IndexTransaction<'_>| {
             removed = select(change)?;
@@ -180,12 +238,22 @@ impl DiskArchive {
                 PurgeScope::Group(origin, name) => change.members(&group(origin, name)),
             };
             for key in keys? {
-                let Some(row) = change.get(&key)? else { continue };
-                let read = record::decode(&row.head, row.began, row.len);
-                let Some((meta, body)) = read.and_then(|(meta, body)| Some((meta.purged(now)?, body))) else {
+                let Some(row) = change.get(&key)? else {
                     continue;
                 };
-                change.put(&key, DiskRow { head: record::encode(&meta, body), ..row })?;
+                let read = record::decode(&row.head, row.began, row.len);
+                let Some((meta, body)) =
+                    read.and_then(|(meta, body)| Some((meta.purged(now)?, body)))
+                else {
+                    continue;
+                };
+                change.put(
+                    &key,
+                    DiskRow {
+                        head: record::encode(&meta, body),
+                        ..row
+                    },
+                )?;
                 purged.push(key);
             }
             Ok(())
@@ -195,26 +263,48 @@ impl DiskArchive {
     }
 
     /// Reads the response that a request selects, and verifies its body if an earlier process wrote it.
-    pub(super) fn load(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> Option<LoadedResponse> {
+    pub(super) fn load(
+        &self,
+        key: &CacheKey,
+        request: &HeaderMap,
+        implicit_key: &str,
+    ) -> Option<LoadedResponse> {
         let prefix = format!("{}{SEPARATOR}", key.as_str());
         let mut rows = self.folder.index.rows(&prefix);
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.at));
         let (row_key, row, meta, written) = rows.into_iter().find_map(|(row_key, row)| {
             let is_own = row.run == self.folder.index.run;
-            let (meta, written) = record::decode(&row.head, if is_own { row.began } else { EARLIER }, row.len)?;
+            let (meta, written) =
+                record::decode(&row.head, if is_own { row.began } else { EARLIER }, row.len)?;
             let is_selected = meta.is_selected(request, implicit_key);
             is_selected.then_some((row_key, row, meta, written))
         })?;
         let is_own = row.run == self.folder.index.run;
-        let body = Arc::new(DiskBody::recorded(&self.folder, row.file, &row_key, written));
-        let usable = if is_own { body.exists() } else { meta.has_validator() && blocking(|| body.verify()) };
+        let body = Arc::new(DiskBody::recorded(
+            &self.folder,
+            row.file,
+            &row_key,
+            written,
+        ));
+        let usable = if is_own {
+            body.exists()
+        } else {
+            meta.has_validator() && blocking(|| body.verify())
+        };
         if !usable {
             self.folder.forget(&row_key, row.file);
             return None;
         }
         let meta = if is_own { meta } else { meta.unconfirmed() };
-        let stored = StoredResponse { meta: Arc::new(meta), body: StoredBody::File(body) };
-        Some(LoadedResponse { stored, row_key, row })
+        let stored = StoredResponse {
+            meta: Arc::new(meta),
+            body: StoredBody::File(body),
+        };
+        Some(LoadedResponse {
+            stored,
+            row_key,
+            row,
+        })
     }
 
     /// Returns `true` if the index still has this response, with the same head: a soft purge changes the head alone.
@@ -246,7 +336,11 @@ pub(super) enum PurgeScope<'a> {
 }
 
 fn row_key(key: &CacheKey, meta: &StoredHead) -> String {
-    format!("{}{SEPARATOR}{}", key.as_str(), record::variant_name(&meta.secondary_key))
+    format!(
+        "{}{SEPARATOR}{}",
+        key.as_str(),
+        record::variant_name(&meta.secondary_key)
+    )
 }
 
 fn slice_key(key: &CacheKey, file: FileId) -> String {
@@ -269,7 +363,11 @@ fn uris(row_keys: Vec<String>) -> Vec<String> {
 /// Runs a function that waits for the disk, without delaying other tasks where the runtime has several threads.
 fn blocking<T>(run: impl FnOnce() -> T) -> T {
     let has_threads = |runtime: Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
-    if Handle::try_current().is_ok_and(has_threads) { block_in_place(run) } else { run() }
+    if Handle::try_current().is_ok_and(has_threads) {
+        block_in_place(run)
+    } else {
+        run()
+    }
 }
 
 #[cfg(test)]

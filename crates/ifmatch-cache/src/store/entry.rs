@@ -42,45 +42,92 @@ impl CacheEntry {
     /// `most` bytes. Returns `None` if the existing response is newer.
     pub(crate) fn with(&self, new: StoredResponse, most: u64) -> Option<Arc<Self>> {
         let same = |old: &StoredResponse| old.is_for_the_same(&new);
-        if self.variants.iter().any(|old| same(old) && old.meta.began > new.meta.began) {
+        if self
+            .variants
+            .iter()
+            .any(|old| same(old) && old.meta.began > new.meta.began)
+        {
             return None;
         }
         let mut variants = Vec::with_capacity(self.variants.len() + 1);
         variants.extend(self.variants.iter().filter(|old| !same(old)).cloned());
         let mut size: u64 = variants.iter().map(StoredResponse::size).sum::<u64>() + new.size();
         while variants.len() >= Self::MAX_VARIANTS || size > most && !variants.is_empty() {
-            let oldest = variants.iter().enumerate().min_by_key(|(_, old)| old.meta.last_used()).map(|(at, _)| at);
+            let oldest = variants
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, old)| old.meta.last_used())
+                .map(|(at, _)| at);
             size -= variants.remove(oldest.unwrap_or_default()).size();
         }
-        let newest = variants.iter().position(|old| old.meta.began < new.meta.began).unwrap_or(variants.len());
+        let newest = variants
+            .iter()
+            .position(|old| old.meta.began < new.meta.began)
+            .unwrap_or(variants.len());
         variants.insert(newest, new);
-        Some(Arc::new(Self { personal_until: self.personal_until, ..Self::of(variants) }))
+        Some(Arc::new(Self {
+            personal_until: self.personal_until,
+            ..Self::of(variants)
+        }))
     }
 
     /// Returns the entry without this response. Returns `None` if the response isn't in it.
     pub(crate) fn without(&self, old: &StoredResponse) -> Option<Arc<Self>> {
-        let at = self.variants.iter().position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
+        let at = self
+            .variants
+            .iter()
+            .position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
         let mut variants = self.variants.clone();
         variants.remove(at);
-        let Self { unshared_until, personal_until, .. } = *self;
-        Some(Arc::new(Self { unshared_until, personal_until, ..Self::of(variants) }))
+        let Self {
+            unshared_until,
+            personal_until,
+            ..
+        } = *self;
+        Some(Arc::new(Self {
+            unshared_until,
+            personal_until,
+            ..Self::of(variants)
+        }))
     }
 
     /// Returns the entry after a soft purge of some of its responses. Returns `None` if nothing changes.
-    pub(crate) fn purged(&self, now: Timestamp, is_purged: impl Fn(&StoredHead) -> bool) -> Option<Arc<Self>> {
+    pub(crate) fn purged(
+        &self,
+        now: Timestamp,
+        is_purged: impl Fn(&StoredHead) -> bool,
+    ) -> Option<Arc<Self>> {
         let purge = |stored: &StoredResponse| {
-            let meta = Some(&stored.meta).filter(|meta| is_purged(meta))?.purged(now)?;
-            Some(StoredResponse { meta: Arc::new(meta), body: stored.body.clone() })
+            let meta = Some(&stored.meta)
+                .filter(|meta| is_purged(meta))?
+                .purged(now)?;
+            Some(StoredResponse {
+                meta: Arc::new(meta),
+                body: stored.body.clone(),
+            })
         };
         let purged: Vec<_> = self.variants.iter().map(purge).collect();
         let changes = purged.iter().any(Option::is_some);
-        let variants = purged.into_iter().zip(&self.variants).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
-        changes.then(|| Arc::new(Self { variants: variants.collect(), ..self.clone() }))
+        let variants = purged
+            .into_iter()
+            .zip(&self.variants)
+            .map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+        changes.then(|| {
+            Arc::new(Self {
+                variants: variants.collect(),
+                ..self.clone()
+            })
+        })
     }
 
     /// Creates an entry from responses, newest first.
     pub(crate) fn of(variants: Vec<StoredResponse>) -> Self {
-        let size = size_of::<Self>() as u64 + variants.iter().map(StoredResponse::size).sum::<u64>();
-        Self { variants, size, ..Self::default() }
+        let size =
+            size_of::<Self>() as u64 + variants.iter().map(StoredResponse::size).sum::<u64>();
+        Self {
+            variants,
+            size,
+            ..Self::default()
+        }
     }
 }

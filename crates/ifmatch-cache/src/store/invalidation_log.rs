@@ -14,7 +14,10 @@ struct InvalidationLog<T> {
 
 impl<T> Default for InvalidationLog<T> {
     fn default() -> Self {
-        Self { last: VecDeque::new(), floor: 0 }
+        Self {
+            last: VecDeque::new(),
+            floor: 0,
+        }
     }
 }
 
@@ -52,7 +55,8 @@ impl KeyInvalidations {
     }
 
     pub(crate) fn add(&mut self, hash: u64, ordinal: u64) {
-        self.0.add(hash, ordinal, Self::REMEMBERED, |known| *known == hash);
+        self.0
+            .add(hash, ordinal, Self::REMEMBERED, |known| *known == hash);
     }
 }
 
@@ -68,7 +72,9 @@ impl PrefixInvalidations {
     pub(crate) fn add(&self, prefix: &str, ordinal: impl FnOnce() -> u64) -> u64 {
         let mut log = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = ordinal();
-        log.add(prefix.into(), ordinal, Self::REMEMBERED, |known| known.starts_with(prefix));
+        log.add(prefix.into(), ordinal, Self::REMEMBERED, |known| {
+            known.starts_with(prefix)
+        });
         ordinal
     }
 
@@ -110,7 +116,12 @@ impl GroupInvalidations {
     pub(crate) fn last(&self, origin: &str, names: &[Box<str>]) -> u64 {
         let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let of = |name: &str| groups.by_name.get(&(origin.into(), name.into())).copied();
-        names.iter().filter_map(|name| of(name)).max().unwrap_or_default().max(groups.floor)
+        names
+            .iter()
+            .filter_map(|name| of(name))
+            .max()
+            .unwrap_or_default()
+            .max(groups.floor)
     }
 }
 
@@ -156,7 +167,10 @@ mod tests {
         invalidations.add("http://b/", || 11);
         invalidations.add("http://a/x", || 12);
         let last = |uri| invalidations.last(uri);
-        assert_eq!(["http://a/", "http://b/x", "http://a/xy", "http://c/"].map(last), [10, 11, 12, 0]);
+        assert_eq!(
+            ["http://a/", "http://b/x", "http://a/xy", "http://c/"].map(last),
+            [10, 11, 12, 0]
+        );
         invalidations.add("", || 13);
         assert_eq!(["http://a/xy", "http://c/"].map(last), [13, 13]);
     }
@@ -190,6 +204,9 @@ mod tests {
             invalidations.add("http://a", &ordinal.to_string(), || ordinal);
         }
         assert!(invalidations.last("http://a", &["1".into()]) >= 1);
-        assert!(invalidations.last("http://a", &["never".into()]) <= GroupInvalidations::REMEMBERED as u64 + 1);
+        assert!(
+            invalidations.last("http://a", &["never".into()])
+                <= GroupInvalidations::REMEMBERED as u64 + 1
+        );
     }
 }

@@ -41,20 +41,35 @@ pub(crate) struct RemovedEntries(Vec<Arc<CacheEntry>>);
 
 impl MemoryStore {
     /// Creates a memory of this capacity, for bodies of up to `longest` bytes. Evicted entries go to `spill`.
-    #[expect(clippy::expect_used, reason = "the library asks for two capacities, and both are set")]
+    #[expect(
+        clippy::expect_used,
+        reason = "the library asks for two capacities, and both are set"
+    )]
     pub(crate) fn with_capacity(bytes: u64, longest: u64, spill: Option<SpillSender>) -> Self {
         let least = LEAST_SHARD.max(longest.saturating_mul(4)).max(1);
         // Half of the next power of two, since the library rounds up.
         let shards = (bytes / least).clamp(1, MOST_SHARDS);
         let shards = 1 << shards.ilog2();
-        let items = usize::try_from(bytes / LEAST).unwrap_or(usize::MAX / 2).max(1);
+        let items = usize::try_from(bytes / LEAST)
+            .unwrap_or(usize::MAX / 2)
+            .max(1);
         let mut options = OptionsBuilder::new();
-        options.shards(shards).weight_capacity(bytes).estimated_items_capacity(items);
+        options
+            .shards(shards)
+            .weight_capacity(bytes)
+            .estimated_items_capacity(items);
         let options = options.build().expect("both capacities are set");
         let evictions = Arc::new(AtomicU64::new(0));
-        let lifecycle = EvictionListener { count: Arc::clone(&evictions), spill: spill.clone() };
+        let lifecycle = EvictionListener {
+            count: Arc::clone(&evictions),
+            spill: spill.clone(),
+        };
         let entries = Cache::with_options(options, EntryWeights, hasher(), lifecycle);
-        Self { entries, evictions, spill }
+        Self {
+            entries,
+            evictions,
+            spill,
+        }
     }
 
     /// Returns the maximum size of an entry.
@@ -75,7 +90,9 @@ impl MemoryStore {
     /// Inserts an entry. A replacement inherits the position of the entry it replaces in the eviction order.
     pub(crate) fn insert(&self, key: &CacheKey, entry: Arc<CacheEntry>) -> RemovedEntries {
         let mut gone = RemovedEntries::default();
-        let replaced = self.entries.replace_with_lifecycle(key.clone(), entry, true, &mut gone);
+        let replaced = self
+            .entries
+            .replace_with_lifecycle(key.clone(), entry, true, &mut gone);
         if let Err((key, entry)) = replaced {
             self.entries.insert_with_lifecycle(key, entry, &mut gone);
         }
@@ -98,7 +115,11 @@ impl MemoryStore {
 
     /// Returns the keys that are wanted.
     pub(crate) fn keys_where(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<CacheKey> {
-        self.entries.iter().map(|(key, _)| key).filter(|key| is_wanted(key.as_str())).collect()
+        self.entries
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| is_wanted(key.as_str()))
+            .collect()
     }
 
     /// Returns the number of bytes stored.
@@ -152,7 +173,10 @@ impl Lifecycle<CacheKey, Arc<CacheEntry>> for EvictionListener {
 fn hasher() -> SeedableRandomState {
     static SHARED: OnceLock<SharedSeed> = OnceLock::new();
     let random = || RandomState::new().hash_one(());
-    SeedableRandomState::with_seed(random(), SHARED.get_or_init(|| SharedSeed::from_u64(random())))
+    SeedableRandomState::with_seed(
+        random(),
+        SHARED.get_or_init(|| SharedSeed::from_u64(random())),
+    )
 }
 
 #[cfg(test)]
@@ -188,7 +212,10 @@ mod tests {
         };
         let meta = Arc::new(StoredHead::new(StatusCode::OK, &HeaderMap::new(), &arrival));
         let content = MemoryBody::compact(&[Bytes::from(vec![0; len])].into(), None);
-        let stored = StoredResponse { meta, body: StoredBody::Whole(Arc::new(content)) };
+        let stored = StoredResponse {
+            meta,
+            body: StoredBody::Whole(Arc::new(content)),
+        };
         CacheEntry::default().with(stored, u64::MAX).unwrap()
     }
 
@@ -205,7 +232,10 @@ mod tests {
             inserted.push(Arc::downgrade(&entry));
             drop(memory.insert(&key(at), entry));
             assert!(memory.weight() <= 1_000_000);
-            let alive = inserted.iter().filter(|entry| entry.strong_count() > 0).count();
+            let alive = inserted
+                .iter()
+                .filter(|entry| entry.strong_count() > 0)
+                .count();
             assert!(alive <= 20, "{alive} entries of 50,000 bytes");
         }
         assert_eq!(memory.evictions(), 1_000 - memory.keys("").len() as u64);
@@ -257,7 +287,9 @@ mod tests {
             hits += usize::from(used.insert(*object, now).is_some());
             order.push_back((*object, now));
             while used.len() > room {
-                let Some((oldest, when)) = order.pop_front() else { break };
+                let Some((oldest, when)) = order.pop_front() else {
+                    break;
+                };
                 if used.get(&oldest) == Some(&when) {
                     used.remove(&oldest);
                 }

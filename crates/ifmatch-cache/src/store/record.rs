@@ -49,12 +49,25 @@ struct SavedTimes {
 
 /// Encodes the head of a response, and what is known about its body.
 pub(super) fn encode(meta: &StoredHead, body: WrittenBody) -> Vec<u8> {
-    let Terms { lifetime, stale_since, always_validate, stale_use, while_revalidate, if_error } = meta.terms;
+    let Terms {
+        lifetime,
+        stale_since,
+        always_validate,
+        stale_use,
+        while_revalidate,
+        if_error,
+    } = meta.terms;
     let record = SavedRecord {
         status: meta.status.as_u16(),
         headers: fields(&meta.headers),
         variant: variant(&meta.secondary_key),
-        terms: SavedTimes { lifetime, stale_since, while_revalidate, if_error, initial_age: meta.initial_age },
+        terms: SavedTimes {
+            lifetime,
+            stale_since,
+            while_revalidate,
+            if_error,
+            initial_age: meta.initial_age,
+        },
         always_validate,
         stale_use,
         groups: meta.groups.iter().map(ToString::to_string).collect(),
@@ -70,9 +83,23 @@ pub(super) fn encode(meta: &StoredHead, body: WrittenBody) -> Vec<u8> {
 /// Decodes a head that is stored with this ordinal, and a body of this length. Returns `None` if it is malformed.
 pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(StoredHead, WrittenBody)> {
     let record: SavedRecord = postcard::from_bytes(bytes).ok()?;
-    let SavedTimes { lifetime, stale_since, while_revalidate, if_error, initial_age } = record.terms;
-    let SavedRecord { always_validate, stale_use, .. } = record;
-    let SavedVariant { vary, selection, implicit_key } = record.variant;
+    let SavedTimes {
+        lifetime,
+        stale_since,
+        while_revalidate,
+        if_error,
+        initial_age,
+    } = record.terms;
+    let SavedRecord {
+        always_validate,
+        stale_use,
+        ..
+    } = record;
+    let SavedVariant {
+        vary,
+        selection,
+        implicit_key,
+    } = record.variant;
     let meta = StoredHead::restored(SavedHead {
         status: StatusCode::from_u16(record.status).ok()?,
         headers: headers(record.headers)?,
@@ -81,7 +108,14 @@ pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(StoredHead, 
             selection: Selection::from_values(selection.into_iter()),
             implicit_key: implicit_key.into(),
         },
-        terms: Terms { lifetime, stale_since, always_validate, stale_use, while_revalidate, if_error },
+        terms: Terms {
+            lifetime,
+            stale_since,
+            always_validate,
+            stale_use,
+            while_revalidate,
+            if_error,
+        },
         groups: record.groups.into_iter().map(Into::into).collect(),
         began,
         received: Timestamp::from_micros(record.received),
@@ -91,7 +125,15 @@ pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(StoredHead, 
         Some(fields) => Some(headers(fields)?),
         None => None,
     };
-    Some((meta, WrittenBody { len, sums: record.sums, trailers, hash: record.hash }))
+    Some((
+        meta,
+        WrittenBody {
+            len,
+            sums: record.sums,
+            trailers,
+            hash: record.hash,
+        },
+    ))
 }
 
 /// Returns a name for the requests that a response answers, among those for its URI.
@@ -103,19 +145,35 @@ pub(super) fn variant_name(key: &SecondaryKey) -> String {
 
 fn variant(key: &SecondaryKey) -> SavedVariant {
     SavedVariant {
-        vary: key.vary.names().iter().map(|name| name.as_str().to_owned()).collect(),
-        selection: key.selection.values().map(|value| value.map(<[u8]>::to_vec)).collect(),
+        vary: key
+            .vary
+            .names()
+            .iter()
+            .map(|name| name.as_str().to_owned())
+            .collect(),
+        selection: key
+            .selection
+            .values()
+            .map(|value| value.map(<[u8]>::to_vec))
+            .collect(),
         implicit_key: key.implicit_key.to_string(),
     }
 }
 
 fn fields(headers: &HeaderMap) -> SavedFields {
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+        .collect()
 }
 
 fn headers(fields: SavedFields) -> Option<HeaderMap> {
-    let field =
-        |(name, value): (String, Vec<u8>)| Some((name.parse::<HeaderName>().ok()?, HeaderValue::try_from(value).ok()?));
+    let field = |(name, value): (String, Vec<u8>)| {
+        Some((
+            name.parse::<HeaderName>().ok()?,
+            HeaderValue::try_from(value).ok()?,
+        ))
+    };
     let fields = fields.into_iter().map(field).collect::<Option<Vec<_>>>()?;
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {

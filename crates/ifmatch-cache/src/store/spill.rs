@@ -38,7 +38,14 @@ impl SpillSender {
     pub(super) fn with_capacity(most: u64) -> (Self, SpillReceiver) {
         let (sender, receiver) = sync_channel(MOST);
         let queued = Arc::<AtomicU64>::default();
-        (Self { sender, queued: Arc::clone(&queued), most }, SpillReceiver { receiver, queued })
+        (
+            Self {
+                sender,
+                queued: Arc::clone(&queued),
+                most,
+            },
+            SpillReceiver { receiver, queued },
+        )
     }
 
     /// Returns the number of bytes in the queue, and of the entry being written.
@@ -49,8 +56,16 @@ impl SpillSender {
     /// Adds an entry if there is room. Never waits.
     pub(super) fn send(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let add = |queued: u64| Some(queued + entry.size).filter(|queued| *queued <= self.most);
-        let fits = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok();
-        if fits && self.sender.try_send((key.clone(), Arc::clone(entry))).is_err() {
+        let fits = self
+            .queued
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+            .is_ok();
+        if fits
+            && self
+                .sender
+                .try_send((key.clone(), Arc::clone(entry)))
+                .is_err()
+        {
             self.queued.fetch_sub(entry.size, Ordering::AcqRel);
         }
     }
@@ -61,7 +76,11 @@ impl SpillReceiver {
     pub(crate) fn start(self, state: &Arc<CacheState>) {
         let state = Arc::downgrade(state);
         // Without a thread, evicted responses are lost, as without a disk.
-        drop(thread::Builder::new().name("cache-spill".to_owned()).spawn(move || self.run(&state)));
+        drop(
+            thread::Builder::new()
+                .name("cache-spill".to_owned())
+                .spawn(move || self.run(&state)),
+        );
     }
 
     fn run(&self, state: &Weak<CacheState>) {

@@ -136,7 +136,11 @@ pub(crate) struct ArrivalContext<'a> {
 
 impl StoredHead {
     /// Creates the head of a storable response. A 206 is stored as a part of the corresponding 200.
-    pub(crate) fn new(status: StatusCode, response: &HeaderMap, arrival: &ArrivalContext<'_>) -> Self {
+    pub(crate) fn new(
+        status: StatusCode,
+        response: &HeaderMap,
+        arrival: &ArrivalContext<'_>,
+    ) -> Self {
         let is_part = status == StatusCode::PARTIAL_CONTENT;
         let status = if is_part { StatusCode::OK } else { status };
         let initial_age = initial_age(response, arrival.requested, arrival.received);
@@ -145,7 +149,10 @@ impl StoredHead {
             headers.remove(CONTENT_RANGE);
         }
         if !headers.contains_key(DATE) {
-            headers.insert(DATE, HttpDate::from_unix(unix(arrival.received)).to_header());
+            headers.insert(
+                DATE,
+                HttpDate::from_unix(unix(arrival.received)).to_header(),
+            );
         }
         Self::with(status, headers, initial_age, arrival)
     }
@@ -155,7 +162,10 @@ impl StoredHead {
         let mut headers = self.headers.clone();
         update::freshen(&mut headers, newer);
         if !newer.contains_key(DATE) {
-            headers.insert(DATE, HttpDate::from_unix(unix(arrival.received)).to_header());
+            headers.insert(
+                DATE,
+                HttpDate::from_unix(unix(arrival.received)).to_header(),
+            );
         }
         let mut dated = newer.clone();
         dated.insert(DATE, headers[DATE].clone());
@@ -165,35 +175,77 @@ impl StoredHead {
 
     /// Returns the head marked as outdated.
     pub(crate) fn outdated(&self) -> Self {
-        Self { terms: self.terms.outdated(), ..self.clone() }
+        Self {
+            terms: self.terms.outdated(),
+            ..self.clone()
+        }
     }
 
     /// Returns the head of a response that may have been invalidated since.
     pub(crate) fn unconfirmed(&self) -> Self {
-        Self { terms: self.terms.unconfirmed(), ..self.clone() }
+        Self {
+            terms: self.terms.unconfirmed(),
+            ..self.clone()
+        }
     }
 
     /// Returns the head as a soft purge leaves it: stale. Returns `None` if it was purged before.
     pub(crate) fn purged(&self, now: Timestamp) -> Option<Self> {
         let terms = &self.terms;
-        terms.stale_since.is_none().then(|| Self { terms: terms.purged(self.age(now)), ..self.clone() })
+        terms.stale_since.is_none().then(|| Self {
+            terms: terms.purged(self.age(now)),
+            ..self.clone()
+        })
     }
 
-    fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &ArrivalContext<'_>) -> Self {
+    fn with(
+        status: StatusCode,
+        mut headers: HeaderMap,
+        initial_age: Duration,
+        arrival: &ArrivalContext<'_>,
+    ) -> Self {
         let governing = Governing::of(&headers, arrival.audience);
-        let ArrivalContext { request, received, heuristic, rules, while_revalidate, if_error, .. } = *arrival;
-        let lifetime = lifetime(request, status, &headers, &governing, received, initial_age, heuristic, rules);
+        let ArrivalContext {
+            request,
+            received,
+            heuristic,
+            rules,
+            while_revalidate,
+            if_error,
+            ..
+        } = *arrival;
+        let lifetime = lifetime(
+            request,
+            status,
+            &headers,
+            &governing,
+            received,
+            initial_age,
+            heuristic,
+            rules,
+        );
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);
-        for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(arrival.unstored) {
+        for name in governing
+            .directives
+            .unstored_fields()
+            .chain(&[AGE, CONTENT_LENGTH])
+            .chain(arrival.unstored)
+        {
             headers.remove(name);
         }
-        let windows = (rules.while_revalidate.unwrap_or(while_revalidate), rules.if_error.unwrap_or(if_error));
-        let terms = Terms::new(&governing, lifetime).with_default_windows(&governing, windows.0, windows.1);
+        let windows = (
+            rules.while_revalidate.unwrap_or(while_revalidate),
+            rules.if_error.unwrap_or(if_error),
+        );
+        let terms =
+            Terms::new(&governing, lifetime).with_default_windows(&governing, windows.0, windows.1);
         let last_modified = fields::date(&headers, LAST_MODIFIED);
         let groups = groups::of(&headers);
         let always_validate = arrival.always_validate || terms.always_validate || groups.is_none();
-        let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
+        let tag = headers
+            .get(ETAG)
+            .and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
         Self {
             status,
             groups: groups.unwrap_or_default().into(),
@@ -205,7 +257,10 @@ impl StoredHead {
                 vary,
                 implicit_key: arrival.implicit_key.into(),
             },
-            terms: Terms { always_validate, ..terms },
+            terms: Terms {
+                always_validate,
+                ..terms
+            },
             tag,
             began: arrival.began,
             used: LastUse::default(),
@@ -217,12 +272,23 @@ impl StoredHead {
 
     /// Returns a head read from disk.
     pub(super) fn restored(saved: SavedHead) -> Self {
-        let SavedHead { status, headers, secondary_key, terms, groups, began, received, initial_age } = saved;
+        let SavedHead {
+            status,
+            headers,
+            secondary_key,
+            terms,
+            groups,
+            began,
+            received,
+            initial_age,
+        } = saved;
         let last_modified = fields::date(&headers, LAST_MODIFIED);
         Self {
             status,
             groups,
-            tag: headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok()),
+            tag: headers
+                .get(ETAG)
+                .and_then(|tag| EntityTag::parse(tag.as_bytes()).ok()),
             last_modified,
             comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
             headers: compact(&headers, ADDED_FIELDS),
@@ -278,15 +344,29 @@ impl StoredHead {
 
     /// Returns `true` if a newer response that must not be stored says nothing about this one: this one is fresh, and the newer
     /// one is about its own client.
-    pub(crate) fn withstands(&self, status: StatusCode, refusal: Option<Refusal>, now: Timestamp) -> bool {
+    pub(crate) fn withstands(
+        &self,
+        status: StatusCode,
+        refusal: Option<Refusal>,
+        now: Timestamp,
+    ) -> bool {
         is_for_one_client(status, refusal)
-            && self.terms.reuse(&RequestDirectives::default(), self.age(now)) == Reuse::Fresh
+            && self
+                .terms
+                .reuse(&RequestDirectives::default(), self.age(now))
+                == Reuse::Fresh
     }
 
     /// Returns `true` if the response can ever be used: it has a lifetime, can be validated, or may be used stale.
     pub(crate) fn is_useful(&self) -> bool {
-        let Terms { lifetime, while_revalidate, if_error, .. } = &self.terms;
-        self.has_validator() || !(lifetime.is_zero() && while_revalidate.is_zero() && if_error.is_zero())
+        let Terms {
+            lifetime,
+            while_revalidate,
+            if_error,
+            ..
+        } = &self.terms;
+        self.has_validator()
+            || !(lifetime.is_zero() && while_revalidate.is_zero() && if_error.is_zero())
     }
 
     /// Returns the strong tag, if any. Parts with equal strong tags may be joined.
@@ -296,9 +376,18 @@ impl StoredHead {
 
     /// Returns the approximate size in memory.
     pub(crate) fn size(&self) -> usize {
-        let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + PER_FIELD;
-        let groups: usize = self.groups.iter().map(|name| name.len() + size_of::<Box<str>>()).sum();
-        size_of::<Self>() + self.headers.iter().map(field).sum::<usize>() + self.secondary_key.size() + groups
+        let field = |(name, value): (&HeaderName, &HeaderValue)| {
+            name.as_str().len() + value.len() + PER_FIELD
+        };
+        let groups: usize = self
+            .groups
+            .iter()
+            .map(|name| name.len() + size_of::<Box<str>>())
+            .sum();
+        size_of::<Self>()
+            + self.headers.iter().map(field).sum::<usize>()
+            + self.secondary_key.size()
+            + groups
     }
 }
 
@@ -338,7 +427,9 @@ impl StoredResponse {
 
     /// Keeps the body readable, even if its file is deleted. Returns `None` if it is gone. Accesses the file system for a file.
     pub(crate) fn open(&self) -> Option<OpenBody> {
-        let StoredBody::File(file) = &self.body else { return Some(OpenBody::default()) };
+        let StoredBody::File(file) = &self.body else {
+            return Some(OpenBody::default());
+        };
         let open = file.exists().then(|| file.handle()).flatten()?;
         Some(OpenBody { _file: Some(open) })
     }

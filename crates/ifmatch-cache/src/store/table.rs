@@ -67,7 +67,11 @@ pub(crate) struct InvalidationResult {
 impl EntryTable {
     /// Creates a table of this capacity in bytes, for bodies of up to `longest` bytes in memory. With a folder, also returns
     /// the queue of evicted responses.
-    pub(crate) fn new(bytes: u64, longest: u64, disk: Option<&Arc<CacheFolder>>) -> (Self, Option<SpillReceiver>) {
+    pub(crate) fn new(
+        bytes: u64,
+        longest: u64,
+        disk: Option<&Arc<CacheFolder>>,
+    ) -> (Self, Option<SpillReceiver>) {
         let (spill, spilled) = disk.map(|_| SpillSender::with_capacity(bytes / 16)).unzip();
         let memory = MemoryStore::with_capacity(bytes, longest, spill);
         let archive = disk.map(|disk| DiskArchive::new(Arc::clone(disk)));
@@ -93,10 +97,18 @@ impl EntryTable {
     }
 
     /// Looks up the response that a request selects.
-    pub(crate) fn find(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> FoundEntry {
+    pub(crate) fn find(
+        &self,
+        key: &CacheKey,
+        request: &HeaderMap,
+        implicit_key: &str,
+    ) -> FoundEntry {
         let entry = self.memory.get(key).unwrap_or_default();
         let selected = self.select(key, &entry, request, implicit_key);
-        if let Some(stored) = selected.and_then(|at| entry.variants.get(at)).filter(|_| entry.variants.len() > 1) {
+        if let Some(stored) = selected
+            .and_then(|at| entry.variants.get(at))
+            .filter(|_| entry.variants.len() > 1)
+        {
             stored.meta.note_use(self.ordinals.load(Ordering::Relaxed));
         }
         FoundEntry { selected, entry }
@@ -104,7 +116,13 @@ impl EntryTable {
 
     /// Selects the newest matching response, preferring one with `Vary`: one without may be the default, which the origin
     /// sends without saying so (RFC 9111 §4.1).
-    fn select(&self, key: &CacheKey, entry: &CacheEntry, request: &HeaderMap, implicit_key: &str) -> Option<usize> {
+    fn select(
+        &self,
+        key: &CacheKey,
+        entry: &CacheEntry,
+        request: &HeaderMap,
+        implicit_key: &str,
+    ) -> Option<usize> {
         // Most variants vary by the same fields.
         let mut last: Option<(&Vary, Selection)> = None;
         let mut newest = None;
@@ -114,8 +132,9 @@ impl EntryTable {
                 continue;
             }
             let same = last.take().filter(|(vary, _)| **vary == secondary_key.vary);
-            let (_, selection) =
-                last.insert(same.unwrap_or_else(|| (&secondary_key.vary, secondary_key.vary.select(request))));
+            let (_, selection) = last.insert(
+                same.unwrap_or_else(|| (&secondary_key.vary, secondary_key.vary.select(request))),
+            );
             let matches = secondary_key.selection == *selection;
             if !matches || !stored.is_there() || !self.is_selectable(key, stored) {
                 continue;
@@ -141,7 +160,9 @@ impl EntryTable {
     /// Returns `true` if none of these groups of a URI's origin was invalidated or purged since a request with this
     /// ordinal.
     pub(crate) fn are_valid(&self, key: &CacheKey, groups: &[Box<str>], began: u64) -> bool {
-        [&self.groups, &self.soft_groups].iter().all(|known| is_newer(known, key, groups, began))
+        [&self.groups, &self.soft_groups]
+            .iter()
+            .all(|known| is_newer(known, key, groups, began))
     }
 
     /// Stores a response, unless its URI was invalidated since its request. `merge` receives the response stored for the
@@ -167,12 +188,23 @@ impl EntryTable {
     /// Writes an evicted entry to disk, except for responses that have been replaced or can't be used again.
     pub(crate) fn spill(&self, key: &CacheKey, entry: &CacheEntry) {
         let Some(archive) = &self.archive else { return };
-        for stored in entry.variants.iter().filter(|stored| stored.meta.is_useful()) {
+        for stored in entry
+            .variants
+            .iter()
+            .filter(|stored| stored.meta.is_useful())
+        {
             let is_replaced = || {
                 let known = self.memory.peek(key);
-                known.is_some_and(|known| known.variants.iter().any(|known| known.is_for_the_same(stored)))
+                known.is_some_and(|known| {
+                    known
+                        .variants
+                        .iter()
+                        .any(|known| known.is_for_the_same(stored))
+                })
             };
-            archive.spill(key, stored, || self.is_current(key, &stored.meta) && !is_replaced());
+            archive.spill(key, stored, || {
+                self.is_current(key, &stored.meta) && !is_replaced()
+            });
         }
     }
 
@@ -185,7 +217,9 @@ impl EntryTable {
 
     /// Returns `true` if the disk has responses for a URI.
     pub(crate) fn is_on_disk(&self, key: &CacheKey) -> bool {
-        self.archive.as_ref().is_some_and(|archive| archive.has_any(key))
+        self.archive
+            .as_ref()
+            .is_some_and(|archive| archive.has_any(key))
     }
 
     /// Returns the number of bytes of bodies on disk.
@@ -194,11 +228,19 @@ impl EntryTable {
     }
 
     /// Reads the response that a request selects from disk. Waits for the disk.
-    pub(crate) fn load(&self, key: &CacheKey, request: &HeaderMap, implicit_key: &str) -> Option<FoundEntry> {
+    pub(crate) fn load(
+        &self,
+        key: &CacheKey,
+        request: &HeaderMap,
+        implicit_key: &str,
+    ) -> Option<FoundEntry> {
         let archive = self.archive.as_ref()?;
         let loaded = archive.load(key, request, implicit_key)?;
         let entry = self.admit(archive, key, &loaded)?;
-        Some(FoundEntry { selected: self.select(key, &entry, request, implicit_key), entry })
+        Some(FoundEntry {
+            selected: self.select(key, &entry, request, implicit_key),
+            entry,
+        })
     }
 
     /// Adds a response from disk to the memory, unless it was removed or replaced since it was read. Returns the entry even
@@ -212,10 +254,15 @@ impl EntryTable {
         let mut admitted = None;
         drop(self.change(key, |entry| {
             let entry = entry.cloned().unwrap_or_default();
-            let is_replaced = entry.variants.iter().any(|known| known.is_for_the_same(&loaded.stored));
+            let is_replaced = entry
+                .variants
+                .iter()
+                .any(|known| known.is_for_the_same(&loaded.stored));
             // Under the lock of the shard: see the module about the archive.
             let is_current = !is_replaced && archive.has(loaded);
-            admitted = is_current.then(|| entry.with(loaded.stored.clone(), self.memory.largest())).flatten();
+            admitted = is_current
+                .then(|| entry.with(loaded.stored.clone(), self.memory.largest()))
+                .flatten();
             admitted.clone()
         }));
         admitted
@@ -238,7 +285,9 @@ impl EntryTable {
             Some(old) => merge(old, new),
             None => new,
         };
-        let gone = entry.with(new.clone(), self.memory.largest()).map(|next| self.memory.insert(key, next));
+        let gone = entry
+            .with(new.clone(), self.memory.largest())
+            .map(|next| self.memory.insert(key, next));
         drop(shard);
         gone.map(|_| new)
     }
@@ -277,7 +326,10 @@ impl EntryTable {
     pub(crate) fn note_failure(&self, key: &CacheKey, failing: Option<OriginFailure>) {
         drop(self.change(key, |entry| {
             let known = entry.filter(|entry| entry.failing != failing)?;
-            Some(Arc::new(CacheEntry { failing, ..known.clone() }))
+            Some(Arc::new(CacheEntry {
+                failing,
+                ..known.clone()
+            }))
         }));
     }
 
@@ -297,23 +349,40 @@ impl EntryTable {
     /// Removes all responses stored for a URI, and keeps pending ones from being stored. The removal survives a crash.
     pub(crate) fn invalidate(&self, key: &CacheKey) -> InvalidationResult {
         let first = self.invalidate_in_memory(key);
-        let Some(archive) = &self.archive else { return first };
+        let Some(archive) = &self.archive else {
+            return first;
+        };
         let on_disk = archive.remove(key);
         let second = self.invalidate_in_memory(key);
         let found = first.found || on_disk || second.found;
         // Another invalidation may have come in between.
-        let before = if second.before == first.ordinal { first.before } else { second.before };
-        InvalidationResult { found, before, ordinal: second.ordinal }
+        let before = if second.before == first.ordinal {
+            first.before
+        } else {
+            second.before
+        };
+        InvalidationResult {
+            found,
+            before,
+            ordinal: second.ordinal,
+        }
     }
 
     fn invalidate_in_memory(&self, key: &CacheKey) -> InvalidationResult {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
-        let (before, ordinal) = (self.last_invalidation_in(&shard, hash, key), self.next_ordinal());
+        let (before, ordinal) = (
+            self.last_invalidation_in(&shard, hash, key),
+            self.next_ordinal(),
+        );
         shard.add(hash, ordinal);
         let removed = self.memory.remove(key);
         drop(shard);
-        InvalidationResult { found: removed.is_some_and(|entry| !entry.variants.is_empty()), before, ordinal }
+        InvalidationResult {
+            found: removed.is_some_and(|entry| !entry.variants.is_empty()),
+            before,
+            ordinal,
+        }
     }
 
     /// Does the same for all URIs with any of these prefixes. Returns the number of URIs that had stored responses.
@@ -323,7 +392,11 @@ impl EntryTable {
         prefixes.dedup_by(|longer, shorter| longer.starts_with(&**shorter));
         let mut uris = self.invalidate_prefixes_in_memory(&prefixes);
         if let Some(archive) = &self.archive {
-            uris.extend(prefixes.iter().flat_map(|prefix| archive.remove_prefix(prefix)));
+            uris.extend(
+                prefixes
+                    .iter()
+                    .flat_map(|prefix| archive.remove_prefix(prefix)),
+            );
             uris.extend(self.invalidate_prefixes_in_memory(&prefixes));
         }
         uris.len()
@@ -346,7 +419,11 @@ impl EntryTable {
             drop(shard);
             removed.is_some_and(|entry| !entry.variants.is_empty())
         };
-        let removed = self.memory.keys_where(has_prefix).into_iter().filter(remove);
+        let removed = self
+            .memory
+            .keys_where(has_prefix)
+            .into_iter()
+            .filter(remove);
         removed.map(|key| key.as_str().to_owned()).collect()
     }
 
@@ -358,15 +435,23 @@ impl EntryTable {
 
     /// Makes all responses stored for a URI stale, and keeps pending ones from being stored. Returns `true` if any changed.
     pub(crate) fn soft_purge(&self, key: &CacheKey, now: Timestamp) -> bool {
-        let count =
-            self.soft_purge_everywhere(&PurgeScope::Uri(key), now, || self.soft_purge_in_memory(key, now).into());
+        let count = self.soft_purge_everywhere(&PurgeScope::Uri(key), now, || {
+            self.soft_purge_in_memory(key, now).into()
+        });
         count > 0
     }
 
     /// Purges the memory, the disk, and the memory again, for responses that were read from disk before.
-    fn soft_purge_everywhere(&self, what: &PurgeScope<'_>, now: Timestamp, in_memory: impl Fn() -> usize) -> usize {
+    fn soft_purge_everywhere(
+        &self,
+        what: &PurgeScope<'_>,
+        now: Timestamp,
+        in_memory: impl Fn() -> usize,
+    ) -> usize {
         let first = in_memory();
-        let Some(archive) = &self.archive else { return first };
+        let Some(archive) = &self.archive else {
+            return first;
+        };
         let is_known = |uri: &&String| self.memory.has(uri.as_str());
         let on_disk = archive.soft_purge(what, now);
         let only_on_disk = on_disk.len() - on_disk.iter().filter(is_known).count();
@@ -377,7 +462,10 @@ impl EntryTable {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         shard.add(hash, self.next_ordinal());
-        let purged = self.memory.peek(key).and_then(|entry| entry.purged(now, |_| true));
+        let purged = self
+            .memory
+            .peek(key)
+            .and_then(|entry| entry.purged(now, |_| true));
         let gone = purged.map(|next| self.memory.insert(key, next));
         drop(shard);
         gone.is_some()
@@ -404,14 +492,24 @@ impl EntryTable {
     fn soft_purge_group_in_memory(&self, origin: &str, name: &str, now: Timestamp) -> usize {
         let ordinal = self.soft_groups.add(origin, name, || self.next_ordinal());
         self.wait_for_writers();
-        let is_member = |meta: &StoredHead| meta.began < ordinal && meta.groups.iter().any(|group| **group == *name);
+        let is_member = |meta: &StoredHead| {
+            meta.began < ordinal && meta.groups.iter().any(|group| **group == *name)
+        };
         let mut keys = self.memory.keys(origin);
         keys.retain(|key| key.origin() == origin);
         self.soft_purge_some(&keys, now, is_member)
     }
 
-    fn soft_purge_some(&self, keys: &[CacheKey], now: Timestamp, is_purged: impl Fn(&StoredHead) -> bool) -> usize {
-        let purge = |key: &&CacheKey| self.change(key, |entry| entry?.purged(now, &is_purged)).is_some();
+    fn soft_purge_some(
+        &self,
+        keys: &[CacheKey],
+        now: Timestamp,
+        is_purged: impl Fn(&StoredHead) -> bool,
+    ) -> usize {
+        let purge = |key: &&CacheKey| {
+            self.change(key, |entry| entry?.purged(now, &is_purged))
+                .is_some()
+        };
         keys.iter().filter(purge).count()
     }
 
@@ -420,21 +518,44 @@ impl EntryTable {
     pub(crate) fn invalidate_group(&self, origin: &str, name: &str) -> usize {
         self.groups.add(origin, name, || self.next_ordinal());
         self.wait_for_writers();
-        let removed = self.archive.as_ref().map(|archive| archive.remove_group(origin, name));
-        removed.unwrap_or_default().iter().filter(|uri| !self.memory.has(uri)).count()
+        let removed = self
+            .archive
+            .as_ref()
+            .map(|archive| archive.remove_group(origin, name));
+        removed
+            .unwrap_or_default()
+            .iter()
+            .filter(|uri| !self.memory.has(uri))
+            .count()
     }
 
     /// Removes an origin's responses in invalidated groups. Returns the number of URIs changed.
     pub(crate) fn sweep(&self, origin: &str) -> usize {
         let sweep = |key: &CacheKey| {
             self.change(key, |entry| {
-                let entry =
-                    entry.filter(|entry| entry.variants.iter().any(|stored| !self.is_selectable(key, stored)))?;
-                let valid = entry.variants.iter().filter(|stored| self.is_selectable(key, stored)).cloned().collect();
-                Some(Arc::new(CacheEntry { unshared_until: entry.unshared_until, ..CacheEntry::of(valid) }))
+                let entry = entry.filter(|entry| {
+                    entry
+                        .variants
+                        .iter()
+                        .any(|stored| !self.is_selectable(key, stored))
+                })?;
+                let valid = entry
+                    .variants
+                    .iter()
+                    .filter(|stored| self.is_selectable(key, stored))
+                    .cloned()
+                    .collect();
+                Some(Arc::new(CacheEntry {
+                    unshared_until: entry.unshared_until,
+                    ..CacheEntry::of(valid)
+                }))
             })
         };
-        let keys = self.memory.keys(origin).into_iter().filter(|key| key.origin() == origin);
+        let keys = self
+            .memory
+            .keys(origin)
+            .into_iter()
+            .filter(|key| key.origin() == origin);
         keys.filter_map(|key| sweep(&key)).count()
     }
 
@@ -460,7 +581,12 @@ impl EntryTable {
 }
 
 /// Returns `true` if none of these groups of a URI's origin was invalidated since a request with this ordinal.
-fn is_newer(invalidations: &GroupInvalidations, key: &CacheKey, groups: &[Box<str>], began: u64) -> bool {
+fn is_newer(
+    invalidations: &GroupInvalidations,
+    key: &CacheKey,
+    groups: &[Box<str>],
+    began: u64,
+) -> bool {
     groups.is_empty() || invalidations.last(key.origin(), groups) < began
 }
 

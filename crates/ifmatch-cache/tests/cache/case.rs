@@ -77,15 +77,22 @@ pub(crate) struct Last {
 
 /// Returns all cases in the folder.
 pub(crate) fn all(folder: &Path) -> Vec<Case> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     let cases = files.iter().flat_map(|file| {
         let text = fs::read_to_string(file).unwrap();
-        let cases: Vec<Value> =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let cases: Vec<Value> = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let file = file.file_stem().unwrap().to_str().unwrap().to_owned();
         cases.into_iter().map(move |case| Case {
-            name: format!("{file}/{} ({})", case["id"].as_str().unwrap(), case["rfc"].as_str().unwrap()),
+            name: format!(
+                "{file}/{} ({})",
+                case["id"].as_str().unwrap(),
+                case["rfc"].as_str().unwrap()
+            ),
             steps: case["steps"].as_array().unwrap().clone(),
         })
     });
@@ -96,14 +103,24 @@ pub(crate) fn all(folder: &Path) -> Vec<Case> {
 
 /// Fails if any case did.
 pub(crate) fn report(count: usize, failures: &[String]) {
-    assert!(failures.is_empty(), "{} of {count} cases fail:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases fail:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 /// Returns the seconds before a step. Also checks the names of its members.
 pub(crate) fn wait(step: &Value) -> u64 {
-    let known = ["wait", "request", "origin", "from", "status", "body", "fields", "sent"];
+    let known = [
+        "wait", "request", "origin", "from", "status", "body", "fields", "sent",
+    ];
     for name in step.as_object().unwrap().keys() {
-        assert!(known.contains(&name.as_str()), "no such member of a step: {name}");
+        assert!(
+            known.contains(&name.as_str()),
+            "no such member of a step: {name}"
+        );
     }
     step["wait"].as_u64().unwrap_or_default()
 }
@@ -112,8 +129,17 @@ pub(crate) fn wait(step: &Value) -> u64 {
 pub(crate) fn asking(step: &Value, now: i64) -> Asking {
     let none = Map::new();
     let fields = step["request"].as_object().unwrap_or(&none);
-    let text = |name: &str, default: &str| fields.get(name).map_or(default, |text| text.as_str().unwrap()).to_owned();
-    Asking { method: text(":method", "GET"), path: text(":path", "/"), fields: pairs(fields, now) }
+    let text = |name: &str, default: &str| {
+        fields
+            .get(name)
+            .map_or(default, |text| text.as_str().unwrap())
+            .to_owned()
+    };
+    Asking {
+        method: text(":method", "GET"),
+        path: text(":path", "/"),
+        fields: pairs(fields, now),
+    }
 }
 
 /// Returns the origin's reaction in a step. A 304 doesn't change the last response.
@@ -122,14 +148,26 @@ pub(crate) fn telling(step: &Value, last: &mut Last, now: i64) -> Option<Telling
         Value::Null => None,
         Value::String(word) if word == "fails" => Some(Telling::Fails),
         Value::Object(fields) => {
-            let status = fields.get(":status").map_or(200, |status| status.as_u64().unwrap());
+            let status = fields
+                .get(":status")
+                .map_or(200, |status| status.as_u64().unwrap());
             let status = u16::try_from(status).unwrap();
             let default = if status == 304 { "" } else { "hello" };
-            let body = fields.get(":body").map_or(default, |body| body.as_str().unwrap()).to_owned();
+            let body = fields
+                .get(":body")
+                .map_or(default, |body| body.as_str().unwrap())
+                .to_owned();
             if status != 304 {
-                *last = Last { status, body: body.clone() };
+                *last = Last {
+                    status,
+                    body: body.clone(),
+                };
             }
-            Some(Telling::Answers { status, fields: pairs(fields, now), body })
+            Some(Telling::Answers {
+                status,
+                fields: pairs(fields, now),
+                body,
+            })
         }
         other => panic!("origin: {other}"),
     }
@@ -138,7 +176,11 @@ pub(crate) fn telling(step: &Value, last: &mut Last, now: i64) -> Option<Telling
 /// Compares the client's response with the expected one.
 pub(crate) fn judge(step: &Value, got: &Got, last: &Last, now: i64) -> Result<(), String> {
     let says = |part: &str| cache_status(&got.headers).contains(part);
-    let sent = |name: &str| got.seen.as_ref().is_some_and(|seen| seen.contains_key(name));
+    let sent = |name: &str| {
+        got.seen
+            .as_ref()
+            .is_some_and(|seen| seen.contains_key(name))
+    };
     let validated = sent("if-none-match") || sent("if-modified-since");
     let from = step["from"].as_str().unwrap();
     let right = match from {
@@ -150,7 +192,10 @@ pub(crate) fn judge(step: &Value, got: &Got, last: &Last, now: i64) -> Result<()
         other => panic!("from: {other}"),
     };
     if !right {
-        return Err(format!("not from {from}: the origin was asked {} times; {:?}", got.times, got.headers));
+        return Err(format!(
+            "not from {from}: the origin was asked {} times; {:?}",
+            got.times, got.headers
+        ));
     }
     judge_answer(step, got, last)?;
     if let Some(fields) = step.get("fields") {
@@ -171,16 +216,27 @@ fn fails(got: &Got) -> Result<(), String> {
 
 /// Returns the `Cache-Status` member of the cache closest to the client.
 fn cache_status(headers: &HeaderMap) -> &str {
-    headers.get_all("cache-status").iter().next_back().map_or("", |line| line.to_str().unwrap())
+    headers
+        .get_all("cache-status")
+        .iter()
+        .next_back()
+        .map_or("", |line| line.to_str().unwrap())
 }
 
 fn judge_answer(step: &Value, got: &Got, last: &Last) -> Result<(), String> {
-    let status = step["status"].as_u64().unwrap_or_else(|| last.status.into());
+    let status = step["status"]
+        .as_u64()
+        .unwrap_or_else(|| last.status.into());
     if u64::from(got.status.as_u16()) != status {
-        return Err(format!("{} instead of {status}: {:?}", got.status, got.headers));
+        return Err(format!(
+            "{} instead of {status}: {:?}",
+            got.status, got.headers
+        ));
     }
     let bodiless = step["request"][":method"] == "HEAD" || [204, 304].contains(&status);
-    let body = step["body"].as_str().unwrap_or(if bodiless { "" } else { &last.body });
+    let body = step["body"]
+        .as_str()
+        .unwrap_or(if bodiless { "" } else { &last.body });
     if body != "*" && got.body.as_deref() != Ok(body) {
         return Err(format!("body {:?} instead of {body:?}", got.body));
     }
@@ -189,8 +245,16 @@ fn judge_answer(step: &Value, got: &Got, last: &Last) -> Result<(), String> {
 
 fn judge_fields(wanted: &Value, headers: &HeaderMap, now: i64) -> Result<(), String> {
     for (name, value) in wanted.as_object().unwrap() {
-        let found: Vec<_> = headers.get_all(name).iter().map(|line| line.to_str().unwrap().to_owned()).collect();
-        let wanted = if value.is_null() { Vec::new() } else { lines(value, now) };
+        let found: Vec<_> = headers
+            .get_all(name)
+            .iter()
+            .map(|line| line.to_str().unwrap().to_owned())
+            .collect();
+        let wanted = if value.is_null() {
+            Vec::new()
+        } else {
+            lines(value, now)
+        };
         if found != wanted {
             return Err(format!("{name}: {found:?} instead of {wanted:?}"));
         }
@@ -200,20 +264,34 @@ fn judge_fields(wanted: &Value, headers: &HeaderMap, now: i64) -> Result<(), Str
 
 fn pairs(fields: &Map<String, Value>, now: i64) -> Pairs {
     let own = fields.iter().filter(|(name, _)| !name.starts_with(':'));
-    own.flat_map(|(name, value)| lines(value, now).into_iter().map(|line| (name.clone(), line))).collect()
+    own.flat_map(|(name, value)| {
+        lines(value, now)
+            .into_iter()
+            .map(|line| (name.clone(), line))
+    })
+    .collect()
 }
 
 fn lines(value: &Value, now: i64) -> Vec<String> {
     match value {
-        Value::Array(lines) => lines.iter().map(|line| dated(line.as_str().unwrap(), now)).collect(),
+        Value::Array(lines) => lines
+            .iter()
+            .map(|line| dated(line.as_str().unwrap(), now))
+            .collect(),
         line => vec![dated(line.as_str().unwrap(), now)],
     }
 }
 
 /// Replaces `{-60}` with the date a minute ago.
 fn dated(text: &str, now: i64) -> String {
-    let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
+    let Some((before, rest)) = text.split_once('{') else {
+        return text.to_owned();
+    };
     let (offset, after) = rest.split_once('}').unwrap();
     let offset: i64 = offset.parse().unwrap();
-    format!("{before}{}{}", HttpDate::from_unix(now + offset), dated(after, now))
+    format!(
+        "{before}{}{}",
+        HttpDate::from_unix(now + offset),
+        dated(after, now)
+    )
 }

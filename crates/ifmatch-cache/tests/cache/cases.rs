@@ -48,8 +48,14 @@ fn script(world: &World, telling: Option<Telling>) {
     match telling {
         None => {}
         Some(Telling::Fails) => world.origin.will_fail(),
-        Some(Telling::Answers { status, fields, body }) => {
-            world.origin.will_answer(response(status, &texts(&fields), &body));
+        Some(Telling::Answers {
+            status,
+            fields,
+            body,
+        }) => {
+            world
+                .origin
+                .will_answer(response(status, &texts(&fields), &body));
         }
     }
 }
@@ -57,7 +63,13 @@ fn script(world: &World, telling: Option<Telling>) {
 /// Sends a request. A failure of the inner service becomes a 502, as in a server.
 async fn ask(world: &World, asking: &case::Asking) -> Got {
     let before = world.origin.count();
-    let sent = world.try_send(request(&asking.method, &asking.path, &texts(&asking.fields))).await;
+    let sent = world
+        .try_send(request(
+            &asking.method,
+            &asking.path,
+            &texts(&asking.fields),
+        ))
+        .await;
     let (status, headers, body) = match sent {
         Ok(response) => {
             let answer = Answer::read(response).await;
@@ -66,9 +78,18 @@ async fn ask(world: &World, asking: &case::Asking) -> Got {
         Err(_) => (StatusCode::BAD_GATEWAY, HeaderMap::new(), Ok(String::new())),
     };
     let seen = world.origin.seen().last().map(|seen| seen.headers.clone());
-    Got { status, headers, body, times: world.origin.count() - before, seen }
+    Got {
+        status,
+        headers,
+        body,
+        times: world.origin.count() - before,
+        seen,
+    }
 }
 
 fn texts(fields: &[(String, String)]) -> Vec<(&str, &str)> {
-    fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
 }

@@ -31,24 +31,40 @@ fn roomy() -> (TempDir, World) {
 }
 
 fn text(seed: usize) -> String {
-    (0..LEN).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap())).collect()
+    (0..LEN)
+        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
+        .collect()
 }
 
 /// Returns the number of body files and their total length.
 fn bodies(folder: &Path) -> (usize, u64) {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let bodies = files.filter(|file| file.file_name().to_string_lossy().starts_with("ifmatch-body-"));
-    bodies.fold((0, 0), |(count, len), file| (count + 1, len + file.metadata().unwrap().len()))
+    let bodies = files.filter(|file| {
+        file.file_name()
+            .to_string_lossy()
+            .starts_with("ifmatch-body-")
+    });
+    bodies.fold((0, 0), |(count, len), file| {
+        (count + 1, len + file.metadata().unwrap().len())
+    })
 }
 
 #[tokio::test]
 async fn a_long_body_is_served_from_its_file_whole_and_in_part() {
     let (folder, world) = roomy();
     let body = text(0);
-    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+    world.origin.will(
+        200,
+        &[("cache-control", "max-age=60"), ("etag", "\"1\"")],
+        &body,
+    );
     assert_eq!(world.get("/").await.text(), body);
     assert_eq!(bodies(folder.path()), (1, LEN as u64));
-    assert!(world.handle.metrics().stored_bytes < 5_000, "{:?}", world.handle.metrics());
+    assert!(
+        world.handle.metrics().stored_bytes < 5_000,
+        "{:?}",
+        world.handle.metrics()
+    );
 
     let hit = world.get("/").await;
     assert!(hit.is_hit() && hit.text() == body, "{}", hit.cache_status());
@@ -61,14 +77,39 @@ async fn a_long_body_is_served_from_its_file_whole_and_in_part() {
         ("bytes=100-299999", 100, 300_000),
     ] {
         let part = world.get_with("/", &[("range", range)]).await;
-        assert_eq!((part.status.as_u16(), part.text()), (206, &body[from..to]), "{range}");
-        assert_eq!(part.headers["content-range"], format!("bytes {from}-{}/{LEN}", to - 1));
+        assert_eq!(
+            (part.status.as_u16(), part.text()),
+            (206, &body[from..to]),
+            "{range}"
+        );
+        assert_eq!(
+            part.headers["content-range"],
+            format!("bytes {from}-{}/{LEN}", to - 1)
+        );
         assert_eq!(part.headers["content-length"], (to - from).to_string());
     }
-    assert_eq!(world.get_with("/", &[("range", "bytes=999999-")]).await.status, 416);
-    assert_eq!(world.get_with("/", &[("if-none-match", "\"1\"")]).await.status, 304);
+    assert_eq!(
+        world
+            .get_with("/", &[("range", "bytes=999999-")])
+            .await
+            .status,
+        416
+    );
+    assert_eq!(
+        world
+            .get_with("/", &[("if-none-match", "\"1\"")])
+            .await
+            .status,
+        304
+    );
     let head = world.send(request("HEAD", "/", &[])).await;
-    assert_eq!((head.headers["content-length"].to_str().unwrap(), head.text()), (&*LEN.to_string(), ""));
+    assert_eq!(
+        (
+            head.headers["content-length"].to_str().unwrap(),
+            head.text()
+        ),
+        (&*LEN.to_string(), "")
+    );
     assert_eq!(world.origin.count(), 1);
 }
 
@@ -105,24 +146,57 @@ impl Clock for ActsAfterConfirmation {
 /// 4. The client's response begins: the file is gone, but the origin is well.
 #[tokio::test]
 async fn a_body_that_is_deleted_after_its_304_still_answers_the_client() {
-    let purge = |handle: &CacheHandle| assert_eq!(handle.purge(&Purge::Prefix("http://".to_owned())), 1);
+    let purge =
+        |handle: &CacheHandle| assert_eq!(handle.purge(&Purge::Prefix("http://".to_owned())), 1);
     for (name, path) in [("purge", "/"), ("deletion", "/"), ("purge", "/part")] {
         let folder = tempfile::tempdir().unwrap();
-        let clock = ActsAfterConfirmation { clock: clock(), act: Arc::default() };
+        let clock = ActsAfterConfirmation {
+            clock: clock(),
+            act: Arc::default(),
+        };
         let disk = Disk::open(folder.path(), 100 * LEN as u64).unwrap();
-        let world = World::with(|builder| builder.capacity(1 << 20).entry_limit(1_000).disk(disk).clock(clock.clone()));
+        let world = World::with(|builder| {
+            builder
+                .capacity(1 << 20)
+                .entry_limit(1_000)
+                .disk(disk)
+                .clock(clock.clone())
+        });
         let body = text(0);
-        world.origin.will(200, &[("cache-control", "no-cache"), ("etag", "\"1\"")], &body);
+        world.origin.will(
+            200,
+            &[("cache-control", "no-cache"), ("etag", "\"1\"")],
+            &body,
+        );
         world.get(path).await;
         let at = folder.path().to_owned();
-        let act: Act = if name == "purge" { Box::new(purge) } else { Box::new(move |_| assert_eq!(delete(&at), 1)) };
+        let act: Act = if name == "purge" {
+            Box::new(purge)
+        } else {
+            Box::new(move |_| assert_eq!(delete(&at), 1))
+        };
         *clock.act.lock().unwrap() = Some((world.handle.clone(), act));
-        world.origin.will(304, &[("cache-control", "no-cache"), ("etag", "\"1\"")], "");
+        world
+            .origin
+            .will(304, &[("cache-control", "no-cache"), ("etag", "\"1\"")], "");
         let range = [("range", "bytes=5-9")];
-        let answer = world.get_with(path, if path == "/part" { &range } else { &[] }).await;
-        let expected = if path == "/part" { (206, &body[5..10]) } else { (200, &*body) };
-        assert!((answer.status.as_u16(), answer.text()) == expected, "{name}: {:?}", answer.headers);
-        assert!(clock.act.lock().unwrap().is_none(), "the file was deleted in between");
+        let answer = world
+            .get_with(path, if path == "/part" { &range } else { &[] })
+            .await;
+        let expected = if path == "/part" {
+            (206, &body[5..10])
+        } else {
+            (200, &*body)
+        };
+        assert!(
+            (answer.status.as_u16(), answer.text()) == expected,
+            "{name}: {:?}",
+            answer.headers
+        );
+        assert!(
+            clock.act.lock().unwrap().is_none(),
+            "the file was deleted in between"
+        );
         assert_eq!(bodies(folder.path()).0, 0);
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get(path).await.text(), "new", "{name}");
@@ -131,7 +205,9 @@ async fn a_body_that_is_deleted_after_its_304_still_answers_the_client() {
 
 /// Deletes the files of bodies, and returns their number.
 fn delete(folder: &Path) -> usize {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let bodies = files.filter(|path| path.to_string_lossy().contains("ifmatch-body-"));
     bodies.map(|path| fs::remove_file(path).unwrap()).count()
 }
@@ -139,23 +215,41 @@ fn delete(folder: &Path) -> usize {
 /// Returns a response without its random boundary.
 fn without_boundary(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     let kind = answer.headers["content-type"].to_str().unwrap();
-    let boundary = kind.split_once("boundary=").map_or("no boundary", |(_, boundary)| boundary);
+    let boundary = kind
+        .split_once("boundary=")
+        .map_or("no boundary", |(_, boundary)| boundary);
     let plain = |text: &str| text.replace(boundary, "BOUNDARY");
-    let fields = answer.headers.iter().map(|(name, value)| (name.to_string(), plain(value.to_str().unwrap())));
-    (answer.status.as_u16(), fields.collect(), plain(answer.text()))
+    let fields = answer
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), plain(value.to_str().unwrap())));
+    (
+        answer.status.as_u16(),
+        fields.collect(),
+        plain(answer.text()),
+    )
 }
 
 #[tokio::test]
 async fn ranges_from_disk_equal_those_from_memory() {
     let (_folder, on_disk) = roomy();
     let in_memory = World::default();
-    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-type", "text/plain")];
+    let fields = [
+        ("cache-control", "max-age=60"),
+        ("etag", "\"1\""),
+        ("content-type", "text/plain"),
+    ];
     for world in [&on_disk, &in_memory] {
         world.origin.will(200, &fields, &text(0));
         world.get("/").await;
     }
-    let many = (0..101).map(|at| format!("{}-{}", at * 7, at * 7)).collect::<Vec<_>>();
-    let (most, too_many) = (format!("bytes={}", many[..100].join(",")), format!("bytes={}", many.join(",")));
+    let many = (0..101)
+        .map(|at| format!("{}-{}", at * 7, at * 7))
+        .collect::<Vec<_>>();
+    let (most, too_many) = (
+        format!("bytes={}", many[..100].join(",")),
+        format!("bytes={}", many.join(",")),
+    );
     for (expected, fields) in [
         (206, &[("range", "bytes=0-1,4-5")][..]),
         (206, &[("range", "bytes=65530-65540, 65541-65550, -7, 0-0")]),
@@ -169,19 +263,35 @@ async fn ranges_from_disk_equal_those_from_memory() {
         (200, &[("range", "bytes=0-1,4-5"), ("if-range", "\"2\"")]),
         (200, &[("range", "bytes=0-1,4-5"), ("if-range", "W/\"1\"")]),
     ] {
-        let (disk, memory) = (on_disk.get_with("/", fields).await, in_memory.get_with("/", fields).await);
+        let (disk, memory) = (
+            on_disk.get_with("/", fields).await,
+            in_memory.get_with("/", fields).await,
+        );
         assert_eq!(disk.status, expected, "{fields:?}");
-        let length = disk.headers.get("content-length").map(|length| length.to_str().unwrap().to_owned());
-        assert!(expected == 416 || length == Some(disk.text().len().to_string()), "{fields:?}: {length:?}");
-        assert!(without_boundary(&disk) == without_boundary(&memory), "{fields:?}: {disk:?}");
+        let length = disk
+            .headers
+            .get("content-length")
+            .map(|length| length.to_str().unwrap().to_owned());
+        assert!(
+            expected == 416 || length == Some(disk.text().len().to_string()),
+            "{fields:?}: {length:?}"
+        );
+        assert!(
+            without_boundary(&disk) == without_boundary(&memory),
+            "{fields:?}: {disk:?}"
+        );
     }
     assert_eq!((on_disk.origin.count(), in_memory.origin.count()), (1, 1));
 }
 
 /// Changes a byte of the body file.
 fn change(folder: &Path, at: usize) {
-    let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
+    let mut files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let file = files
+        .find(|path| path.to_string_lossy().contains("ifmatch-body-"))
+        .unwrap();
     let mut bytes = fs::read(&file).unwrap();
     bytes[at] ^= 1;
     fs::write(&file, bytes).unwrap();
@@ -207,14 +317,22 @@ async fn a_modified_piece_is_not_served() {
     world.get("/").await;
     // In the second piece of five.
     change(folder.path(), 100_000);
-    let around = world.get_with("/", &[("range", "bytes=0-9, 131072-131081")]).await;
+    let around = world
+        .get_with("/", &[("range", "bytes=0-9, 131072-131081")])
+        .await;
     assert!(around.text().contains(&body[..10]) && around.text().contains(&body[131_072..131_082]));
 
     let ranges = [("range", "bytes=0-9, 65536-65545, 131072-131081")];
     let (came, ending) = read(world.try_send(get("/", &ranges)).await.unwrap()).await;
-    assert!(ending.is_err(), "the second range is of the piece that was changed");
+    assert!(
+        ending.is_err(),
+        "the second range is of the piece that was changed"
+    );
     assert!(came.contains(&body[..10]), "{came}");
-    assert!(came.ends_with("\r\n\r\n") && came.matches("bytes 65536-65545/307200").count() == 1, "{came}");
+    assert!(
+        came.ends_with("\r\n\r\n") && came.matches("bytes 65536-65545/307200").count() == 1,
+        "{came}"
+    );
 
     world.origin.will(200, &FRESH, &body);
     assert_eq!(world.get("/").await.text(), body);
@@ -222,16 +340,28 @@ async fn a_modified_piece_is_not_served() {
 }
 
 /// Answers a request for a range of a body with this tag, and any other request with the whole.
-fn answer_ranges(head: &http::request::Parts, tag: &str, body: &str) -> http::Response<crate::support::TestBody> {
+fn answer_ranges(
+    head: &http::request::Parts,
+    tag: &str,
+    body: &str,
+) -> http::Response<crate::support::TestBody> {
     let field = |name| head.headers.get(name).map(|value| value.to_str().unwrap());
     let fields = [("cache-control", "max-age=60"), ("etag", tag)];
-    let Some(range) = field("range").filter(|_| field("if-range").is_none_or(|named| named == tag)) else {
+    let Some(range) = field("range").filter(|_| field("if-range").is_none_or(|named| named == tag))
+    else {
         return response(200, &fields, body);
     };
     let (start, end) = range.trim_start_matches("bytes=").split_once('-').unwrap();
-    let (start, end) = (start.parse::<usize>().unwrap(), end.parse().unwrap_or(body.len() - 1));
+    let (start, end) = (
+        start.parse::<usize>().unwrap(),
+        end.parse().unwrap_or(body.len() - 1),
+    );
     let range = format!("bytes {start}-{end}/{}", body.len());
-    response(206, &[&fields[..], &[("content-range", &range)]].concat(), &body[start..=end])
+    response(
+        206,
+        &[&fields[..], &[("content-range", &range)]].concat(),
+        &body[start..=end],
+    )
 }
 
 /// A piece is damaged before a client reads it. The origin has the version, so the client gets the rest from there, also if none of
@@ -243,24 +373,57 @@ async fn the_rest_of_a_damaged_file_is_requested() {
         (0, &[][..], true, Some("bytes=0-")),
         (100_000, &[], true, Some("bytes=65536-")),
         (LEN - 1, &[], true, Some("bytes=262144-")),
-        (100_000, &[("range", "bytes=10-199999")], true, Some("bytes=65536-199999")),
-        (0, &[("range", "bytes=10-199999")], true, Some("bytes=10-199999")),
+        (
+            100_000,
+            &[("range", "bytes=10-199999")],
+            true,
+            Some("bytes=65536-199999"),
+        ),
+        (
+            0,
+            &[("range", "bytes=10-199999")],
+            true,
+            Some("bytes=10-199999"),
+        ),
         (0, &[("range", &*whole)], true, Some("bytes=0-307199")),
-        (100_000, &[("range", "bytes=70000-")], true, Some("bytes=70000-307199")),
+        (
+            100_000,
+            &[("range", "bytes=70000-")],
+            true,
+            Some("bytes=70000-307199"),
+        ),
         (100_000, &[], false, Some("bytes=65536-")),
-        (100_000, &[("range", "bytes=10-199999")], false, Some("bytes=65536-199999")),
+        (
+            100_000,
+            &[("range", "bytes=10-199999")],
+            false,
+            Some("bytes=65536-199999"),
+        ),
         (100_000, &[("range", "bytes=0-9,70000-70009")], true, None),
     ] {
         let (folder, world) = roomy();
         let body = text(0);
-        world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+        world.origin.will(
+            200,
+            &[("cache-control", "max-age=60"), ("etag", "\"1\"")],
+            &body,
+        );
         world.get("/").await;
         change(folder.path(), damaged);
-        let (tag, current) = if is_current { ("\"1\"", text(0)) } else { ("\"2\"", text(1)) };
-        world.origin.will_each(move |head| answer_ranges(head, tag, &current));
+        let (tag, current) = if is_current {
+            ("\"1\"", text(0))
+        } else {
+            ("\"2\"", text(1))
+        };
+        world
+            .origin
+            .will_each(move |head| answer_ranges(head, tag, &current));
         let answer = world.get_with("/", asked).await;
         let last = world.origin.seen().last().cloned().unwrap();
-        let range = last.headers.get("range").map(|range| range.to_str().unwrap().to_owned());
+        let range = last
+            .headers
+            .get("range")
+            .map(|range| range.to_str().unwrap().to_owned());
         assert_eq!(range.as_deref(), expected, "{damaged} {asked:?}");
         match (&answer.body, is_current && expected.is_some()) {
             (Ok(came), true) => {
@@ -270,11 +433,18 @@ async fn the_rest_of_a_damaged_file_is_requested() {
                     [..] if !asked.is_empty() => (10, 200_000),
                     [..] => (0, LEN),
                 };
-                assert!(*came == body[start..end], "{damaged} {asked:?}: {} bytes", came.len());
+                assert!(
+                    *came == body[start..end],
+                    "{damaged} {asked:?}: {} bytes",
+                    came.len()
+                );
                 assert_eq!(last.headers["if-range"], "\"1\"");
             }
             (Err(_), false) => {}
-            (other, _) => panic!("{damaged} {asked:?} {is_current}: {:?}", other.as_ref().map(String::len)),
+            (other, _) => panic!(
+                "{damaged} {asked:?} {is_current}: {:?}",
+                other.as_ref().map(String::len)
+            ),
         }
     }
 }
@@ -283,7 +453,11 @@ async fn the_rest_of_a_damaged_file_is_requested() {
 async fn a_304_renews_a_response_with_its_body_on_disk() {
     let (_folder, world) = roomy();
     let body = text(0);
-    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+    world.origin.will(
+        200,
+        &[("cache-control", "max-age=60"), ("etag", "\"1\"")],
+        &body,
+    );
     world.get("/").await;
     world.pass(61);
     world.origin.will(304, &[], "");
@@ -321,8 +495,18 @@ async fn a_deleted_file_is_fetched_again() {
         world.pass(wait);
         world.origin.will(200, &fields, &text(1));
         assert_eq!(world.get("/").await.text(), text(1));
-        assert!(!world.origin.seen().last().unwrap().headers.contains_key("if-none-match"));
-        world.handle.purge(&ifmatch_cache::Purge::Prefix(String::new()));
+        assert!(
+            !world
+                .origin
+                .seen()
+                .last()
+                .unwrap()
+                .headers
+                .contains_key("if-none-match")
+        );
+        world
+            .handle
+            .purge(&ifmatch_cache::Purge::Prefix(String::new()));
     }
 }
 
@@ -406,6 +590,11 @@ async fn other_users_cannot_read_bodies_in_a_shared_folder() {
     assert_eq!(bodies(folder.path()).0, 1);
     for entry in fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.file_name());
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o077,
+            0,
+            "{:?}",
+            entry.file_name()
+        );
     }
 }

@@ -15,7 +15,11 @@ fn refusing() -> World {
 async fn requests_do_not_wait_for_a_failed_origin() {
     for unreachable in [false, true] {
         let world = World::default();
-        let control = if unreachable { "max-age=60" } else { "max-age=60, stale-if-error=600" };
+        let control = if unreachable {
+            "max-age=60"
+        } else {
+            "max-age=60, stale-if-error=600"
+        };
         world.origin.will(200, &[("cache-control", control)], "old");
         world.get("/").await;
         world.pass(61);
@@ -46,7 +50,10 @@ async fn requests_do_not_wait_for_a_failed_origin() {
 #[tokio::test]
 async fn a_failed_origin_is_asked_if_nothing_stale_may_be_used() {
     for (control, fields) in [
-        ("max-age=60, stale-if-error=600", &[("cache-control", "no-cache")][..]),
+        (
+            "max-age=60, stale-if-error=600",
+            &[("cache-control", "no-cache")][..],
+        ),
         ("max-age=60", &[]),
         ("max-age=60, must-revalidate, stale-if-error=600", &[]),
     ] {
@@ -64,13 +71,28 @@ async fn a_failed_origin_is_asked_if_nothing_stale_may_be_used() {
 #[tokio::test]
 async fn an_unstored_response_ends_the_failure() {
     let world = World::default();
-    world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=600")], "old");
+    world.origin.will(
+        200,
+        &[("cache-control", "max-age=60, stale-if-error=600")],
+        "old",
+    );
     world.get("/").await;
     world.pass(61);
     world.origin.will(503, &[], "no");
     world.get("/").await;
-    world.origin.will(200, &[("cache-control", "max-age=60")], "own");
-    assert_eq!(world.get_with("/", &[("authorization", "x"), ("cache-control", "no-cache")]).await.text(), "own");
+    world
+        .origin
+        .will(200, &[("cache-control", "max-age=60")], "own");
+    assert_eq!(
+        world
+            .get_with(
+                "/",
+                &[("authorization", "x"), ("cache-control", "no-cache")]
+            )
+            .await
+            .text(),
+        "own"
+    );
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
 }
@@ -99,7 +121,12 @@ async fn nobody_gets_the_failure_of_a_request_that_was_not_sent() {
         .map(|number| {
             let mut world = world.clone();
             world.cache.set_client([192, 0, 2, number].into());
-            tokio::spawn(async move { world.try_send(get("/", &[])).await.map(|response| response.status()) })
+            tokio::spawn(async move {
+                world
+                    .try_send(get("/", &[]))
+                    .await
+                    .map(|response| response.status())
+            })
         })
         .collect();
     for (asked, held) in held.into_iter().enumerate() {
@@ -107,8 +134,19 @@ async fn nobody_gets_the_failure_of_a_request_that_was_not_sent() {
         settle().await;
         drop(held);
     }
-    let answers: Vec<_> = join_all(clients).await.into_iter().map(Result::unwrap).collect();
-    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 2, "{answers:?}");
-    assert!(answers.iter().flatten().all(|status| *status == 200), "{answers:?}");
+    let answers: Vec<_> = join_all(clients)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(
+        answers.iter().filter(|answer| answer.is_err()).count(),
+        2,
+        "{answers:?}"
+    );
+    assert!(
+        answers.iter().flatten().all(|status| *status == 200),
+        "{answers:?}"
+    );
     assert_eq!(world.origin.count(), 3);
 }

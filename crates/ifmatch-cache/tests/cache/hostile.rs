@@ -16,7 +16,9 @@ async fn not_stored(world: &World, path: &str) {
 async fn a_body_with_a_wrong_length_is_not_stored() {
     for (length, body) in [("6", "hello"), ("4", "hello"), ("1", ""), ("0", "hello")] {
         let world = World::default();
-        world.origin.will(200, &[FRESH, ("content-length", length)], body);
+        world
+            .origin
+            .will(200, &[FRESH, ("content-length", length)], body);
         let answer = world.get("/").await;
         assert!(answer.body.is_err(), "{length}: the client learns of it");
         not_stored(&world, "/").await;
@@ -43,7 +45,9 @@ async fn contradictory_lengths_are_not_stored() {
 async fn a_truncated_body_is_never_served_as_complete() {
     let world = World::default();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, &[FRESH], "").map(|_| body));
     let first = world.try_send(get("/", &[])).await.unwrap();
     let waiter = world.try_send(get("/", &[])).await.unwrap();
     feed.send("hel");
@@ -51,7 +55,9 @@ async fn a_truncated_body_is_never_served_as_complete() {
     assert!(Answer::read(first).await.body.is_err());
     assert!(Answer::read(waiter).await.body.is_err());
     not_stored(&world, "/").await;
-    world.origin.will_answer(response(200, &[FRESH], "hel").map(TestBody::and_break));
+    world
+        .origin
+        .will_answer(response(200, &[FRESH], "hel").map(TestBody::and_break));
     assert!(world.get("/at-once").await.body.is_err());
     not_stored(&world, "/at-once").await;
 }
@@ -62,8 +68,13 @@ async fn a_truncated_body_does_not_replace_a_stored_one() {
     world.origin.will(200, &[FRESH, ("etag", "\"1\"")], "hello");
     world.get("/").await;
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &[FRESH, ("etag", "\"2\"")], "").map(|_| body));
-    let reload = world.try_send(get("/", &[("cache-control", "no-cache")])).await.unwrap();
+    world
+        .origin
+        .will_answer(response(200, &[FRESH, ("etag", "\"2\"")], "").map(|_| body));
+    let reload = world
+        .try_send(get("/", &[("cache-control", "no-cache")]))
+        .await
+        .unwrap();
     feed.send("new");
     feed.fail();
     assert!(Answer::read(reload).await.body.is_err());
@@ -74,7 +85,9 @@ async fn a_truncated_body_does_not_replace_a_stored_one() {
 #[tokio::test]
 async fn a_panicking_body_releases_all_waiters() {
     let world = World::default();
-    world.origin.will_answer(response(200, &[FRESH], "hel").map(TestBody::and_panic));
+    world
+        .origin
+        .will_answer(response(200, &[FRESH], "hel").map(TestBody::and_panic));
     assert!(world.get("/").await.body.is_err());
     not_stored(&world, "/").await;
 }
@@ -83,7 +96,9 @@ async fn a_panicking_body_releases_all_waiters() {
 async fn a_stalled_body_without_readers_is_abandoned() {
     let world = World::default();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, &[FRESH], "").map(|_| body));
     let reader = world.try_send(get("/", &[])).await.unwrap();
     feed.send("hel");
     tokio::time::sleep(std::time::Duration::from_mins(5)).await;
@@ -97,11 +112,19 @@ async fn a_stalled_body_without_readers_is_abandoned() {
 #[tokio::test]
 async fn trailers_are_stored_and_passed_on() {
     let world = World::default();
-    let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
-    world.origin.will_answer(response(200, &[FRESH], "hello").map(|body| body.and_trailers(trailers.clone())));
+    let trailers = HeaderMap::from_iter([(
+        http::HeaderName::from_static("x-sum"),
+        HeaderValue::from_static("7"),
+    )]);
+    world.origin.will_answer(
+        response(200, &[FRESH], "hello").map(|body| body.and_trailers(trailers.clone())),
+    );
     for _ in 0..2 {
         let answer = world.get("/").await;
-        assert_eq!((answer.text(), &answer.trailers), ("hello", &Some(trailers.clone())));
+        assert_eq!(
+            (answer.text(), &answer.trailers),
+            ("hello", &Some(trailers.clone()))
+        );
     }
     assert_eq!(world.origin.count(), 1);
 }
@@ -120,9 +143,16 @@ async fn hosts_are_separate_and_ambiguous_ones_are_not_cached() {
     for (path, fields) in doubtful {
         world.origin.will(200, &[FRESH], "evil");
         let answer = world.get_with(path, fields).await;
-        assert_eq!((answer.text(), answer.cache_status()), ("evil", "ifmatch; fwd=bypass"), "{path} {fields:?}");
+        assert_eq!(
+            (answer.text(), answer.cache_status()),
+            ("evil", "ifmatch; fwd=bypass"),
+            "{path} {fields:?}"
+        );
     }
-    assert_eq!(world.get_with("/", &[("host", "a.example")]).await.text(), "a's");
+    assert_eq!(
+        world.get_with("/", &[("host", "a.example")]).await.text(),
+        "a's"
+    );
 }
 
 #[tokio::test]
@@ -137,10 +167,17 @@ async fn the_origin_receives_the_host_of_the_cache_key() {
         for method in ["GET", "POST"] {
             let world = World::default();
             world.origin.will(200, &[FRESH], "hello");
-            world.send(crate::support::request(method, path, &[("host", host)])).await;
+            world
+                .send(crate::support::request(method, path, &[("host", host)]))
+                .await;
             let seen = &world.origin.seen()[0];
             assert_eq!(seen.headers["host"], "a.example", "{method} {path} {host}");
-            assert!(seen.uri.authority().is_none_or(|authority| authority == "a.example"), "{method} {path} {host}");
+            assert!(
+                seen.uri
+                    .authority()
+                    .is_none_or(|authority| authority == "a.example"),
+                "{method} {path} {host}"
+            );
         }
     }
 }
@@ -163,7 +200,10 @@ async fn unkeyed_inputs_do_not_poison_the_cache() {
         ("script_name", "/evil"),
         ("forwarded", "host=evil.example"),
         ("forwarded", "for=192.0.2.1;proto=evil"),
-        ("forwarded", "for=192.0.2.1, for=192.0.2.2;host=evil.example"),
+        (
+            "forwarded",
+            "for=192.0.2.1, for=192.0.2.2;host=evil.example",
+        ),
         ("forwarded", "for=\"192.0.2.1;host=evil.example\""),
         ("forwarded", "for=\"192.0.2.1, host=evil.example"),
     ] {
@@ -172,7 +212,11 @@ async fn unkeyed_inputs_do_not_poison_the_cache() {
         world.get_with("/", &[(name, value)]).await;
         world.origin.will(200, &[FRESH], "good");
         assert_eq!(world.get("/").await.text(), "good", "{name}");
-        assert_eq!(world.get_with("/", &[(name, value)]).await.text(), "evil", "{name}");
+        assert_eq!(
+            world.get_with("/", &[(name, value)]).await.text(),
+            "evil",
+            "{name}"
+        );
         assert_eq!(world.get("/").await.text(), "good", "{name}");
         assert_eq!(world.origin.count(), 2, "{name}");
     }
@@ -185,16 +229,30 @@ async fn client_addresses_select_nothing() {
     world.get("/").await;
     for (name, value) in [
         ("x-forwarded-for", "192.0.2.1"),
-        ("forwarded", "for=192.0.2.1;by=_gateway, for=\"[2001:db8::1]:4711\""),
+        (
+            "forwarded",
+            "for=192.0.2.1;by=_gateway, for=\"[2001:db8::1]:4711\"",
+        ),
         ("x-real-ip", "192.0.2.1"),
         ("x-request-id", "7"),
     ] {
-        assert!(world.get_with("/", &[(name, value)]).await.is_hit(), "{name}");
+        assert!(
+            world.get_with("/", &[(name, value)]).await.is_hit(),
+            "{name}"
+        );
     }
     // The same request, with client addresses in another order.
-    let fields = |forwarded| [("forwarded", forwarded), ("x-forwarded-proto", "https"), ("x-forwarded-host", "a")];
+    let fields = |forwarded| {
+        [
+            ("forwarded", forwarded),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "a"),
+        ]
+    };
     world.origin.will(200, &[FRESH], "by https");
-    world.get_with("/", &fields("for=192.0.2.1;proto=https")).await;
+    world
+        .get_with("/", &fields("for=192.0.2.1;proto=https"))
+        .await;
     let mut other = fields("proto=https; for=192.0.2.7");
     other.reverse();
     assert_eq!(world.get_with("/", &other).await.text(), "by https");
@@ -212,7 +270,10 @@ async fn a_non_ascii_location_invalidates() {
 
 #[tokio::test]
 async fn a_get_with_content_does_not_poison_the_cache() {
-    for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")]] {
+    for fields in [
+        &[("content-length", "5")][..],
+        &[("transfer-encoding", "chunked")],
+    ] {
         let world = World::default();
         world.origin.will(200, &[FRESH], "evil");
         world.get_with("/", fields).await;
@@ -233,13 +294,21 @@ async fn upgrades_and_connect_pass_untouched() {
     world.origin.will(200, &[FRESH], "hello");
     world.get("/").await;
     world.origin.will(101, &[], "");
-    let answer = world.get_with("/", &[("connection", "upgrade"), ("upgrade", "websocket")]).await;
+    let answer = world
+        .get_with("/", &[("connection", "upgrade"), ("upgrade", "websocket")])
+        .await;
     assert_eq!(answer.status, 101);
     assert_eq!(world.origin.seen()[1].headers["connection"], "upgrade");
     assert!(world.get("/").await.is_hit());
     // A write with an upgrade is still a write.
     world.origin.will(200, &[], "");
-    world.send(crate::support::request("PUT", "/", &[("connection", "upgrade"), ("upgrade", "h2c")])).await;
+    world
+        .send(crate::support::request(
+            "PUT",
+            "/",
+            &[("connection", "upgrade"), ("upgrade", "h2c")],
+        ))
+        .await;
     not_stored(&world, "/").await;
 }
 
@@ -248,11 +317,17 @@ async fn too_many_ranges_get_the_whole_once() {
     let world = World::default();
     world.origin.will(200, &[FRESH], &"x".repeat(1_000));
     world.get("/").await;
-    for range in
-        [format!("bytes={}", "0-,".repeat(500)), format!("bytes={}", "0-0,".repeat(50)), "bytes=5-,0-9".to_owned()]
-    {
+    for range in [
+        format!("bytes={}", "0-,".repeat(500)),
+        format!("bytes={}", "0-0,".repeat(50)),
+        "bytes=5-,0-9".to_owned(),
+    ] {
         let answer = world.get_with("/", &[("range", &range)]).await;
-        assert_eq!((answer.status.as_u16(), answer.text().len()), (200, 1_000), "{range}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.text().len()),
+            (200, 1_000),
+            "{range}"
+        );
     }
 }
 
@@ -265,10 +340,20 @@ async fn a_304_that_matches_nothing_is_not_forwarded_to_an_unconditional_request
     world.pass(61);
     world.origin.will(304, &[("etag", "\"2\"")], "");
     world.origin.will(200, &[FRESH, ("etag", "\"2\"")], "new");
-    assert_eq!(world.get("/").await.text(), "new", "asked again without a condition");
+    assert_eq!(
+        world.get("/").await.text(),
+        "new",
+        "asked again without a condition"
+    );
     assert!(!world.origin.seen()[2].headers.contains_key("if-none-match"));
     world.origin.will(304, &[], "");
-    assert_eq!(world.send(crate::support::request("HEAD", "/other", &[])).await.status, 502);
+    assert_eq!(
+        world
+            .send(crate::support::request("HEAD", "/other", &[]))
+            .await
+            .status,
+        502
+    );
 }
 
 #[tokio::test]
@@ -281,7 +366,9 @@ async fn responses_with_too_many_header_fields_are_not_stored() {
         response(200, &fields, "hello")
     };
     for path in ["/many", "/most"] {
-        world.origin.will_answer(many(if path == "/many" { 1_001 } else { 24_000 }));
+        world
+            .origin
+            .will_answer(many(if path == "/many" { 1_001 } else { 24_000 }));
         assert_eq!(world.get(path).await.text(), "hello");
         not_stored(&world, path).await;
     }

@@ -1,5 +1,9 @@
 //! The cache in front of a scripted origin: cases from the RFCs as data, races, limits, and hostile input.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod case;
 mod cases;

@@ -15,10 +15,13 @@ async fn requests_with_credentials_wait_once_for_unshared_responses() {
     let second = spawn(&world, "/", &COOKIE);
     settle().await;
     let other = world.origin.will_wait();
-    held.send(response(200, &[("etag", "\"1\"")], "one's own")).unwrap();
+    held.send(response(200, &[("etag", "\"1\"")], "one's own"))
+        .unwrap();
     assert_eq!(first.await.unwrap().text(), "one's own");
     world.origin.reached(2).await;
-    other.send(response(200, &[("etag", "\"1\"")], "another's")).unwrap();
+    other
+        .send(response(200, &[("etag", "\"1\"")], "another's"))
+        .unwrap();
     assert_eq!(second.await.unwrap().text(), "another's");
     // From now on, all requests reach the origin concurrently.
     let held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
@@ -42,7 +45,12 @@ async fn requests_with_credentials_wait_once_for_unshared_responses() {
 
 #[tokio::test]
 async fn a_head_of_one_client_does_not_affect_others() {
-    for own in [("cookie", "a=b"), ("authorization", "x"), ("x-api-key", "x"), ("cache-control", "no-store")] {
+    for own in [
+        ("cookie", "a=b"),
+        ("authorization", "x"),
+        ("x-api-key", "x"),
+        ("cache-control", "no-store"),
+    ] {
         for tag in ["\"1\"", "\"2\""] {
             let world = World::default();
             let modified = world.date(-6_000);
@@ -70,7 +78,9 @@ async fn what_the_origin_tells_one_client_does_not_remove_a_fresh_response() {
                 world.origin.will(200, &fields, "hello");
                 world.get("/").await;
                 world.origin.will(status, own, "");
-                world.send(request(method, "/", &[("cache-control", "no-cache")])).await;
+                world
+                    .send(request(method, "/", &[("cache-control", "no-cache")]))
+                    .await;
                 assert!(world.get("/").await.is_hit(), "{method} {status} {own:?}");
             }
         }
@@ -83,7 +93,9 @@ async fn a_missing_resource_is_news_for_all() {
         let world = World::default();
         world.origin.will(200, &FRESH, "hello");
         world.get("/").await;
-        world.origin.will(status, &[("cache-control", "no-store")], "");
+        world
+            .origin
+            .will(status, &[("cache-control", "no-store")], "");
         world.get_with("/", &[("cache-control", "no-cache")]).await;
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get("/").await.text(), "new", "{status}");

@@ -14,10 +14,22 @@ fn world() -> World {
 async fn what_a_shared_cache_must_not_store_is_stored() {
     let cases: [(Fields, Fields); 5] = [
         (&[], &[("cache-control", "private, max-age=60")]),
-        (&[], &[("cache-control", "max-age=60, s-maxage=0, proxy-revalidate")]),
-        (&[], &[("cache-control", "max-age=60"), ("cdn-cache-control", "no-store")]),
+        (
+            &[],
+            &[("cache-control", "max-age=60, s-maxage=0, proxy-revalidate")],
+        ),
+        (
+            &[],
+            &[
+                ("cache-control", "max-age=60"),
+                ("cdn-cache-control", "no-store"),
+            ],
+        ),
         (&[("authorization", "Bearer x")], &FRESH),
-        (&[("cookie", "a=b")], &[("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")]),
+        (
+            &[("cookie", "a=b")],
+            &[("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")],
+        ),
     ];
     for (request, response) in cases {
         let [shared, private] = [World::default(), world()];
@@ -26,16 +38,29 @@ async fn what_a_shared_cache_must_not_store_is_stored() {
             world.get_with("/", request).await;
             world.origin.will(200, response, "second");
         }
-        assert!(!shared.get_with("/", request).await.is_hit(), "{request:?} {response:?}");
+        assert!(
+            !shared.get_with("/", request).await.is_hit(),
+            "{request:?} {response:?}"
+        );
         let again = private.get_with("/", request).await;
-        assert!(again.is_hit() && again.text() == "first", "{request:?} {response:?}");
+        assert!(
+            again.is_hit() && again.text() == "first",
+            "{request:?} {response:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn fields_of_the_only_user_are_stored() {
     let world = world();
-    world.origin.will(200, &[("cache-control", "private=\"etag\", max-age=60"), ("etag", "\"1\"")], "hello");
+    world.origin.will(
+        200,
+        &[
+            ("cache-control", "private=\"etag\", max-age=60"),
+            ("etag", "\"1\""),
+        ],
+        "hello",
+    );
     world.get("/").await;
     let again = world.get("/").await;
     assert!(again.is_hit() && again.headers["etag"] == "\"1\"");
@@ -59,7 +84,11 @@ async fn restrictions_for_all_caches_hold() {
 #[tokio::test]
 async fn a_response_is_only_for_the_authorization_that_it_was_sent_for() {
     let world = world();
-    let users = [&[("authorization", "Bearer x")][..], &[("authorization", "Bearer y")], &[]];
+    let users = [
+        &[("authorization", "Bearer x")][..],
+        &[("authorization", "Bearer y")],
+        &[],
+    ];
     for (user, text) in users.iter().zip(["of x", "of y", "of nobody"]) {
         world.origin.will(200, &FRESH, text);
         assert_eq!(world.get_with("/", user).await.text(), text);
@@ -80,7 +109,9 @@ async fn a_response_is_only_for_the_authorization_that_it_was_sent_for() {
 #[tokio::test]
 async fn a_cookie_is_set_once() {
     let world = world();
-    world.origin.will(200, &[FRESH[0], ("set-cookie", "a=b")], "hello");
+    world
+        .origin
+        .will(200, &[FRESH[0], ("set-cookie", "a=b")], "hello");
     assert_eq!(world.get("/").await.headers["set-cookie"], "a=b");
     let again = world.get("/").await;
     assert!(again.is_hit() && !again.headers.contains_key("set-cookie"));
@@ -102,7 +133,10 @@ async fn a_shared_cache_on_the_same_folder_finds_nothing() {
     drop(private);
     let shared = open(|builder| builder);
     shared.origin.will_each(|head| {
-        assert!(!head.headers.contains_key("if-none-match"), "the shared cache has found the response");
+        assert!(
+            !head.headers.contains_key("if-none-match"),
+            "the shared cache has found the response"
+        );
         crate::support::response(200, &FRESH, "for all")
     });
     assert_eq!(shared.get("/").await.text(), "for all");

@@ -21,10 +21,22 @@ async fn requests_that_differ_in_irrelevant_parameters_share_a_response() {
     world.origin.will(200, &FRESH, "hello");
     world.get("/x?b=2&utm_source=mail&a=1").await;
     assert_eq!(last_target(&world), "/x?a=1&b=2");
-    for path in ["/x?a=1&b=2", "/x?b=2&a=1", "/x?utm_a&b=2&&a=1&utm%5Fb=3", "http://origin.example/x?b=2&a=1"] {
+    for path in [
+        "/x?a=1&b=2",
+        "/x?b=2&a=1",
+        "/x?utm_a&b=2&&a=1&utm%5Fb=3",
+        "http://origin.example/x?b=2&a=1",
+    ] {
         assert!(world.get(path).await.is_hit(), "{path}");
     }
-    for path in ["/x?a=1&b=3", "/x?a=1&a=2&b=2", "/x?a=2&a=1&b=2", "/x?b=2&%61=1", "/x?a=1", "/x"] {
+    for path in [
+        "/x?a=1&b=3",
+        "/x?a=1&a=2&b=2",
+        "/x?a=2&a=1&b=2",
+        "/x?b=2&%61=1",
+        "/x?a=1",
+        "/x",
+    ] {
         world.origin.will(200, &FRESH, path);
         assert_eq!(world.get(path).await.text(), path, "another resource");
         assert!(world.get(path).await.is_hit(), "{path}");
@@ -37,11 +49,17 @@ async fn requests_that_differ_in_irrelevant_parameters_share_a_response() {
 #[tokio::test]
 async fn every_method_gets_the_same_query() {
     let world = world();
-    for (method, fields) in
-        [("GET", &[][..]), ("HEAD", &[]), ("PUT", &[]), ("OPTIONS", &[]), ("GET", &[("if-match", "*")])]
-    {
+    for (method, fields) in [
+        ("GET", &[][..]),
+        ("HEAD", &[]),
+        ("PUT", &[]),
+        ("OPTIONS", &[]),
+        ("GET", &[("if-match", "*")]),
+    ] {
         world.origin.will(200, &[], "");
-        world.send(request(method, "/x?b=2&utm_x=1&a=1", fields)).await;
+        world
+            .send(request(method, "/x?b=2&utm_x=1&a=1", fields))
+            .await;
         assert_eq!(last_target(&world), "/x?a=1&b=2", "{method} {fields:?}");
     }
 }
@@ -53,11 +71,18 @@ async fn concurrent_requests_with_equivalent_queries_collapse() {
     let waiting = ["/?a&b", "/?b&a", "/?b&a&utm_x"].map(|path| spawn(&world, path, &[]));
     world.origin.reached(1).await;
     crate::support::settle().await;
-    held.send(crate::support::response(200, &FRESH, "hello")).unwrap();
+    held.send(crate::support::response(200, &FRESH, "hello"))
+        .unwrap();
     for answer in waiting {
         assert_eq!(answer.await.unwrap().text(), "hello");
     }
-    assert_eq!((world.origin.count(), world.handle.metrics().count(Outcome::Collapsed)), (1, 2));
+    assert_eq!(
+        (
+            world.origin.count(),
+            world.handle.metrics().count(Outcome::Collapsed)
+        ),
+        (1, 2)
+    );
 }
 
 #[tokio::test]
@@ -70,23 +95,57 @@ async fn writes_and_purges_with_equivalent_queries_invalidate() {
     };
     let purge = |purge: Purge, soft: bool| {
         move |world: World| async move {
-            assert_eq!(if soft { world.handle.soft_purge(&purge) } else { world.handle.purge(&purge) }, 1);
+            assert_eq!(
+                if soft {
+                    world.handle.soft_purge(&purge)
+                } else {
+                    world.handle.purge(&purge)
+                },
+                1
+            );
         }
     };
     let url = |path: &str| Purge::Url(format!("http://origin.example{path}"));
     let prefix = |path: &str| Purge::Prefix(format!("http://origin.example{path}"));
-    let check = async |invalidate: &dyn Fn(World) -> std::pin::Pin<Box<dyn Future<Output = ()>>>, what: &str| {
-        let world = world();
-        world.origin.will(200, &FRESH, "old");
-        world.get("/x?a=1&b=2&c").await;
-        invalidate(world.clone()).await;
-        world.origin.will(200, &FRESH, "new");
-        assert_eq!(world.get("/x?c&b=2&a=1").await.text(), "new", "{what}");
-    };
-    check(&|world| Box::pin(write("/x?utm_x&c&b=2&a=1", &[])(world)), "PUT").await;
-    check(&|world| Box::pin(write("/other", &[("location", "/x?c&b=2&a=1&utm_x=1")])(world)), "Location").await;
-    check(&|world| Box::pin(write("/o", &[("content-location", "/x?%63&b=2&a=1")])(world)), "escaped name").await;
-    for path in ["/x?c&b=2&a=1", "/x?b=2&utm_x&c&a=1#top", "/x?%63&%62=2&a=1", "/./x?c&a=1&b=2"] {
+    let check =
+        async |invalidate: &dyn Fn(World) -> std::pin::Pin<Box<dyn Future<Output = ()>>>,
+               what: &str| {
+            let world = world();
+            world.origin.will(200, &FRESH, "old");
+            world.get("/x?a=1&b=2&c").await;
+            invalidate(world.clone()).await;
+            world.origin.will(200, &FRESH, "new");
+            assert_eq!(world.get("/x?c&b=2&a=1").await.text(), "new", "{what}");
+        };
+    check(
+        &|world| Box::pin(write("/x?utm_x&c&b=2&a=1", &[])(world)),
+        "PUT",
+    )
+    .await;
+    check(
+        &|world| {
+            Box::pin(write("/other", &[("location", "/x?c&b=2&a=1&utm_x=1")])(
+                world,
+            ))
+        },
+        "Location",
+    )
+    .await;
+    check(
+        &|world| {
+            Box::pin(write("/o", &[("content-location", "/x?%63&b=2&a=1")])(
+                world,
+            ))
+        },
+        "escaped name",
+    )
+    .await;
+    for path in [
+        "/x?c&b=2&a=1",
+        "/x?b=2&utm_x&c&a=1#top",
+        "/x?%63&%62=2&a=1",
+        "/./x?c&a=1&b=2",
+    ] {
         for soft in [false, true] {
             check(&|world| Box::pin(purge(url(path), soft)(world)), path).await;
         }
@@ -99,11 +158,20 @@ async fn writes_and_purges_with_equivalent_queries_invalidate() {
 #[tokio::test]
 async fn only_the_named_parameters_are_kept() {
     let filter = QueryFilter::Keep(vec!["id".to_owned()]);
-    let world = World::with(|builder| builder.query(QueryRules { sort: false, filter }));
+    let world = World::with(|builder| {
+        builder.query(QueryRules {
+            sort: false,
+            filter,
+        })
+    });
     world.origin.will(200, &FRESH, "hello");
     world.get("/?session=1&id=2&id=1&x").await;
     assert_eq!(last_target(&world), "/?id=2&id=1");
     assert!(world.send(get("/?id=2&y&id=1", &[])).await.is_hit());
     world.origin.will(200, &FRESH, "other");
-    assert_eq!(world.get("/?id=1&id=2").await.text(), "other", "their order is kept");
+    assert_eq!(
+        world.get("/?id=1&id=2").await.text(),
+        "other",
+        "their order is kept"
+    );
 }

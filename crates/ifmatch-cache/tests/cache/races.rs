@@ -4,7 +4,9 @@ use std::any::Any;
 
 use tower::Service;
 
-use crate::support::{Answer, FRESH, TestBody, Unreachable, World, get, request, response, settle, spawn};
+use crate::support::{
+    Answer, FRESH, TestBody, Unreachable, World, get, request, response, settle, spawn,
+};
 
 #[tokio::test]
 async fn a_group_invalidation_covers_responses_in_flight() {
@@ -13,7 +15,9 @@ async fn a_group_invalidation_covers_responses_in_flight() {
     let held = world.origin.will_wait();
     let before = spawn(&world, "/a", &[]);
     world.origin.reached(1).await;
-    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world
+        .origin
+        .will(204, &[("cache-group-invalidation", "\"g\"")], "");
     world.send(request("POST", "/b", &[])).await;
     let after = spawn(&world, "/a", &[]);
     settle().await;
@@ -28,16 +32,26 @@ async fn a_group_invalidation_covers_responses_in_flight() {
 #[tokio::test]
 async fn a_304_requested_before_a_group_invalidation_answers_no_later_request() {
     let world = World::default();
-    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("cache-groups", "\"g\"")];
+    let fields = [
+        ("cache-control", "max-age=60"),
+        ("etag", "\"1\""),
+        ("cache-groups", "\"g\""),
+    ];
     let condition = [("if-none-match", "\"1\"")];
     let held = world.origin.will_wait();
     let before = spawn(&world, "/a", &condition);
     world.origin.reached(1).await;
-    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world
+        .origin
+        .will(204, &[("cache-group-invalidation", "\"g\"")], "");
     world.send(request("POST", "/b", &[])).await;
     let after = spawn(&world, "/a", &condition);
     settle().await;
-    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"2\"")], "new");
+    world.origin.will(
+        200,
+        &[("cache-control", "max-age=60"), ("etag", "\"2\"")],
+        "new",
+    );
     held.send(response(304, &fields, "")).unwrap();
     assert_eq!(before.await.unwrap().status, 304);
     assert_eq!(after.await.unwrap().text(), "new");
@@ -55,7 +69,8 @@ async fn the_response_to_a_post_during_another_write_is_not_stored() {
     world.origin.reached(1).await;
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
-    held.send(response(200, &fields, "before or after?")).unwrap();
+    held.send(response(200, &fields, "before or after?"))
+        .unwrap();
     post.await.unwrap();
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
@@ -64,16 +79,23 @@ async fn the_response_to_a_post_during_another_write_is_not_stored() {
 #[tokio::test]
 async fn the_response_to_a_post_in_an_invalidated_group_is_not_stored() {
     let world = World::default();
-    let fields = [("cache-control", "max-age=60"), ("content-location", "/a"), ("cache-groups", "\"g\"")];
+    let fields = [
+        ("cache-control", "max-age=60"),
+        ("content-location", "/a"),
+        ("cache-groups", "\"g\""),
+    ];
     let held = world.origin.will_wait();
     let post = {
         let world = world.clone();
         tokio::spawn(async move { world.send(request("POST", "/a", &[])).await })
     };
     world.origin.reached(1).await;
-    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world
+        .origin
+        .will(204, &[("cache-group-invalidation", "\"g\"")], "");
     world.send(request("PUT", "/b", &[])).await;
-    held.send(response(200, &fields, "before or after?")).unwrap();
+    held.send(response(200, &fields, "before or after?"))
+        .unwrap();
     post.await.unwrap();
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/a").await.text(), "new");
@@ -83,11 +105,18 @@ async fn the_response_to_a_post_in_an_invalidated_group_is_not_stored() {
 async fn a_head_looked_up_before_a_write_restores_nothing() {
     for (written, invalidated) in [("/", "\"x\""), ("/b", "\"g\"")] {
         let world = World::default();
-        world.origin.will(200, &[FRESH[0], ("cache-groups", "\"g\"")], "old");
+        world
+            .origin
+            .will(200, &[FRESH[0], ("cache-groups", "\"g\"")], "old");
         world.get("/").await;
         // The request is sent when the response is awaited.
-        let head = world.cache.clone().call(request("HEAD", "/", &[("cache-control", "no-cache")]));
-        world.origin.will(204, &[("cache-group-invalidation", invalidated)], "");
+        let head = world
+            .cache
+            .clone()
+            .call(request("HEAD", "/", &[("cache-control", "no-cache")]));
+        world
+            .origin
+            .will(204, &[("cache-group-invalidation", invalidated)], "");
         world.send(request("PUT", written, &[])).await;
         world.origin.will(200, &FRESH, "");
         head.await.unwrap();
@@ -101,7 +130,9 @@ async fn a_response_requested_before_a_write_is_not_found_after_it() {
     // The head arrives before the write, the body after it.
     let world = World::default();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, &FRESH, "").map(|_| body));
     let reader = world.try_send(get("/", &[])).await.unwrap();
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
@@ -110,7 +141,11 @@ async fn a_response_requested_before_a_write_is_not_found_after_it() {
     assert_eq!(world.get("/").await.text(), "new");
     feed.send("old");
     drop(feed);
-    assert_eq!(Answer::read(reader).await.text(), "old", "it asked before the write");
+    assert_eq!(
+        Answer::read(reader).await.text(),
+        "old",
+        "it asked before the write"
+    );
     assert_eq!(world.get("/").await.text(), "new");
     assert_eq!(world.origin.count(), 3);
 }
@@ -121,7 +156,12 @@ async fn a_reload_that_began_before_a_write_is_not_joined_after_it() {
     let held = world.origin.will_wait();
     let reload = {
         let world = world.clone();
-        tokio::spawn(async move { world.try_send(get("/", &[("cache-control", "no-cache")])).await.unwrap() })
+        tokio::spawn(async move {
+            world
+                .try_send(get("/", &[("cache-control", "no-cache")]))
+                .await
+                .unwrap()
+        })
     };
     world.origin.reached(1).await;
     world.origin.will(204, &[], "");
@@ -220,8 +260,13 @@ async fn a_rejected_write_without_client_invalidates_nothing() {
 #[tokio::test]
 async fn a_failed_write_invalidates_unless_nothing_changed() {
     for unchanged in [false, true] {
-        let world =
-            World::with(|builder| if unchanged { builder.unchanged_by(<dyn Any>::is::<Unreachable>) } else { builder });
+        let world = World::with(|builder| {
+            if unchanged {
+                builder.unchanged_by(<dyn Any>::is::<Unreachable>)
+            } else {
+                builder
+            }
+        });
         drop(leave(&world).await);
         settle().await;
         if unchanged {

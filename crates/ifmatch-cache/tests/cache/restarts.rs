@@ -13,7 +13,9 @@ const LEN: usize = 200_000;
 const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
 
 fn text(seed: usize) -> String {
-    (0..LEN).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap())).collect()
+    (0..LEN)
+        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
+        .collect()
 }
 
 /// Opens a cache with this folder.
@@ -33,8 +35,12 @@ fn crashed(folder: &Path) -> TempDir {
 }
 
 fn bodies(folder: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut bodies: Vec<_> = paths.filter(|path| path.to_string_lossy().contains("ifmatch-body-")).collect();
+    let paths = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut bodies: Vec<_> = paths
+        .filter(|path| path.to_string_lossy().contains("ifmatch-body-"))
+        .collect();
     bodies.sort();
     bodies
 }
@@ -44,7 +50,11 @@ async fn filled(folder: &Path, paths: &[&str]) -> World {
     let world = open(folder);
     for (seed, path) in paths.iter().enumerate() {
         let tag = format!("\"{path}\"");
-        world.origin.will(200, &[FRESH[0], ("etag", &tag), ("cache-groups", "\"g\"")], &text(seed));
+        world.origin.will(
+            200,
+            &[FRESH[0], ("etag", &tag), ("cache-groups", "\"g\"")],
+            &text(seed),
+        );
         assert!(world.get(path).await.text() == text(seed));
     }
     world
@@ -52,10 +62,12 @@ async fn filled(folder: &Path, paths: &[&str]) -> World {
 
 /// Requests a path of which a response may be stored. The origin confirms it if asked, and otherwise responds with `new`.
 async fn confirmed(world: &World, path: &str) -> Answer {
-    world.origin.will_each(|head| match head.headers.get("if-none-match") {
-        Some(_) => response(304, &[FRESH[0]], ""),
-        None => response(200, &FRESH, "new"),
-    });
+    world
+        .origin
+        .will_each(|head| match head.headers.get("if-none-match") {
+            Some(_) => response(304, &[FRESH[0]], ""),
+            None => response(200, &FRESH, "new"),
+        });
     world.get(path).await
 }
 
@@ -71,7 +83,9 @@ async fn a_response_outlives_the_process_and_is_validated_once() {
         assert!(answer.text() == text(0) && answer.headers["etag"] == "\"/a\"");
         assert_eq!(world.origin.seen()[0].headers["if-none-match"], "\"/a\"");
         assert_eq!(world.handle.metrics().count(Outcome::Revalidated), 1);
-        let part = world.get_with("/a", &[("range", "bytes=65530-65545")]).await;
+        let part = world
+            .get_with("/a", &[("range", "bytes=65530-65545")])
+            .await;
         assert!(part.is_hit() && part.text() == &text(0)[65_530..=65_545]);
         assert_eq!(world.origin.count(), 1);
         world.pass(61);
@@ -84,14 +98,25 @@ async fn a_response_of_an_earlier_process_is_never_used_unvalidated() {
     let folder = tempfile::tempdir().unwrap();
     let world = open(folder.path());
     let control = "max-age=60, stale-while-revalidate=600, stale-if-error=600";
-    world.origin.will(200, &[("cache-control", control), ("etag", "\"1\"")], &text(0));
+    world.origin.will(
+        200,
+        &[("cache-control", control), ("etag", "\"1\"")],
+        &text(0),
+    );
     world.get("/").await;
     drop(world);
-    for fields in [&[][..], &[("cache-control", "max-stale")], &[("range", "bytes=0-9")]] {
+    for fields in [
+        &[][..],
+        &[("cache-control", "max-stale")],
+        &[("range", "bytes=0-9")],
+    ] {
         let copy = crashed(folder.path());
         let world = open(copy.path());
         world.origin.will_fail();
-        assert!(world.try_send(get("/", fields)).await.is_err(), "{fields:?}");
+        assert!(
+            world.try_send(get("/", fields)).await.is_err(),
+            "{fields:?}"
+        );
         world.origin.will(200, &TAGGED, "new");
         assert_eq!(world.get("/").await.text(), "new");
     }
@@ -134,12 +159,26 @@ async fn an_invalidation_outlives_a_crash() {
         assert_eq!(world.handle.purge(what), 1, "{what:?}");
     }
     let changes: [(&str, Change); 6] = [
-        ("url", |world| Box::pin(async move { purge(&world, &Purge::Url("http://origin.example/a".to_owned())) })),
-        ("prefix", |world| Box::pin(async move { purge(&world, &Purge::Prefix("http://origin.example/".to_owned())) })),
+        ("url", |world| {
+            Box::pin(
+                async move { purge(&world, &Purge::Url("http://origin.example/a".to_owned())) },
+            )
+        }),
+        ("prefix", |world| {
+            Box::pin(
+                async move { purge(&world, &Purge::Prefix("http://origin.example/".to_owned())) },
+            )
+        }),
         ("group", |world| {
             Box::pin(async move {
                 let origin = "http://origin.example".to_owned();
-                purge(&world, &Purge::Group { origin, name: "g".to_owned() });
+                purge(
+                    &world,
+                    &Purge::Group {
+                        origin,
+                        name: "g".to_owned(),
+                    },
+                );
             })
         }),
         ("write", |world| {
@@ -150,7 +189,11 @@ async fn an_invalidation_outlives_a_crash() {
         }),
         ("location", |world| {
             Box::pin(async move {
-                world.origin.will(201, &[("location", "/a"), ("cache-group-invalidation", "\"x\"")], "");
+                world.origin.will(
+                    201,
+                    &[("location", "/a"), ("cache-group-invalidation", "\"x\"")],
+                    "",
+                );
                 world.send(request("POST", "/other", &[])).await;
             })
         }),
@@ -176,7 +219,11 @@ async fn an_invalidation_outlives_a_crash() {
             drop(world);
             for folder in [&folder, &copy] {
                 let world = open(folder.path());
-                assert_eq!(confirmed(&world, "/a").await.text(), "new", "{what}, in memory: {in_memory}");
+                assert_eq!(
+                    confirmed(&world, "/a").await.text(),
+                    "new",
+                    "{what}, in memory: {in_memory}"
+                );
             }
         }
     }
@@ -193,13 +240,22 @@ async fn a_new_version_replaces_the_one_on_disk() {
         let folder = tempfile::tempdir().unwrap();
         let world = filled(folder.path(), &["/a"]).await;
         world.origin.will(200, fields, &body);
-        assert!(world.get_with("/a", &[("cache-control", "no-cache")]).await.text() == body);
+        assert!(
+            world
+                .get_with("/a", &[("cache-control", "no-cache")])
+                .await
+                .text()
+                == body
+        );
         let copy = crashed(folder.path());
         let world = open(copy.path());
         world.origin.will(200, &FRESH, "new");
         world.get("/a").await;
         let asked = world.origin.seen()[0].headers.get("if-none-match").cloned();
-        assert!(asked.is_none_or(|tag| tag == "\"2\""), "the old version is gone");
+        assert!(
+            asked.is_none_or(|tag| tag == "\"2\""),
+            "the old version is gone"
+        );
     }
 }
 
@@ -209,7 +265,9 @@ async fn a_damaged_file_is_never_served() {
         let folder = tempfile::tempdir().unwrap();
         drop(filled(folder.path(), &["/a", "/b"]).await);
         let files = bodies(folder.path());
-        let [a, b] = &files[..] else { panic!("{files:?}") };
+        let [a, b] = &files[..] else {
+            panic!("{files:?}")
+        };
         match damage {
             "truncated" => fs::write(a, &fs::read(a).unwrap()[..65_536]).unwrap(),
             "longer" => fs::write(a, [fs::read(a).unwrap(), b"x".to_vec()].concat()).unwrap(),
@@ -228,7 +286,15 @@ async fn a_damaged_file_is_never_served() {
         let world = open(folder.path());
         assert_eq!(confirmed(&world, "/a").await.text(), "new", "{damage}");
         let other = confirmed(&world, "/b").await;
-        assert!(other.text() == if damage == "swapped" { "new".to_owned() } else { text(1) }, "{damage}");
+        assert!(
+            other.text()
+                == if damage == "swapped" {
+                    "new".to_owned()
+                } else {
+                    text(1)
+                },
+            "{damage}"
+        );
     }
 }
 
@@ -237,8 +303,13 @@ async fn a_crash_during_a_body_leaves_the_old_version() {
     let folder = tempfile::tempdir().unwrap();
     let world = filled(folder.path(), &["/a"]).await;
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &[FRESH[0], ("etag", "\"2\"")], "").map(|_| body));
-    let arriving = world.try_send(get("/a", &[("cache-control", "no-cache")])).await.unwrap();
+    world
+        .origin
+        .will_answer(response(200, &[FRESH[0], ("etag", "\"2\"")], "").map(|_| body));
+    let arriving = world
+        .try_send(get("/a", &[("cache-control", "no-cache")]))
+        .await
+        .unwrap();
     feed.send(text(1));
     while bodies(folder.path()).len() < 2 {
         tokio::task::yield_now().await;
@@ -246,7 +317,10 @@ async fn a_crash_during_a_body_leaves_the_old_version() {
     let copy = crashed(folder.path());
     drop(arriving);
     let crashed = open(copy.path());
-    assert!(confirmed(&crashed, "/a").await.text() == text(0), "with the tag of the old version");
+    assert!(
+        confirmed(&crashed, "/a").await.text() == text(0),
+        "with the tag of the old version"
+    );
     assert_eq!(crashed.origin.seen()[0].headers["if-none-match"], "\"/a\"");
     // The file without a row is removed in the background.
     while bodies(copy.path()).len() > 1 {
@@ -261,7 +335,13 @@ async fn a_damaged_index_begins_empty() {
     let index = folder.path().join("ifmatch-cache.redb");
     fs::write(&index, b"not a database").unwrap();
     let world = open(folder.path());
-    assert_eq!((bodies(folder.path()).len(), confirmed(&world, "/a").await.text()), (0, "new"));
+    assert_eq!(
+        (
+            bodies(folder.path()).len(),
+            confirmed(&world, "/a").await.text()
+        ),
+        (0, "new")
+    );
     world.origin.will(200, &TAGGED, &text(3));
     assert!(world.get("/b").await.text() == text(3));
     assert!(world.get("/b").await.is_hit());
@@ -285,13 +365,26 @@ async fn evicted_responses_are_hits_from_disk() {
         written(&world).await;
     }
     let metrics = world.handle.metrics();
-    assert!(metrics.evictions > 100 && metrics.stored_bytes <= 1 << 20, "{metrics:?}");
+    assert!(
+        metrics.evictions > 100 && metrics.stored_bytes <= 1 << 20,
+        "{metrics:?}"
+    );
     for at in 0..400 {
         let answer = world.get(&format!("/{at}")).await;
-        assert!(answer.is_hit() && answer.text() == body(at), "{at}: {}", answer.cache_status());
+        assert!(
+            answer.is_hit() && answer.text() == body(at),
+            "{at}: {}",
+            answer.cache_status()
+        );
         written(&world).await;
     }
-    assert_eq!((world.origin.count(), world.handle.metrics().count(Outcome::Hit)), (400, 400));
+    assert_eq!(
+        (
+            world.origin.count(),
+            world.handle.metrics().count(Outcome::Hit)
+        ),
+        (400, 400)
+    );
     // An eviction isn't a way around a purge.
     assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 400);
     world.origin.will_each(|_| response(200, &FRESH, "new"));
@@ -309,7 +402,10 @@ async fn the_bound_of_the_disk_holds_after_a_restart() {
         for at in 0..15 {
             world.origin.will(200, &TAGGED, &text(at));
             world.get(&format!("/{round}/{at}")).await;
-            let taken: u64 = bodies(folder.path()).iter().map(|body| fs::metadata(body).unwrap().len()).sum();
+            let taken: u64 = bodies(folder.path())
+                .iter()
+                .map(|body| fs::metadata(body).unwrap().len())
+                .sum();
             assert!(taken <= most, "{taken} of {most} bytes");
             assert_eq!(world.handle.metrics().disk_bytes, taken);
         }
@@ -323,8 +419,20 @@ async fn a_soft_purge_reaches_responses_on_disk_only() {
     drop(filled(folder.path(), &["/a", "/b"]).await);
     let world = open(folder.path());
     let url = Purge::Url("http://origin.example/a".to_owned());
-    assert_eq!((world.handle.soft_purge(&url), world.handle.soft_purge(&url)), (1, 0));
+    assert_eq!(
+        (world.handle.soft_purge(&url), world.handle.soft_purge(&url)),
+        (1, 0)
+    );
     let everything = Purge::Prefix(String::new());
-    assert_eq!((world.handle.soft_purge(&everything), world.handle.soft_purge(&everything)), (1, 0));
-    assert!(confirmed(&world, "/a").await.text() == text(0), "it is kept for validation");
+    assert_eq!(
+        (
+            world.handle.soft_purge(&everything),
+            world.handle.soft_purge(&everything)
+        ),
+        (1, 0)
+    );
+    assert!(
+        confirmed(&world, "/a").await.text() == text(0),
+        "it is kept for validation"
+    );
 }

@@ -21,7 +21,9 @@ fn world(bytes: u64) -> (TempDir, World) {
 }
 
 fn text(seed: usize) -> String {
-    (0..TOTAL).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap())).collect()
+    (0..TOTAL)
+        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
+        .collect()
 }
 
 /// Returns the requested range of a version.
@@ -33,17 +35,29 @@ fn part(head: &Parts, tag: &str, seed: usize) -> http::Response<TestBody> {
     let (first, last) = range.split_once('-').unwrap();
     let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap_or(TOTAL - 1));
     let range = format!("bytes {first}-{last}/{TOTAL}");
-    response(206, &[FRESH[0], ("etag", tag), ("content-range", &range)], &text(seed)[first..=last])
+    response(
+        206,
+        &[FRESH[0], ("etag", tag), ("content-range", &range)],
+        &text(seed)[first..=last],
+    )
 }
 
 async fn get(world: &World, first: usize, last: usize) -> Answer {
-    world.get_with("/", &[("range", &format!("bytes={first}-{last}"))]).await
+    world
+        .get_with("/", &[("range", &format!("bytes={first}-{last}"))])
+        .await
 }
 
 fn files(folder: &Path) -> (usize, u64) {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let bodies = files.filter(|file| file.file_name().to_string_lossy().starts_with("ifmatch-body-"));
-    bodies.fold((0, 0), |(count, len), file| (count + 1, len + file.metadata().unwrap().len()))
+    let bodies = files.filter(|file| {
+        file.file_name()
+            .to_string_lossy()
+            .starts_with("ifmatch-body-")
+    });
+    bodies.fold((0, 0), |(count, len), file| {
+        (count + 1, len + file.metadata().unwrap().len())
+    })
 }
 
 #[tokio::test]
@@ -55,15 +69,34 @@ async fn a_long_range_is_a_hit_at_the_second_go() {
         assert!(!answer.is_hit() && answer.text() == &whole[first..=last]);
     }
     assert_eq!((files(folder.path()).0, world.origin.count()), (2, 2));
-    for (first, last) in
-        [(100_000, 299_999), (500_000, 799_999), (165_530, 165_545), (299_999, 299_999), (500_000, 500_000)]
-    {
+    for (first, last) in [
+        (100_000, 299_999),
+        (500_000, 799_999),
+        (165_530, 165_545),
+        (299_999, 299_999),
+        (500_000, 500_000),
+    ] {
         let answer = get(&world, first, last).await;
-        assert!(answer.is_hit() && answer.status == 206 && answer.text() == &whole[first..=last], "{first}");
-        assert_eq!(answer.headers["content-range"], format!("bytes {first}-{last}/{TOTAL}"));
-        assert_eq!(answer.headers["content-length"], (last - first + 1).to_string());
+        assert!(
+            answer.is_hit() && answer.status == 206 && answer.text() == &whole[first..=last],
+            "{first}"
+        );
+        assert_eq!(
+            answer.headers["content-range"],
+            format!("bytes {first}-{last}/{TOTAL}")
+        );
+        assert_eq!(
+            answer.headers["content-length"],
+            (last - first + 1).to_string()
+        );
     }
-    assert_eq!(world.get_with("/", &[("range", "bytes=2000000-")]).await.status, 416);
+    assert_eq!(
+        world
+            .get_with("/", &[("range", "bytes=2000000-")])
+            .await
+            .status,
+        416
+    );
     assert_eq!(world.origin.count(), 2);
     // Bytes that aren't stored, or in two files.
     for (first, last) in [(99_999, 100_000), (299_999, 300_000), (200_000, 600_000)] {
@@ -77,11 +110,20 @@ async fn a_long_range_is_a_hit_at_the_second_go() {
 #[tokio::test]
 async fn short_and_long_ranges_are_stored_together() {
     let (_folder, world) = world(10 * TOTAL as u64);
-    let ranges = [(0, 99), (100_000, 299_999), (999_900, 999_999), (400_000, 600_000), (50, 120)];
+    let ranges = [
+        (0, 99),
+        (100_000, 299_999),
+        (999_900, 999_999),
+        (400_000, 600_000),
+        (50, 120),
+    ];
     for hit in [false, true] {
         for (first, last) in ranges {
             let answer = get(&world, first, last).await;
-            assert!(answer.is_hit() == hit && answer.text() == &text(0)[first..=last], "{first}, to be a hit: {hit}");
+            assert!(
+                answer.is_hit() == hit && answer.text() == &text(0)[first..=last],
+                "{first}, to be a hit: {hit}"
+            );
         }
     }
 }
@@ -96,14 +138,20 @@ async fn a_range_of_another_version_replaces_all_others() {
         assert!(get(&world, 500_000, 699_999).await.text() == &text(1)[500_000..700_000]);
         assert_eq!(files(folder.path()), (1, 200_000), "{tags:?}");
         let first = get(&world, 0, 199_999).await;
-        assert!(!first.is_hit() && first.text() == &text(1)[..200_000], "{tags:?}");
+        assert!(
+            !first.is_hit() && first.text() == &text(1)[..200_000],
+            "{tags:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_range_of_all_bytes_is_the_whole() {
     let (_folder, world) = world(10 * TOTAL as u64);
-    assert_eq!(world.get_with("/", &[("range", "bytes=0-")]).await.status, 206);
+    assert_eq!(
+        world.get_with("/", &[("range", "bytes=0-")]).await.status,
+        206
+    );
     let whole = world.get("/").await;
     assert!(whole.is_hit() && whole.status == 200 && whole.text() == text(0));
     assert!(get(&world, 7, 70_000).await.is_hit());
@@ -115,14 +163,20 @@ async fn files_of_ranges_are_bounded_and_purged() {
     let (folder, world) = world(most);
     for at in 0..12 {
         let (first, last) = (at * 80_000, at * 80_000 + 199_999);
-        assert!(get(&world, first, last.min(TOTAL - 1)).await.text() == &text(0)[first..=last.min(TOTAL - 1)]);
+        assert!(
+            get(&world, first, last.min(TOTAL - 1)).await.text()
+                == &text(0)[first..=last.min(TOTAL - 1)]
+        );
         assert!(get(&world, first, first + 9).await.is_hit(), "{at}");
         assert!(files(folder.path()).1 <= most && world.handle.metrics().disk_bytes <= most);
     }
     // Evicted files are requested again.
     assert!(get(&world, 0, 199_999).await.text() == &text(0)[..200_000]);
     assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 1);
-    assert_eq!((files(folder.path()), world.handle.metrics().disk_bytes), ((0, 0), 0));
+    assert_eq!(
+        (files(folder.path()), world.handle.metrics().disk_bytes),
+        ((0, 0), 0)
+    );
     get(&world, 0, 199_999).await;
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
@@ -133,10 +187,18 @@ async fn files_of_ranges_are_bounded_and_purged() {
 #[tokio::test]
 async fn a_truncated_range_is_not_stored() {
     let (folder, world) = world(10 * TOTAL as u64);
-    let fields = [FRESH[0], ("etag", "\"1\""), ("content-range", "bytes 0-199999/1000000")];
-    world.origin.will_answer(response(206, &fields, &text(0)[..100_000]));
+    let fields = [
+        FRESH[0],
+        ("etag", "\"1\""),
+        ("content-range", "bytes 0-199999/1000000"),
+    ];
+    world
+        .origin
+        .will_answer(response(206, &fields, &text(0)[..100_000]));
     assert!(get(&world, 0, 199_999).await.body.is_err());
-    world.origin.will_answer(response(206, &fields, "").map(|_| TestBody::from(&text(0)[..100_000]).and_break()));
+    world.origin.will_answer(
+        response(206, &fields, "").map(|_| TestBody::from(&text(0)[..100_000]).and_break()),
+    );
     assert!(get(&world, 0, 199_999).await.body.is_err());
     assert_eq!(files(folder.path()), (0, 0));
     assert!(get(&world, 0, 199_999).await.text() == &text(0)[..200_000]);
@@ -156,7 +218,10 @@ async fn a_modified_range_is_not_served() {
     }
     let before = world.origin.count();
     let part = get(&world, 100_000, 100_009).await;
-    assert!(part.text() == &text(0)[100_000..100_010] && world.origin.count() == before + 1, "it is requested again");
+    assert!(
+        part.text() == &text(0)[100_000..100_010] && world.origin.count() == before + 1,
+        "it is requested again"
+    );
     let again = get(&world, 100_000, 100_009).await;
     assert!(!again.is_hit() && again.text() == &text(0)[100_000..100_010]);
 }
@@ -176,6 +241,11 @@ async fn ranges_do_not_outlive_the_process() {
         let world = World::with(|builder| builder.capacity(1 << 20).entry_limit(1_000).disk(disk));
         world.origin.will_each(|head| part(head, "\"2\"", 1));
         assert!(get(&world, 0, 199_999).await.text() == &text(1)[..200_000]);
-        assert!(world.origin.seen()[0].headers.get("if-none-match").is_none());
+        assert!(
+            world.origin.seen()[0]
+                .headers
+                .get("if-none-match")
+                .is_none()
+        );
     }
 }

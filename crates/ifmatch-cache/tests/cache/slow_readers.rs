@@ -31,7 +31,9 @@ fn without_files() -> World {
 
 /// Returns a section of the body.
 fn text(start: usize, end: usize) -> String {
-    (start..end).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000) % 26).unwrap())).collect()
+    (start..end)
+        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000) % 26).unwrap()))
+        .collect()
 }
 
 /// Sends a section of the body.
@@ -48,32 +50,58 @@ impl Stalled {
     async fn rest(self) -> Answer {
         let Self(response, first) = self;
         let mut answer = Answer::read(response).await;
-        answer.body = answer.body.map(|rest| String::from_utf8(first.into()).unwrap() + &rest);
+        answer.body = answer
+            .body
+            .map(|rest| String::from_utf8(first.into()).unwrap() + &rest);
         answer
     }
 }
 
 /// Starts a client that pauses after the first chunk, and another one that reads everything.
-async fn two_clients(world: &World, fields: &[(&str, &str)]) -> (Feed, Stalled, tokio::task::JoinHandle<Answer>) {
+async fn two_clients(
+    world: &World,
+    fields: &[(&str, &str)],
+) -> (Feed, Stalled, tokio::task::JoinHandle<Answer>) {
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, fields, "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, fields, "").map(|_| body));
     let mut stalled = world.try_send(get("/", &[])).await.unwrap();
     let fast = tokio::spawn(Answer::read(world.try_send(get("/", &[])).await.unwrap()));
     send(&feed, 0, CHUNK);
-    let first = stalled.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    let first = stalled
+        .body_mut()
+        .frame()
+        .await
+        .unwrap()
+        .unwrap()
+        .into_data()
+        .unwrap();
     (feed, Stalled(stalled, first), fast)
 }
 
 /// Returns the origin's response to a request for the rest.
 fn rest(start: usize, total: usize, tag: &str) -> http::Response<TestBody> {
     let range = format!("bytes {start}-{}/{total}", total - 1);
-    response(206, &[FRESH[0], ("etag", tag), ("content-range", &range)], &text(start, total))
+    response(
+        206,
+        &[FRESH[0], ("etag", tag), ("content-range", &range)],
+        &text(start, total),
+    )
 }
 
 /// Returns the requested rest, or the whole body.
 fn requested_rest(head: &Parts) -> http::Response<TestBody> {
-    let Some(range) = head.headers.get("range") else { return response(200, &TAGGED, &text(0, LEN)) };
-    let start = range.to_str().unwrap().trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
+    let Some(range) = head.headers.get("range") else {
+        return response(200, &TAGGED, &text(0, LEN));
+    };
+    let start = range
+        .to_str()
+        .unwrap()
+        .trim_start_matches("bytes=")
+        .trim_end_matches('-')
+        .parse()
+        .unwrap();
     rest(start, LEN, "\"1\"")
 }
 
@@ -84,7 +112,10 @@ async fn on_disk_each_client_reads_at_its_own_pace() {
     send(&feed, CHUNK, LEN);
     drop(feed);
     assert!(fast.await.unwrap().text() == text(0, LEN));
-    assert!(world.get("/").await.is_hit(), "it is stored though one client still reads it");
+    assert!(
+        world.get("/").await.is_hit(),
+        "it is stored though one client still reads it"
+    );
     assert!(stalled.rest().await.text() == text(0, LEN));
     assert_eq!(world.origin.count(), 1);
 }
@@ -111,11 +142,20 @@ async fn a_late_client_reads_a_growing_file_from_the_beginning() {
         tokio::task::yield_now().await;
     }
     let late = world.try_send(get("/", &[])).await.unwrap();
-    assert!(late.headers()["cache-status"].to_str().unwrap().contains("; collapsed"));
+    assert!(
+        late.headers()["cache-status"]
+            .to_str()
+            .unwrap()
+            .contains("; collapsed")
+    );
     let late = tokio::spawn(Answer::read(late));
     send(&feed, LEN / 2, LEN);
     drop(feed);
-    for answer in [late.await.unwrap(), fast.await.unwrap(), stalled.rest().await] {
+    for answer in [
+        late.await.unwrap(),
+        fast.await.unwrap(),
+        stalled.rest().await,
+    ] {
         assert!(answer.text() == text(0, LEN));
     }
     assert_eq!(world.origin.count(), 1);
@@ -138,8 +178,14 @@ async fn readers_of_a_purged_or_evicted_file_reach_its_end() {
             world.get(&format!("/{at}")).await;
         }
         let left = std::fs::read_dir(folder.path()).unwrap().count();
-        assert!(left <= 6 + usize::from(purge), "{left} files, two of which are the lock and the index");
-        assert!(stalled.rest().await.text() == text(0, LEN), "purged: {purge}");
+        assert!(
+            left <= 6 + usize::from(purge),
+            "{left} files, two of which are the lock and the index"
+        );
+        assert!(
+            stalled.rest().await.text() == text(0, LEN),
+            "purged: {purge}"
+        );
     }
 }
 
@@ -161,12 +207,25 @@ async fn a_body_too_long_for_the_disk_continues_from_the_origin() {
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
     drop(feed);
-    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
+    assert!(
+        fast.await.unwrap().text() == text(0, LEN),
+        "it has not waited for the other client"
+    );
     world.origin.will_each(requested_rest);
     assert!(stalled.rest().await.text() == text(0, LEN));
-    let asked = world.origin.seen()[1].headers["range"].to_str().unwrap().to_owned();
-    let start: usize = asked.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
-    assert!(start > LEN / 4 && start <= LEN / 2, "the file has the beginning, but not the part from {start}");
+    let asked = world.origin.seen()[1].headers["range"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let start: usize = asked
+        .trim_start_matches("bytes=")
+        .trim_end_matches('-')
+        .parse()
+        .unwrap();
+    assert!(
+        start > LEN / 4 && start <= LEN / 2,
+        "the file has the beginning, but not the part from {start}"
+    );
 }
 
 #[tokio::test]
@@ -187,14 +246,25 @@ async fn without_disk_a_slow_client_requests_the_rest() {
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
     drop(feed);
-    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
+    assert!(
+        fast.await.unwrap().text() == text(0, LEN),
+        "it has not waited for the other client"
+    );
     world.origin.will_answer(rest(CHUNK, LEN, "\"1\""));
     let answer = stalled.rest().await;
     assert!(answer.text() == text(0, LEN));
     let seen = world.origin.seen();
     assert_eq!(
-        (seen.len(), &seen[1].headers["range"], &seen[1].headers["if-range"]),
-        (2, &"bytes=50000-".parse().unwrap(), &"\"1\"".parse().unwrap())
+        (
+            seen.len(),
+            &seen[1].headers["range"],
+            &seen[1].headers["if-range"]
+        ),
+        (
+            2,
+            &"bytes=50000-".parse().unwrap(),
+            &"\"1\"".parse().unwrap()
+        )
     );
 }
 
@@ -226,8 +296,13 @@ async fn the_rest_of_another_version_is_not_served() {
 async fn client_conditions_do_not_apply_to_the_rest() {
     let world = without_files();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
-    let fields = [("if-none-match", "\"0\""), ("if-modified-since", "Mon, 02 Nov 2026 00:00:00 GMT")];
+    world
+        .origin
+        .will_answer(response(200, &TAGGED, "").map(|_| body));
+    let fields = [
+        ("if-none-match", "\"0\""),
+        ("if-modified-since", "Mon, 02 Nov 2026 00:00:00 GMT"),
+    ];
     let [slow, fast] = [(); 2].map(|()| world.try_send(get("/", &fields)));
     let slow = slow.await.unwrap();
     let fast = tokio::spawn(Answer::read(fast.await.unwrap()));
@@ -237,7 +312,10 @@ async fn client_conditions_do_not_apply_to_the_rest() {
     world.origin.will_answer(rest(0, LEN, "\"1\""));
     assert!(Answer::read(slow).await.text() == text(0, LEN));
     let headers: HeaderMap = world.origin.seen()[1].headers.clone();
-    assert!(!headers.contains_key("if-none-match") && !headers.contains_key("if-modified-since"), "{headers:?}");
+    assert!(
+        !headers.contains_key("if-none-match") && !headers.contains_key("if-modified-since"),
+        "{headers:?}"
+    );
 }
 
 /// Slow, leaving and late clients on several threads. A lost wake-up shows as a test that doesn't end.
@@ -245,9 +323,13 @@ async fn client_conditions_do_not_apply_to_the_rest() {
 async fn many_clients_at_different_paces_get_the_same_body() {
     for (round, files) in (0..9).zip([Some(10 * LEN), Some(LEN), None].into_iter().cycle()) {
         let folder = files.map(with_files);
-        let world = folder.as_ref().map_or_else(without_files, |(_, world)| world.clone());
+        let world = folder
+            .as_ref()
+            .map_or_else(without_files, |(_, world)| world.clone());
         let (feed, body) = TestBody::live();
-        world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
+        world
+            .origin
+            .will_answer(response(200, &TAGGED, "").map(|_| body));
         let first = world.try_send(get("/", &[])).await.unwrap();
         world.origin.will_each(requested_rest);
         let clients = (0..12).map(|nr| {
@@ -264,8 +346,13 @@ async fn many_clients_at_different_paces_get_the_same_body() {
         let all = join_all(clients.into_iter().chain([tokio::spawn(async move {
             assert!(Answer::read(first).await.text() == text(0, LEN));
         })]));
-        let all = tokio::time::timeout(Duration::from_mins(2), all).await.expect("a client waits forever");
-        assert!(all.into_iter().all(|client| client.is_ok()), "round {round}");
+        let all = tokio::time::timeout(Duration::from_mins(2), all)
+            .await
+            .expect("a client waits forever");
+        assert!(
+            all.into_iter().all(|client| client.is_ok()),
+            "round {round}"
+        );
         writer.await.unwrap();
     }
 }
@@ -286,7 +373,11 @@ async fn client(world: &World, nr: usize) {
             tokio::task::yield_now().await;
         }
     }
-    assert!(came == text(0, LEN).as_bytes(), "client {nr} got {} bytes", came.len());
+    assert!(
+        came == text(0, LEN).as_bytes(),
+        "client {nr} got {} bytes",
+        came.len()
+    );
 }
 
 /// Starts a client of a stored body that is too long to be kept for it, purges the body after the first piece, and returns
@@ -300,8 +391,20 @@ async fn purged_while_read(
     assert!(world.get("/").await.text() == text(0, LEN));
     world.origin.will_each(origin);
     let mut hit = world.try_send(get("/", fields)).await.unwrap();
-    assert!(hit.headers()["cache-status"].to_str().unwrap().contains("hit"));
-    let first = hit.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert!(
+        hit.headers()["cache-status"]
+            .to_str()
+            .unwrap()
+            .contains("hit")
+    );
+    let first = hit
+        .body_mut()
+        .frame()
+        .await
+        .unwrap()
+        .unwrap()
+        .into_data()
+        .unwrap();
     assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 1);
     let answer = Stalled(hit, first).rest().await;
     (world, answer)
@@ -327,7 +430,11 @@ async fn a_slow_client_of_an_evicted_body_never_gets_bytes_of_another_version() 
     let part = |tag: &'static str, end: usize| {
         move |_: &Parts| {
             let range = format!("bytes 65546-{}/{LEN}", end - 1);
-            response(206, &[("etag", tag), ("content-range", &range)], &text(65_546, end))
+            response(
+                206,
+                &[("etag", tag), ("content-range", &range)],
+                &text(65_546, end),
+            )
         }
     };
     for (tag, end) in [("\"2\"", 1_000_000), ("W/\"1\"", 1_000_000), ("\"1\"", LEN)] {
@@ -336,7 +443,10 @@ async fn a_slow_client_of_an_evicted_body_never_gets_bytes_of_another_version() 
     }
     let (world, answer) = purged_while_read(&range, part("\"1\"", 1_000_000)).await;
     assert!(answer.text() == text(10, 1_000_000));
-    assert_eq!(world.origin.seen()[1].headers["range"], "bytes=65546-999999");
+    assert_eq!(
+        world.origin.seen()[1].headers["range"],
+        "bytes=65546-999999"
+    );
 }
 
 #[tokio::test]
@@ -345,7 +455,9 @@ async fn ranges_of_a_body_that_is_not_kept_are_exact() {
     world.origin.will(200, &TAGGED, &text(0, LEN));
     world.get("/").await;
     for (start, end) in [(0, 1), (524_280, 1_048_600), (10, LEN)] {
-        let answer = world.get_with("/", &[("range", &format!("bytes={start}-{}", end - 1))]).await;
+        let answer = world
+            .get_with("/", &[("range", &format!("bytes={start}-{}", end - 1))])
+            .await;
         assert!(answer.is_hit() && answer.text() == text(start, end));
         assert_eq!(answer.headers["content-length"], (end - start).to_string());
     }

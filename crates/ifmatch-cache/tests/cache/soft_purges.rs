@@ -5,14 +5,21 @@ use tower::Service;
 
 use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
 
-const TAGGED: [(&str, &str); 3] = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("cache-groups", "\"g\"")];
+const TAGGED: [(&str, &str); 3] = [
+    ("cache-control", "max-age=60"),
+    ("etag", "\"1\""),
+    ("cache-groups", "\"g\""),
+];
 
 /// All kinds of purges, of a set that contains `/`.
 fn purges() -> [Purge; 3] {
     [
         Purge::Url("http://origin.example/".to_owned()),
         Purge::Prefix("http://origin".to_owned()),
-        Purge::Group { origin: "http://origin.example".to_owned(), name: "g".to_owned() },
+        Purge::Group {
+            origin: "http://origin.example".to_owned(),
+            name: "g".to_owned(),
+        },
     ]
 }
 
@@ -34,7 +41,11 @@ async fn a_purged_response_is_revalidated_before_use() {
         world.origin.will(304, &TAGGED, "");
         let answer = world.get("/").await;
         assert_eq!(answer.text(), "old");
-        assert_eq!(answer.cache_status(), "ifmatch; fwd=stale; fwd-status=304; ttl=60", "{purge:?}");
+        assert_eq!(
+            answer.cache_status(),
+            "ifmatch; fwd=stale; fwd-status=304; ttl=60",
+            "{purge:?}"
+        );
         assert!(world.get("/").await.is_hit(), "{purge:?}");
         assert_eq!(world.handle.soft_purge(&purge), 1, "{purge:?}");
     }
@@ -46,8 +57,14 @@ async fn other_responses_stay_fresh() {
     for purge in [
         Purge::Url("http://origin.example/a".to_owned()),
         Purge::Prefix("http://origin.example/a".to_owned()),
-        Purge::Group { origin: "http://origin.example".to_owned(), name: "h".to_owned() },
-        Purge::Group { origin: "http://other.example".to_owned(), name: "g".to_owned() },
+        Purge::Group {
+            origin: "http://origin.example".to_owned(),
+            name: "h".to_owned(),
+        },
+        Purge::Group {
+            origin: "http://other.example".to_owned(),
+            name: "g".to_owned(),
+        },
     ] {
         assert_eq!(world.handle.soft_purge(&purge), 0, "{purge:?}");
         assert!(world.get("/").await.is_hit(), "{purge:?}");
@@ -76,7 +93,10 @@ async fn the_time_for_stale_responses_begins_with_the_purge() {
     world.pass(9);
     let held = world.origin.will_wait();
     let answer = world.get("/").await;
-    assert_eq!((answer.text(), answer.cache_status()), ("old", "ifmatch; hit; ttl=-9"));
+    assert_eq!(
+        (answer.text(), answer.cache_status()),
+        ("old", "ifmatch; hit; ttl=-9")
+    );
     world.origin.reached(2).await;
     held.send(response(200, &FRESH, "new")).unwrap();
     settle().await;
@@ -95,7 +115,11 @@ async fn a_purged_response_is_used_if_the_origin_fails() {
         ("max-age=60, stale-if-error=10", false, "old"),
         ("max-age=60", false, "no"),
         ("max-age=60", true, "old"),
-        ("max-age=60, must-revalidate, stale-if-error=10", false, "no"),
+        (
+            "max-age=60, must-revalidate, stale-if-error=10",
+            false,
+            "no",
+        ),
     ] {
         for purge in &purges()[..2] {
             let world = world_with(&[("cache-control", control)]).await;
@@ -132,14 +156,20 @@ async fn a_body_in_flight_is_neither_joined_nor_stored() {
         // The head arrives before the purge, the body after it.
         let world = World::default();
         let (feed, body) = TestBody::live();
-        world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
+        world
+            .origin
+            .will_answer(response(200, &TAGGED, "").map(|_| body));
         let reader = world.try_send(get("/", &[])).await.unwrap();
         world.handle.soft_purge(&purge);
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get("/").await.text(), "new", "{purge:?}");
         feed.send("old");
         drop(feed);
-        assert_eq!(Answer::read(reader).await.text(), "old", "it asked before the purge");
+        assert_eq!(
+            Answer::read(reader).await.text(),
+            "old",
+            "it asked before the purge"
+        );
         assert_eq!(world.get("/").await.text(), "new", "{purge:?}");
         assert_eq!(world.origin.count(), 2, "{purge:?}");
     }
@@ -167,7 +197,10 @@ async fn a_head_before_a_purge_does_not_freshen_the_response() {
     for purge in purges() {
         let world = world_with(&TAGGED).await;
         // The request is sent when the response is awaited.
-        let head = world.cache.clone().call(request("HEAD", "/", &[("cache-control", "no-cache")]));
+        let head = world
+            .cache
+            .clone()
+            .call(request("HEAD", "/", &[("cache-control", "no-cache")]));
         world.handle.soft_purge(&purge);
         world.origin.will(200, &TAGGED, "");
         head.await.unwrap();
@@ -184,6 +217,10 @@ async fn a_purge_removes_what_a_soft_purge_has_kept() {
         assert_eq!(world.handle.purge(&purge), 1, "{purge:?}");
         world.origin.will(200, &FRESH, "new");
         let answer = world.get("/").await;
-        assert!(answer.cache_status().contains("fwd=uri-miss"), "{purge:?}: {}", answer.cache_status());
+        assert!(
+            answer.cache_status().contains("fwd=uri-miss"),
+            "{purge:?}: {}",
+            answer.cache_status()
+        );
     }
 }

@@ -72,13 +72,22 @@ impl Documents {
         let at: usize = name.trim_start_matches('g').parse().unwrap();
         let is_rendition = name.starts_with('g');
         let is_safe = request.method().is_safe();
-        let version = if is_safe || is_rendition { self.0[at].load(Ordering::SeqCst) } else { self.change(at) };
+        let version = if is_safe || is_rendition {
+            self.0[at].load(Ordering::SeqCst)
+        } else {
+            self.change(at)
+        };
         yield_randomly().await;
-        let mut response = Response::builder().header("cache-control", "max-age=60").header("vary", "accept-language");
+        let mut response = Response::builder()
+            .header("cache-control", "max-age=60")
+            .header("vary", "accept-language");
         let tag = at.is_multiple_of(2).then(|| format!("\"{version}\""));
-        let known = tag
-            .as_ref()
-            .is_some_and(|tag| request.headers().get("if-none-match").is_some_and(|known| known == tag.as_str()));
+        let known = tag.as_ref().is_some_and(|tag| {
+            request
+                .headers()
+                .get("if-none-match")
+                .is_some_and(|known| known == tag.as_str())
+        });
         let mut body = text(version);
         if let Some(tag) = tag {
             response = response.header("etag", tag);
@@ -86,7 +95,9 @@ impl Documents {
         if is_rendition {
             response = response.header("cache-groups", format!("\"{at}\""));
         } else if !is_safe {
-            response = response.header("x-version", version).header("cache-group-invalidation", format!("\"{at}\""));
+            response = response
+                .header("x-version", version)
+                .header("cache-group-invalidation", format!("\"{at}\""));
         }
         match request.method().as_str() {
             "HEAD" => {
@@ -134,7 +145,12 @@ impl Client {
 
     /// Changes a document, or requests a rendition with POST, which changes nothing and may be stored.
     async fn write(&self, method: &str, uri: &str, at: usize) {
-        let written = self.cache.clone().oneshot(request(method, uri, &[language()])).await.unwrap();
+        let written = self
+            .cache
+            .clone()
+            .oneshot(request(method, uri, &[language()]))
+            .await
+            .unwrap();
         if let Some(version) = written.headers().get("x-version") {
             self.known[at].fetch_max(version.to_str().unwrap().parse().unwrap(), Ordering::SeqCst);
         }
@@ -149,7 +165,10 @@ impl Client {
             1 => drop(self.handle.purge(&Purge::Prefix(String::new()))),
             _ => {
                 self.handle.purge(&Purge::Url(format!("{ORIGIN}/{at}")));
-                self.handle.purge(&Purge::Group { origin: ORIGIN.to_owned(), name: at.to_string() });
+                self.handle.purge(&Purge::Group {
+                    origin: ORIGIN.to_owned(),
+                    name: at.to_string(),
+                });
             }
         }
         self.known[at].fetch_max(version, Ordering::SeqCst);
@@ -157,7 +176,11 @@ impl Client {
 
     /// Sends HEAD, with a pause between the lookup and the request to the origin.
     async fn look(&self, uri: &str) {
-        let call = self.cache.clone().call(request("HEAD", uri, &[("cache-control", "no-cache"), language()]));
+        let call = self.cache.clone().call(request(
+            "HEAD",
+            uri,
+            &[("cache-control", "no-cache"), language()],
+        ));
         yield_randomly().await;
         call.await.unwrap();
     }
@@ -165,19 +188,39 @@ impl Client {
     /// Sends one of several kinds of GET.
     async fn read(&self, uri: &str, at: usize) {
         let least = self.known[at].load(Ordering::SeqCst);
-        let way =
-            one_of([("range", "bytes=700-799"), ("cache-control", "no-cache"), ("accept", "*/*"), ("accept", "*/*")]);
-        let call = self.cache.clone().call(request("GET", uri, &[way, language()]));
+        let way = one_of([
+            ("range", "bytes=700-799"),
+            ("cache-control", "no-cache"),
+            ("accept", "*/*"),
+            ("accept", "*/*"),
+        ]);
+        let call = self
+            .cache
+            .clone()
+            .call(request("GET", uri, &[way, language()]));
         yield_randomly().await;
         let response = call.await.unwrap();
-        let tag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().trim_matches('"').to_owned());
-        let status = response.headers()["cache-status"].to_str().unwrap().to_owned();
+        let tag = response
+            .headers()
+            .get("etag")
+            .map(|tag| tag.to_str().unwrap().trim_matches('"').to_owned());
+        let status = response.headers()["cache-status"]
+            .to_str()
+            .unwrap()
+            .to_owned();
         let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let version: u64 = std::str::from_utf8(&body[..6]).unwrap().parse().unwrap();
         let whole = text(version);
-        assert_eq!(body, if is_part { &whole[700..800] } else { &whole }, "{uri}: bytes of several versions");
-        assert!(tag.is_none_or(|tag| tag == version.to_string()), "{uri}: another version's tag than {version}");
+        assert_eq!(
+            body,
+            if is_part { &whole[700..800] } else { &whole },
+            "{uri}: bytes of several versions"
+        );
+        assert!(
+            tag.is_none_or(|tag| tag == version.to_string()),
+            "{uri}: another version's tag than {version}"
+        );
         assert!(version >= least, "{uri}: {version} after {least}; {status}");
     }
 }
@@ -192,7 +235,12 @@ async fn no_old_version_is_read_after_a_change() {
     let layer = CacheLayer::builder().clock(clock.clone()).build();
     let documents = Documents::default();
     let (cache, handle) = (layer.layer(documents.clone()), layer.handle());
-    let first = Client { cache, handle, documents, known: Arc::default() };
+    let first = Client {
+        cache,
+        handle,
+        documents,
+        known: Arc::default(),
+    };
     let clients = (0..CLIENTS).map(|number| {
         let (client, clock) = (first.clone(), clock.clone());
         tokio::spawn(async move {

@@ -16,11 +16,18 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 const NOW: i64 = 1_750_000_000;
 
 /// Returns the columns of each line, and the line.
-fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = ([&'static str; N], &'static str)> {
+fn rows<const N: usize>(
+    table: &'static str,
+) -> impl Iterator<Item = ([&'static str; N], &'static str)> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| {
         let columns: Vec<_> = line.split('|').map(str::trim).collect();
-        (columns.try_into().unwrap_or_else(|_| panic!("not {N} columns: {line}")), line)
+        (
+            columns
+                .try_into()
+                .unwrap_or_else(|_| panic!("not {N} columns: {line}")),
+            line,
+        )
     })
 }
 
@@ -52,14 +59,21 @@ fn understood(told: &ResponseDirectives) -> String {
         ("swr", told.stale_while_revalidate),
         ("sie", told.stale_if_error),
     ];
-    let seconds = seconds.into_iter().filter_map(|(name, time)| Some(format!("{name}={}", time?.as_secs())));
+    let seconds = seconds
+        .into_iter()
+        .filter_map(|(name, time)| Some(format!("{name}={}", time?.as_secs())));
     let scopes = [("no-cache", &told.no_cache), ("private", &told.private)];
     let scopes = scopes.into_iter().filter_map(|(name, scope)| match scope {
         Scope::Nothing => None,
         Scope::Response => Some(name.to_owned()),
-        Scope::Fields(fields) => {
-            Some(format!("{name}({})", fields.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(",")))
-        }
+        Scope::Fields(fields) => Some(format!(
+            "{name}({})",
+            fields
+                .iter()
+                .map(HeaderName::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
+        )),
     });
     let flags = [
         ("no-store", Flag::NoStore),
@@ -69,8 +83,15 @@ fn understood(told: &ResponseDirectives) -> String {
         ("must-understand", Flag::MustUnderstand),
         ("immutable", Flag::Immutable),
     ];
-    let flags = flags.into_iter().filter(|(_, flag)| told.has(*flag)).map(|(name, _)| name.to_owned());
-    seconds.chain(scopes).chain(flags).collect::<Vec<_>>().join(" ")
+    let flags = flags
+        .into_iter()
+        .filter(|(_, flag)| told.has(*flag))
+        .map(|(name, _)| name.to_owned());
+    seconds
+        .chain(scopes)
+        .chain(flags)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -124,15 +145,27 @@ fn freshness() {
 #[test]
 fn storable() {
     let mut wrong = Vec::new();
-    for ([method, request, status, response, expected], line) in rows(include_str!("../data/storable.txt")) {
+    for ([method, request, status, response, expected], line) in
+        rows(include_str!("../data/storable.txt"))
+    {
         let (request, response) = (fields(request), fields(response));
         let governing = Governing::of(&response, Audience::Shared);
         let method: Method = method.parse().unwrap();
         let status = code(status);
         let (request, response, rules) = (&request, &response, Rules::default());
         let (governing, resource) = (&governing, &ResourceRules::default());
-        let exchange = Exchange { method: &method, request, status, response, governing, rules, resource };
-        let found = exchange.refusal().map_or("yes".to_owned(), |refusal| format!("{refusal:?}"));
+        let exchange = Exchange {
+            method: &method,
+            request,
+            status,
+            response,
+            governing,
+            rules,
+            resource,
+        };
+        let found = exchange
+            .refusal()
+            .map_or("yes".to_owned(), |refusal| format!("{refusal:?}"));
         if found != expected {
             wrong.push(format!("{line}: {found}"));
         }
@@ -153,7 +186,11 @@ fn fields(text: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for field in text.split(" & ").filter(|field| !field.is_empty()) {
         let (name, value) = field.split_once(':').unwrap();
-        let value = match value.trim().strip_prefix('{').and_then(|value| value.strip_suffix('}')) {
+        let value = match value
+            .trim()
+            .strip_prefix('{')
+            .and_then(|value| value.strip_suffix('}'))
+        {
             Some(offset) => HttpDate::from_unix(NOW + offset.parse::<i64>().unwrap()).to_header(),
             None => HeaderValue::from_str(value.trim()).unwrap(),
         };

@@ -48,8 +48,15 @@ async fn waiters_get_the_body_while_it_arrives() {
     feed.send("be");
     settle().await;
     let mut late = world.try_send(get("/", &[])).await.unwrap();
-    let frame = http_body_util::BodyExt::frame(late.body_mut()).await.unwrap().unwrap();
-    assert_eq!(frame.into_data().unwrap(), "be", "the beginning, though the end has not come");
+    let frame = http_body_util::BodyExt::frame(late.body_mut())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        frame.into_data().unwrap(),
+        "be",
+        "the beginning, though the end has not come"
+    );
     feed.send("gin");
     drop(feed);
     assert_eq!(first.await.unwrap().text(), "begin");
@@ -98,7 +105,9 @@ async fn a_leaving_client_does_not_cancel_the_request_for_others() {
 async fn a_client_leaving_during_the_body_does_not_cancel_it_for_others() {
     let world = World::default();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, &FRESH, "").map(|_| body));
     let leader = world.try_send(get("/", &[])).await.unwrap();
     let waiter = spawn(&world, "/", &[]);
     settle().await;
@@ -148,7 +157,11 @@ async fn when_the_origin_panics_each_waiter_asks_for_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_private_response_goes_to_one_client() {
     let start = Instant::now();
-    for fields in [&[("cache-control", "private, max-age=60")][..], &[("cache-control", "no-store")], &[]] {
+    for fields in [
+        &[("cache-control", "private, max-age=60")][..],
+        &[("cache-control", "no-store")],
+        &[],
+    ] {
         let world = World::default();
         let held = world.origin.will_wait();
         let leader = spawn(&world, "/", &[]);
@@ -188,7 +201,11 @@ async fn requests_wait_at_most_for_the_patience() {
     assert_eq!(world.get("/").await.text(), "quick");
     held.send(response(200, &FRESH, "slow")).unwrap();
     assert_eq!(leader.await.unwrap().text(), "slow");
-    assert_eq!(world.get("/").await.text(), "quick", "the later request's response stays");
+    assert_eq!(
+        world.get("/").await.text(),
+        "quick",
+        "the later request's response stays"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,16 +217,30 @@ async fn one_request_asks_in_each_round_of_waiting() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let late: Vec<_> = (0..50).map(|_| spawn(&world, "/", &[])).collect();
     tokio::time::sleep(Duration::from_secs(19)).await;
-    assert_eq!(world.origin.count(), 3, "one more after ten seconds, and after twenty");
+    assert_eq!(
+        world.origin.count(),
+        3,
+        "one more after ten seconds, and after twenty"
+    );
     // The response to the second request is for all that wait.
     let mut held = held.into_iter();
     let (first, second) = (held.next().unwrap(), held.next().unwrap());
     second.send(response(200, &FRESH, "second")).unwrap();
     settle().await;
-    let waiting = clients.iter().chain(&late).filter(|client| !client.is_finished()).count();
-    assert_eq!(waiting, 2, "the first and the third client have requests of their own");
+    let waiting = clients
+        .iter()
+        .chain(&late)
+        .filter(|client| !client.is_finished())
+        .count();
+    assert_eq!(
+        waiting, 2,
+        "the first and the third client have requests of their own"
+    );
     first.send(response(200, &FRESH, "first")).unwrap();
-    held.next().unwrap().send(response(200, &FRESH, "third")).unwrap();
+    held.next()
+        .unwrap()
+        .send(response(200, &FRESH, "third"))
+        .unwrap();
     for answer in join_all(clients.into_iter().chain(late)).await {
         assert!(["first", "second", "third"].contains(&answer.unwrap().text()));
     }
@@ -217,7 +248,11 @@ async fn one_request_asks_in_each_round_of_waiting() {
 }
 
 /// Sends a request of the client with this address.
-fn spawn_from(world: &World, client: u8, fields: &[(&str, &str)]) -> tokio::task::JoinHandle<Answer> {
+fn spawn_from(
+    world: &World,
+    client: u8,
+    fields: &[(&str, &str)],
+) -> tokio::task::JoinHandle<Answer> {
     let mut world = world.clone();
     world.cache.set_client([192, 0, 2, client].into());
     spawn(&world, "/", fields)
@@ -227,9 +262,13 @@ fn spawn_from(world: &World, client: u8, fields: &[(&str, &str)]) -> tokio::task
 async fn failures_of_one_client_are_not_given_to_others() {
     let world = World::default();
     let mut held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
-    let bad: Vec<_> = (0..6).map(|_| spawn_from(&world, 1, &[("x-bad", "1")])).collect();
+    let bad: Vec<_> = (0..6)
+        .map(|_| spawn_from(&world, 1, &[("x-bad", "1")]))
+        .collect();
     world.origin.reached(1).await;
-    let others: Vec<_> = (2..6).map(|client| spawn_from(&world, client, &[])).collect();
+    let others: Vec<_> = (2..6)
+        .map(|client| spawn_from(&world, client, &[]))
+        .collect();
     settle().await;
     held.remove(0).send(response(503, &[], "")).unwrap();
     // One of the client's own, and one of the others.
@@ -237,8 +276,11 @@ async fn failures_of_one_client_are_not_given_to_others() {
     settle().await;
     assert_eq!(world.origin.count(), 3);
     for (held, seen) in held.into_iter().zip(&world.origin.seen()[1..]) {
-        let answer =
-            if seen.headers.contains_key("x-bad") { response(503, &[], "") } else { response(200, &FRESH, "page") };
+        let answer = if seen.headers.contains_key("x-bad") {
+            response(503, &[], "")
+        } else {
+            response(200, &FRESH, "page")
+        };
         held.send(answer).unwrap();
     }
     for answer in join_all(others).await {
@@ -255,7 +297,9 @@ async fn failures_of_two_clients_are_given_to_all() {
     let held = [world.origin.will_wait(), world.origin.will_wait()];
     let first = spawn_from(&world, 1, &[]);
     world.origin.reached(1).await;
-    let others: Vec<_> = (2..100).map(|client| spawn_from(&world, client, &[])).collect();
+    let others: Vec<_> = (2..100)
+        .map(|client| spawn_from(&world, client, &[]))
+        .collect();
     settle().await;
     for (count, held) in (1..).zip(held) {
         world.origin.reached(count).await;
@@ -275,7 +319,9 @@ async fn waiters_for_other_variants_ask_for_their_own() {
     let held = world.origin.will_wait();
     let one = spawn(&world, "/", &[("foo", "1")]);
     world.origin.reached(1).await;
-    let others: Vec<_> = (0..10).map(|_| spawn(&world, "/", &[("foo", "2")])).collect();
+    let others: Vec<_> = (0..10)
+        .map(|_| spawn(&world, "/", &[("foo", "2")]))
+        .collect();
     settle().await;
     world.origin.will(200, &fields, "two");
     held.send(response(200, &fields, "one")).unwrap();
@@ -289,7 +335,10 @@ async fn waiters_for_other_variants_ask_for_their_own() {
 #[tokio::test]
 async fn a_stale_response_is_validated_once_in_the_background() {
     let world = World::default();
-    let fields = [("cache-control", "max-age=60, stale-while-revalidate=60"), ("etag", "\"1\"")];
+    let fields = [
+        ("cache-control", "max-age=60, stale-while-revalidate=60"),
+        ("etag", "\"1\""),
+    ];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
     world.pass(61);
@@ -315,11 +364,15 @@ async fn a_background_validation_carries_no_condition_of_the_client() {
     world.get("/").await;
     world.pass(61);
     world.origin.will(200, &fields, "new");
-    world.get_with("/", &[("if-none-match", "\"x\""), ("range", "bytes=0-0")]).await;
+    world
+        .get_with("/", &[("if-none-match", "\"x\""), ("range", "bytes=0-0")])
+        .await;
     world.origin.reached(2).await;
     settle().await;
     let seen = world.origin.seen();
-    assert!(!seen[1].headers.contains_key("if-none-match") && !seen[1].headers.contains_key("range"));
+    assert!(
+        !seen[1].headers.contains_key("if-none-match") && !seen[1].headers.contains_key("range")
+    );
     assert_eq!(world.get("/").await.text(), "new");
 }
 
@@ -377,7 +430,11 @@ async fn waiters_share_a_validation() {
 #[tokio::test]
 async fn waiters_share_a_failure_if_stale_is_allowed() {
     let world = World::default();
-    world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=60")], "hello");
+    world.origin.will(
+        200,
+        &[("cache-control", "max-age=60, stale-if-error=60")],
+        "hello",
+    );
     world.get("/").await;
     world.pass(61);
     let held = world.origin.will_wait();
@@ -392,7 +449,11 @@ async fn waiters_share_a_failure_if_stale_is_allowed() {
 }
 
 /// Sends many requests while the origin delays the response to the first one.
-async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<TestBody>) -> Vec<Answer> {
+async fn many(
+    world: &World,
+    fields: &[(&str, &str)],
+    answer: http::Response<TestBody>,
+) -> Vec<Answer> {
     let before = world.origin.count();
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..100).map(|_| spawn(world, "/", fields)).collect();
@@ -400,14 +461,22 @@ async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<Tes
     settle().await;
     world.pass(2);
     held.send(answer).unwrap();
-    join_all(clients).await.into_iter().map(Result::unwrap).collect()
+    join_all(clients)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect()
 }
 
 #[tokio::test]
 async fn waiters_may_use_a_response_that_is_stale_on_arrival() {
     for fields in [
         &[("cache-control", "max-age=1")][..],
-        &[("cache-control", "max-age=60"), ("age", "100"), ("etag", "\"1\"")],
+        &[
+            ("cache-control", "max-age=60"),
+            ("age", "100"),
+            ("etag", "\"1\""),
+        ],
         &[("cache-control", "max-age=1, must-revalidate")],
     ] {
         let world = World::default();
@@ -425,7 +494,9 @@ async fn waiters_may_use_a_response_that_is_stale_on_arrival() {
 async fn late_requests_do_not_use_a_stale_body_and_share_one_request() {
     let world = World::default();
     let (feed, body) = TestBody::live();
-    world.origin.will_answer(response(200, &[("cache-control", "max-age=1")], "").map(|_| body));
+    world
+        .origin
+        .will_answer(response(200, &[("cache-control", "max-age=1")], "").map(|_| body));
     let first = world.try_send(get("/", &[])).await.unwrap();
     world.pass(2);
     for answer in many(&world, &[], response(200, &FRESH, "new")).await {
@@ -440,7 +511,12 @@ async fn late_requests_do_not_use_a_stale_body_and_share_one_request() {
 
 #[tokio::test]
 async fn waiters_do_not_share_a_single_use_response() {
-    for control in ["no-cache", "max-age=0", "s-maxage=0", "no-cache, max-age=60"] {
+    for control in [
+        "no-cache",
+        "max-age=0",
+        "s-maxage=0",
+        "no-cache, max-age=60",
+    ] {
         let world = World::default();
         let held = world.origin.will_wait();
         let first = spawn(&world, "/", &[]);
@@ -448,7 +524,12 @@ async fn waiters_do_not_share_a_single_use_response() {
         let second = spawn(&world, "/", &[]);
         settle().await;
         world.origin.will(200, &[], "its own");
-        held.send(response(200, &[("cache-control", control), ("etag", "\"1\"")], "the first one's")).unwrap();
+        held.send(response(
+            200,
+            &[("cache-control", control), ("etag", "\"1\"")],
+            "the first one's",
+        ))
+        .unwrap();
         assert_eq!(first.await.unwrap().text(), "the first one's");
         assert_eq!(second.await.unwrap().text(), "its own", "{control}");
     }
@@ -459,15 +540,24 @@ async fn a_repeated_failure_is_shared() {
     for status in [502, 503, 504] {
         let world = World::default();
         let held = world.origin.will_wait();
-        world.origin.will(status, &[("set-cookie", "a=b")], "the second one's");
+        world
+            .origin
+            .will(status, &[("set-cookie", "a=b")], "the second one's");
         let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
         world.origin.reached(1).await;
         settle().await;
         held.send(response(status, &[], "the first one's")).unwrap();
-        let answers: Vec<_> = join_all(clients).await.into_iter().map(Result::unwrap).collect();
+        let answers: Vec<_> = join_all(clients)
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
         assert!(answers.iter().all(|answer| answer.status == status));
         assert_eq!(world.origin.count(), 2);
-        let shared: Vec<_> = answers.iter().filter(|answer| answer.headers.contains_key("retry-after")).collect();
+        let shared: Vec<_> = answers
+            .iter()
+            .filter(|answer| answer.headers.contains_key("retry-after"))
+            .collect();
         assert_eq!(shared.len(), 98);
         for answer in shared {
             assert!(!answer.headers.contains_key("set-cookie") && !answer.text().contains("one's"));
@@ -497,12 +587,22 @@ async fn equal_conditions_share_one_request() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     let world = World::default();
     for answer in many(&world, &condition, response(304, &fields, "")).await {
-        assert_eq!((answer.status.as_u16(), answer.headers["etag"].to_str().unwrap()), (304, "\"1\""));
+        assert_eq!(
+            (
+                answer.status.as_u16(),
+                answer.headers["etag"].to_str().unwrap()
+            ),
+            (304, "\"1\"")
+        );
     }
     assert_eq!(world.origin.count(), 1);
     let world = World::default();
     let answers = many(&world, &condition, response(200, &fields, "hello")).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 304).count(), 99, "the first has the origin's answer");
+    assert_eq!(
+        answers.iter().filter(|answer| answer.status == 304).count(),
+        99,
+        "the first has the origin's answer"
+    );
     assert_eq!(world.origin.count(), 1);
 }
 
@@ -512,11 +612,20 @@ async fn a_304_for_one_client_or_for_another_condition_is_not_shared() {
     let base = [("etag", "\"1\"")];
     for (fields, other) in [
         (&[("cache-control", "private, max-age=60")][..], own),
-        (&[("cache-control", "max-age=60"), ("set-cookie", "a=b")], own),
+        (
+            &[("cache-control", "max-age=60"), ("set-cookie", "a=b")],
+            own,
+        ),
         (&[("cache-control", "max-age=0")], own),
         (&[], own),
-        (&[("cache-control", "max-age=60")], [("if-none-match", "\"2\"")]),
-        (&[("cache-control", "max-age=60"), ("vary", "if-none-match")], [("if-none-match", "\"2\"")]),
+        (
+            &[("cache-control", "max-age=60")],
+            [("if-none-match", "\"2\"")],
+        ),
+        (
+            &[("cache-control", "max-age=60"), ("vary", "if-none-match")],
+            [("if-none-match", "\"2\"")],
+        ),
     ] {
         let world = World::default();
         let held = world.origin.will_wait();
@@ -525,17 +634,32 @@ async fn a_304_for_one_client_or_for_another_condition_is_not_shared() {
         world.origin.will(200, &[], "its own");
         let second = spawn(&world, "/", &other);
         settle().await;
-        held.send(response(304, &[fields, &base].concat(), "")).unwrap();
+        held.send(response(304, &[fields, &base].concat(), ""))
+            .unwrap();
         assert_eq!(first.await.unwrap().status, 304);
-        assert_eq!(second.await.unwrap().text(), "its own", "{fields:?} {other:?}");
+        assert_eq!(
+            second.await.unwrap().text(),
+            "its own",
+            "{fields:?} {other:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn equal_ranges_share_one_request() {
-    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-range", "bytes 0-4/10")];
+    let fields = [
+        ("cache-control", "max-age=60"),
+        ("etag", "\"1\""),
+        ("content-range", "bytes 0-4/10"),
+    ];
     let world = World::default();
-    for answer in many(&world, &[("range", "bytes=0-4")], response(206, &fields, "hello")).await {
+    for answer in many(
+        &world,
+        &[("range", "bytes=0-4")],
+        response(206, &fields, "hello"),
+    )
+    .await
+    {
         assert_eq!((answer.status.as_u16(), answer.text()), (206, "hello"));
     }
     assert_eq!(world.origin.count(), 1);
@@ -583,13 +707,24 @@ async fn one_validation_serves_all_conditions_and_ranges() {
         (("if-none-match", "\"2\""), 200, "hello"),
         (("range", "bytes=1-2"), 206, "el"),
     ];
-    let clients: Vec<_> = (0..20).flat_map(|_| asked).map(|(field, ..)| spawn(&world, "/", &[field])).collect();
+    let clients: Vec<_> = (0..20)
+        .flat_map(|_| asked)
+        .map(|(field, ..)| spawn(&world, "/", &[field]))
+        .collect();
     world.origin.reached(2).await;
     settle().await;
     held.send(response(304, &fields, "")).unwrap();
-    for (answer, (field, status, text)) in join_all(clients).await.into_iter().zip((0..20).flat_map(|_| asked)) {
+    for (answer, (field, status, text)) in join_all(clients)
+        .await
+        .into_iter()
+        .zip((0..20).flat_map(|_| asked))
+    {
         let answer = answer.unwrap();
-        assert_eq!((answer.status.as_u16(), answer.text()), (status, text), "{field:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (status, text),
+            "{field:?}"
+        );
     }
     assert_eq!(world.origin.count(), 2);
 }

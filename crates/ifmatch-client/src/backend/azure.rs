@@ -90,7 +90,9 @@ impl Azure {
         let url = format!("{}/{}", url.trim_end_matches('/'), encode(container));
         match credentials {
             Credentials::Key { account, key } => Self::with_key(&url, account, key),
-            Credentials::Signature(signature) => Self::new(&format!("{url}?{}", signature.trim_start_matches('?'))),
+            Credentials::Signature(signature) => {
+                Self::new(&format!("{url}?{}", signature.trim_start_matches('?')))
+            }
         }
     }
 
@@ -102,7 +104,8 @@ impl Azure {
         let http = Http::new(url)?.with_header(X_MS_VERSION, VERSION);
         if http.path == "/" {
             return Err(HttpError(
-                "the URL names no container, such as https://account.blob.core.windows.net/conf".into(),
+                "the URL names no container, such as https://account.blob.core.windows.net/conf"
+                    .into(),
             ));
         }
         Ok(Self(http.with_last_step(move |head| {
@@ -110,7 +113,8 @@ impl Azure {
                 head.headers.insert(CLIENT_REQUEST_ID, id);
             }
             if head.method == Method::PUT {
-                head.headers.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
+                head.headers
+                    .insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
             }
             step(head)
         })))
@@ -120,12 +124,18 @@ impl Azure {
     async fn page(&self, prefix: &str, marker: &str) -> Result<Listing, Error> {
         let container = self.0.path.trim_end_matches('/');
         let (prefix, marker) = (encode(prefix), encode(marker));
-        let path = format!("{container}?restype=container&comp=list&prefix={prefix}&marker={marker}");
-        let response = self.0.send_to(Method::GET, path, HeaderMap::new(), Bytes::new()).await?;
+        let path =
+            format!("{container}?restype=container&comp=list&prefix={prefix}&marker={marker}");
+        let response = self
+            .0
+            .send_to(Method::GET, path, HeaderMap::new(), Bytes::new())
+            .await?;
         if response.status() != StatusCode::OK {
             return Err(failure(&response));
         }
-        let wrong = |error: &dyn std::fmt::Display| Error::refused(format!("the listing cannot be read: {error}"));
+        let wrong = |error: &dyn std::fmt::Display| {
+            Error::refused(format!("the listing cannot be read: {error}"))
+        };
         let text = std::str::from_utf8(response.body()).map_err(|error| wrong(&error))?;
         quick_xml::de::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| wrong(&error))
     }
@@ -133,12 +143,16 @@ impl Azure {
 
 /// Adds the date and the signature.
 fn sign(head: &mut Parts, account: &str, key: &Key) -> Result<(), Error> {
-    let value = |text: String| HeaderValue::try_from(text).map_err(|error| Error::refused(error.to_string()));
+    let value = |text: String| {
+        HeaderValue::try_from(text).map_err(|error| Error::refused(error.to_string()))
+    };
     let seconds = SystemClock.wall().micros() / 1_000_000;
     let date = HttpDate::from_unix(seconds.try_into().unwrap_or(i64::MAX));
     head.headers.insert(X_MS_DATE, value(date.to_string())?);
     let text = shared_key::blob(head, account);
-    let text = text.ok_or_else(|| Error::refused("the request cannot be signed: a field or parameter is not text"))?;
+    let text = text.ok_or_else(|| {
+        Error::refused("the request cannot be signed: a field or parameter is not text")
+    })?;
     let mut signature = value(format!("SharedKey {account}:{}", key.sign(&text)))?;
     signature.set_sensitive(true);
     head.headers.insert(AUTHORIZATION, signature);
@@ -155,15 +169,27 @@ impl Backend for Azure {
         self.0.get(key, known, wait)
     }
 
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>> {
         self.0.put(key, put)
     }
 
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a str,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let response = self.0.send_delete(key, version).await?;
             // A deletion has taken effect when Azure accepts it.
-            if response.status() == StatusCode::ACCEPTED { Ok(()) } else { Err(failure(&response)) }
+            if response.status() == StatusCode::ACCEPTED {
+                Ok(())
+            } else {
+                Err(failure(&response))
+            }
         }
         .boxed()
     }
@@ -222,7 +248,9 @@ impl Name {
             return Ok(self.text);
         }
         let decoded = percent_decode_str(&self.text).decode_utf8();
-        decoded.map(Into::into).map_err(|_| Error::refused(format!("{} is not UTF-8", self.text)))
+        decoded
+            .map(Into::into)
+            .map_err(|_| Error::refused(format!("{} is not UTF-8", self.text)))
     }
 }
 
@@ -244,23 +272,40 @@ impl<'a> Endpoint<'a> {
     fn parse(text: &'a str) -> Result<Self, HttpError> {
         let part = |wanted: &str| {
             let parts = text.split(';').filter_map(|part| part.split_once('='));
-            parts.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+            parts
+                .map(|(name, value)| (name.trim(), value.trim()))
+                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
         };
-        let part = |wanted| part(wanted).map(|(_, value)| value).filter(|value| !value.is_empty());
+        let part = |wanted| {
+            part(wanted)
+                .map(|(_, value)| value)
+                .filter(|value| !value.is_empty())
+        };
         let missing = |what: &str| HttpError(format!("the connection string has no {what}"));
         if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             if part("DevelopmentStorageProxyUri").is_some() {
-                return Err(HttpError("DevelopmentStorageProxyUri is not supported: name the BlobEndpoint".into()));
+                return Err(HttpError(
+                    "DevelopmentStorageProxyUri is not supported: name the BlobEndpoint".into(),
+                ));
             }
-            let credentials = Credentials::Key { account: DEVELOPMENT_ACCOUNT, key: DEVELOPMENT_KEY };
-            return Ok(Self { url: format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}"), credentials });
+            let credentials = Credentials::Key {
+                account: DEVELOPMENT_ACCOUNT,
+                key: DEVELOPMENT_KEY,
+            };
+            return Ok(Self {
+                url: format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}"),
+                credentials,
+            });
         }
         let account = part("AccountName");
         let url = match (part("BlobEndpoint"), account) {
             (Some(url), _) => url.to_owned(),
             (None, Some(account)) => {
                 let scheme = part("DefaultEndpointsProtocol").unwrap_or("https");
-                format!("{scheme}://{account}.blob.{}", part("EndpointSuffix").unwrap_or("core.windows.net"))
+                format!(
+                    "{scheme}://{account}.blob.{}",
+                    part("EndpointSuffix").unwrap_or("core.windows.net")
+                )
             }
             (None, None) => return Err(missing("BlobEndpoint and no AccountName")),
         };
@@ -281,15 +326,30 @@ mod tests {
     #[test]
     fn a_connection_string_has_an_endpoint_and_a_key_or_a_signature() {
         let parsed = |text| Endpoint::parse(text).unwrap();
-        let key = |account| Credentials::Key { account, key: "a2V5==" };
-        let usual =
-            parsed("DefaultEndpointsProtocol=https;AccountName=one;AccountKey=a2V5==;EndpointSuffix=core.example");
-        assert_eq!((usual.url.as_str(), usual.credentials), ("https://one.blob.core.example", key("one")));
-        let named = parsed("accountname=one; accountkey=a2V5==; blobendpoint=http://127.0.0.1:1/one;");
-        assert_eq!((named.url.as_str(), named.credentials), ("http://127.0.0.1:1/one", key("one")));
-        let signed = parsed("BlobEndpoint=https://one.example/;SharedAccessSignature=sv=1&sig=a%3D");
+        let key = |account| Credentials::Key {
+            account,
+            key: "a2V5==",
+        };
+        let usual = parsed(
+            "DefaultEndpointsProtocol=https;AccountName=one;AccountKey=a2V5==;EndpointSuffix=core.example",
+        );
+        assert_eq!(
+            (usual.url.as_str(), usual.credentials),
+            ("https://one.blob.core.example", key("one"))
+        );
+        let named =
+            parsed("accountname=one; accountkey=a2V5==; blobendpoint=http://127.0.0.1:1/one;");
+        assert_eq!(
+            (named.url.as_str(), named.credentials),
+            ("http://127.0.0.1:1/one", key("one"))
+        );
+        let signed =
+            parsed("BlobEndpoint=https://one.example/;SharedAccessSignature=sv=1&sig=a%3D");
         assert_eq!(signed.credentials, Credentials::Signature("sv=1&sig=a%3D"));
-        assert_eq!(parsed("UseDevelopmentStorage=true").url, "http://127.0.0.1:10000/devstoreaccount1");
+        assert_eq!(
+            parsed("UseDevelopmentStorage=true").url,
+            "http://127.0.0.1:10000/devstoreaccount1"
+        );
     }
 
     #[test]
@@ -316,8 +376,16 @@ mod tests {
             "<?xml version=\"1.0\"?><EnumerationResults><Blobs><Blob><Name>a &amp; b</Name><Properties/></Blob>\
              <Blob><Name Encoded=\"true\">c%EF%BF%BE</Name></Blob></Blobs><NextMarker>m</NextMarker></EnumerationResults>",
         );
-        let names: Vec<_> = listing.blobs.blobs.into_iter().map(|blob| blob.name.decoded().unwrap()).collect();
-        assert_eq!((names, listing.next.as_deref()), (vec!["a & b".to_owned(), "c\u{fffe}".to_owned()], Some("m")));
+        let names: Vec<_> = listing
+            .blobs
+            .blobs
+            .into_iter()
+            .map(|blob| blob.name.decoded().unwrap())
+            .collect();
+        assert_eq!(
+            (names, listing.next.as_deref()),
+            (vec!["a & b".to_owned(), "c\u{fffe}".to_owned()], Some("m"))
+        );
         let empty = page("<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>");
         assert!(empty.blobs.blobs.is_empty() && empty.next.is_none_or(|next| next.is_empty()));
     }

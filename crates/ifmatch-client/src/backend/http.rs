@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
+    ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH,
+    IF_NONE_MATCH,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -116,10 +117,14 @@ impl Http {
     /// # Errors
     /// Same as [`new`](Self::new); also fails if the text contains no certificate, or an invalid one.
     pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
-        let wrong = |error: &dyn fmt::Display| HttpError(format!("can't use the certificates to trust: {error}"));
+        let wrong = |error: &dyn fmt::Display| {
+            HttpError(format!("can't use the certificates to trust: {error}"))
+        };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+            roots
+                .add(certificate.map_err(|error| wrong(&error))?)
+                .map_err(|error| wrong(&error))?;
         }
         if roots.is_empty() {
             return Err(wrong(&"there is none in PEM format"));
@@ -131,7 +136,9 @@ impl Http {
         let wrong = |why: &str| {
             // The query may contain a signature.
             let url = url.split('?').next().unwrap_or_default();
-            HttpError(format!("{url} is not a server's URL: {why}. Use one such as http://127.0.0.1:10000/box."))
+            HttpError(format!(
+                "{url} is not a server's URL: {why}. Use one such as http://127.0.0.1:10000/box."
+            ))
         };
         let uri: Uri = url.parse().map_err(|_| wrong("it is malformed"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
@@ -144,8 +151,11 @@ impl Http {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let tls =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(tls);
         let path = format!("/{}/", uri.path().trim_matches('/')).replace("//", "/");
         let query = uri.query().map(Arc::from);
@@ -165,8 +175,9 @@ impl Http {
     /// Fails if the token contains anything but visible ASCII characters.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value
-            .map_err(|_| HttpError("the token has characters other than visible ASCII. Check the token".into()))?;
+        let mut value = value.map_err(|_| {
+            HttpError("the token has characters other than visible ASCII. Check the token".into())
+        })?;
         value.set_sensitive(true);
         Ok(self.with_header(AUTHORIZATION, value))
     }
@@ -192,7 +203,10 @@ impl Http {
     /// # Ok::<(), ifmatch_client::HttpError>(())
     /// ```
     #[must_use]
-    pub fn with_last_step(mut self, step: impl Fn(&mut Parts) -> Result<(), Error> + Send + Sync + 'static) -> Self {
+    pub fn with_last_step(
+        mut self,
+        step: impl Fn(&mut Parts) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
         self.finish = Some(Arc::new(step));
         self
     }
@@ -230,9 +244,11 @@ impl Http {
         (head.method, head.uri, head.headers) = (method, uri, self.headers.clone());
         head.headers.extend(headers);
         // Each coding has a tag of its own, and a write must name the version of the resource.
-        head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        head.headers
+            .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if !body.is_empty() {
-            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+            head.headers
+                .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
         if let Some(finish) = &self.finish {
             finish(&mut head)?;
@@ -242,13 +258,20 @@ impl Http {
         let is_read = *request.method() == Method::GET;
         let failed = |error: &(dyn std::error::Error + 'static), had_no_effect: bool| {
             let cause = Cause::of(error);
-            let kind = if cause.is_lasting && had_no_effect { ErrorKind::Refused } else { ErrorKind::Unknown };
+            let kind = if cause.is_lasting && had_no_effect {
+                ErrorKind::Refused
+            } else {
+                ErrorKind::Unknown
+            };
             Error::new(kind, format!("{}: {}", self.origin, cause.text))
         };
         let response = self.client.request(request).await;
         let response = response.map_err(|error| failed(&error, is_read || error.is_connect()))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error, is_read))?;
+        let body = Limited::new(body, MAX_BODY)
+            .collect()
+            .await
+            .map_err(|error| failed(&*error, is_read))?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 
@@ -268,21 +291,39 @@ impl Http {
         }
         // Another rejection doesn't concern the conditions: the write that follows gets it, too.
         let error = failure(&response);
-        if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
+        if error.is_unknown() {
+            Err(error)
+        } else {
+            Ok(strong_tag(response.headers()))
+        }
     }
 
     /// Makes sure that the server honours `If-None-Match: *`, along with an `If-Match` that is true: alone, it could
     /// bring back a document that another client has deleted.
-    async fn probe_both(&self, key: &str, mut body: Bytes, mut version: Version) -> Result<(), Error> {
+    async fn probe_both(
+        &self,
+        key: &str,
+        mut body: Bytes,
+        mut version: Version,
+    ) -> Result<(), Error> {
         for _ in 0..PROBES {
-            let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];
-            let told = self.send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body).await?;
+            let both = [
+                (IF_MATCH, field(version.as_str())?),
+                (IF_NONE_MATCH, HeaderValue::from_static("*")),
+            ];
+            let told = self
+                .send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body)
+                .await?;
             if told.as_ref() == Some(&version) {
                 break;
             }
             // If there is another version, it may have been If-Match that was false.
             match self.get(key, Some(&version), None).await? {
-                Read::Found(Found { body: content, version: Some(current), .. }) if current != version => {
+                Read::Found(Found {
+                    body: content,
+                    version: Some(current),
+                    ..
+                }) if current != version => {
                     (body, version) = (content, current);
                 }
                 Read::Absent => {
@@ -295,7 +336,11 @@ impl Http {
         Ok(())
     }
 
-    pub(super) async fn send_delete(&self, key: &str, version: &Version) -> Result<Response<Bytes>, Error> {
+    pub(super) async fn send_delete(
+        &self,
+        key: &str,
+        version: &Version,
+    ) -> Result<Response<Bytes>, Error> {
         let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
         self.send(Method::DELETE, key, headers, Bytes::new()).await
     }
@@ -313,8 +358,14 @@ impl Http {
 
     /// Returns the path of a key.
     fn target(&self, key: &str) -> Result<String, Error> {
-        if key.is_empty() || key.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
-            return Err(Error::refused(format!("{key:?} is not a key: its segments must not be empty, `.` or `..`")));
+        if key.is_empty()
+            || key
+                .split('/')
+                .any(|segment| matches!(segment, "" | "." | ".."))
+        {
+            return Err(Error::refused(format!(
+                "{key:?} is not a key: its segments must not be empty, `.` or `..`"
+            )));
         }
         let segments: Vec<String> = key.split('/').map(encode).collect();
         Ok(format!("{}{}", self.path, segments.join("/")))
@@ -327,9 +378,13 @@ impl Http {
         prefix: &str,
         after: Option<&str>,
     ) -> Result<(Vec<String>, Option<String>), Error> {
-        let after = after.map(|after| format!("&after={}", encode(after))).unwrap_or_default();
+        let after = after
+            .map(|after| format!("&after={}", encode(after)))
+            .unwrap_or_default();
         let path = format!("/{container}?prefix={}{after}", encode(prefix));
-        let response = self.send_to(Method::GET, path, HeaderMap::new(), Bytes::new()).await?;
+        let response = self
+            .send_to(Method::GET, path, HeaderMap::new(), Bytes::new())
+            .await?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok((Vec::new(), None)),
@@ -337,9 +392,15 @@ impl Http {
         }
         let listing: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         let Some(blobs) = listing["blobs"].as_array() else {
-            return Err(Error::refused(format!("{} has no listing of an ifmatch gateway", self.origin)));
+            return Err(Error::refused(format!(
+                "{} has no listing of an ifmatch gateway",
+                self.origin
+            )));
         };
-        let names = blobs.iter().filter_map(|blob| blob["name"].as_str().map(str::to_owned)).collect();
+        let names = blobs
+            .iter()
+            .filter_map(|blob| blob["name"].as_str().map(str::to_owned))
+            .collect();
         Ok((names, listing["next"].as_str().map(str::to_owned)))
     }
 }
@@ -347,9 +408,13 @@ impl Http {
 /// Returns the settings of TLS. The system's certificates, which may be missing, are loaded only if they are needed.
 fn tls(needed: bool, roots: Option<RootCertStore>) -> Result<ClientConfig, HttpError> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| HttpError(error.to_string()))?;
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| HttpError(error.to_string()))?;
     let without = |error| {
-        HttpError(format!("this machine has no root certificates. Install ca-certificates, or name a CA ({error})."))
+        HttpError(format!(
+            "this machine has no root certificates. Install ca-certificates, or name a CA ({error})."
+        ))
     };
     let builder = match roots {
         Some(roots) => builder.with_root_certificates(roots),
@@ -362,7 +427,10 @@ fn tls(needed: bool, roots: Option<RootCertStore>) -> Result<ClientConfig, HttpE
 /// Without the query and the header fields, which may contain secrets.
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").field("origin", &self.origin).field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Http")
+            .field("origin", &self.origin)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -375,7 +443,8 @@ impl Backend for Http {
     ) -> BoxFuture<'a, Result<Read, Error>> {
         async move {
             // A cache on the way may have an older version.
-            let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
+            let mut headers =
+                HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
             if let Some(known) = known {
                 headers.insert(IF_NONE_MATCH, field(known.as_str())?);
             }
@@ -385,11 +454,19 @@ impl Backend for Http {
             let response = self.send(Method::GET, key, headers, Bytes::new()).await?;
             match response.status() {
                 StatusCode::OK => {
-                    let (version, modified) = (strong_tag(response.headers()), modified(response.headers()));
+                    let (version, modified) =
+                        (strong_tag(response.headers()), modified(response.headers()));
                     let waited = has_waited(&response);
-                    Ok(Read::Found(Found { body: response.into_body(), version, modified, waited }))
+                    Ok(Read::Found(Found {
+                        body: response.into_body(),
+                        version,
+                        modified,
+                        waited,
+                    }))
                 }
-                StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged { waited: has_waited(&response) }),
+                StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged {
+                    waited: has_waited(&response),
+                }),
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),
                 _ => Err(failure(&response)),
             }
@@ -397,7 +474,11 @@ impl Backend for Http {
         .boxed()
     }
 
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>> {
         async move {
             let mut headers = HeaderMap::new();
             match &put.when {
@@ -406,28 +487,51 @@ impl Backend for Http {
             };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(IDEMPOTENCY_KEY, field(&put.id)?);
-            headers.extend(put.fence.map(|fence| (LEASE_TOKEN, HeaderValue::from(fence))));
-            let response = self.send(Method::PUT, key, headers, put.body.clone()).await?;
-            if is_done(response.status()) { Ok(strong_tag(response.headers())) } else { Err(failure(&response)) }
+            headers.extend(
+                put.fence
+                    .map(|fence| (LEASE_TOKEN, HeaderValue::from(fence))),
+            );
+            let response = self
+                .send(Method::PUT, key, headers, put.body.clone())
+                .await?;
+            if is_done(response.status()) {
+                Ok(strong_tag(response.headers()))
+            } else {
+                Err(failure(&response))
+            }
         }
         .boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a str,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let response = self.send_delete(key, version).await?;
-            if is_done(response.status()) { Ok(()) } else { Err(failure(&response)) }
+            if is_done(response.status()) {
+                Ok(())
+            } else {
+                Err(failure(&response))
+            }
         }
         .boxed()
     }
 
-    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn probe<'a>(
+        &'a self,
+        key: &'a str,
+        body: &'a Bytes,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
             let never = HeaderMap::from_iter([(IF_MATCH, field(&format!("\"{random:016x}\""))?)]);
             let never = self.send_false("If-Match", key, never, body.clone());
             // Both to the end: a write that was abandoned could arrive later.
-            let (never, both) = join(never, self.probe_both(key, body.clone(), version.clone())).await;
+            let (never, both) =
+                join(never, self.probe_both(key, body.clone(), version.clone())).await;
             never.and(both)
         }
         .boxed()
@@ -435,7 +539,9 @@ impl Backend for Http {
 
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         async move {
-            let response = self.send(Method::DELETE, key, HeaderMap::new(), Bytes::new()).await?;
+            let response = self
+                .send(Method::DELETE, key, HeaderMap::new(), Bytes::new())
+                .await?;
             match response.status() {
                 status if is_done(status) => Ok(()),
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
@@ -448,7 +554,10 @@ impl Backend for Http {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         async move {
             let full = format!("{}{prefix}", self.path);
-            let (container, prefix) = full.trim_start_matches('/').split_once('/').unwrap_or_default();
+            let (container, prefix) = full
+                .trim_start_matches('/')
+                .split_once('/')
+                .unwrap_or_default();
             if container.is_empty() {
                 return Err(Error::refused(
                     "a listing needs a container: the first segment of the URL or of the prefix",
@@ -458,7 +567,9 @@ impl Backend for Http {
             loop {
                 let (names, next) = self.page(container, prefix, after.as_deref()).await?;
                 let paths = names.into_iter().map(|name| format!("/{container}/{name}"));
-                keys.extend(paths.filter_map(|path| path.strip_prefix(&self.path).map(str::to_owned)));
+                keys.extend(
+                    paths.filter_map(|path| path.strip_prefix(&self.path).map(str::to_owned)),
+                );
                 match next {
                     Some(next) => after = Some(next),
                     None => return Ok(keys),
@@ -477,7 +588,8 @@ fn has_waited(response: &Response<Bytes>) -> bool {
 }
 
 fn field(text: &str) -> Result<HeaderValue, Error> {
-    HeaderValue::from_str(text).map_err(|_| Error::refused(format!("{text:?} cannot be sent in a header field")))
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::refused(format!("{text:?} cannot be sent in a header field")))
 }
 
 pub(super) fn encode(segment: &str) -> String {
@@ -492,7 +604,10 @@ mod tests {
     fn keys_are_appended_to_the_path_of_the_url() {
         let target = |url: &str, key: &str| Http::new(url).unwrap().target(key);
         assert_eq!(target("http://a", "b/c").unwrap(), "/b/c");
-        assert_eq!(target("http://a/box/", "b c/50%").unwrap(), "/box/b%20c/50%25");
+        assert_eq!(
+            target("http://a/box/", "b c/50%").unwrap(),
+            "/box/b%20c/50%25"
+        );
         assert_eq!(target("http://a/box", "ä?").unwrap(), "/box/%C3%A4%3F");
         for key in ["", "a//b", "../b", "a/.", "/a", "a/"] {
             assert!(target("http://a", key).is_err(), "{key}");
@@ -503,7 +618,10 @@ mod tests {
     fn the_query_of_the_url_is_sent_but_not_shown() {
         let server = Http::new("http://a/box?sig=secret").unwrap();
         assert_eq!(server.uri("/box/b").unwrap(), "http://a/box/b?sig=secret");
-        assert_eq!(server.uri("/box?prefix=b").unwrap(), "http://a/box?prefix=b&sig=secret");
+        assert_eq!(
+            server.uri("/box?prefix=b").unwrap(),
+            "http://a/box?prefix=b&sig=secret"
+        );
         assert!(!format!("{server:?}").contains("secret"));
     }
 

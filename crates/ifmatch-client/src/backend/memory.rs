@@ -34,8 +34,14 @@ impl MemoryState {
             When::Absent => current.is_none(),
             When::Is(version) => current == Some(version),
         };
-        let kind = || ErrorKind::Conflict { current: current.cloned() };
-        if holds { Ok(()) } else { Err(Error::new(kind(), format!("{key} has changed"))) }
+        let kind = || ErrorKind::Conflict {
+            current: current.cloned(),
+        };
+        if holds {
+            Ok(())
+        } else {
+            Err(Error::new(kind(), format!("{key} has changed")))
+        }
     }
 }
 
@@ -49,26 +55,39 @@ impl Backend for Memory {
         let read = match self.lock().keys.get(key) {
             None => Read::Absent,
             Some((_, version)) if Some(version) == known => Read::Unchanged { waited: false },
-            Some((body, version)) => {
-                Read::Found(Found { body: body.clone(), version: Some(version.clone()), modified: None, waited: false })
-            }
+            Some((body, version)) => Read::Found(Found {
+                body: body.clone(),
+                version: Some(version.clone()),
+                modified: None,
+                waited: false,
+            }),
         };
         async { Ok(read) }.boxed()
     }
 
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>> {
         async {
             let mut state = self.lock();
             state.check(key, &put.when)?;
             state.writes += 1;
             let version = Version::new(state.writes.to_string());
-            state.keys.insert(key.to_owned(), (put.body.clone(), version.clone()));
+            state
+                .keys
+                .insert(key.to_owned(), (put.body.clone(), version.clone()));
             Ok(Some(version))
         }
         .boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a str,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async {
             let mut state = self.lock();
             state.check(key, &When::Is(version.clone()))?;
@@ -81,7 +100,10 @@ impl Backend for Memory {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         let state = self.lock();
         let from = state.keys.range(prefix.to_owned()..).map(|(key, _)| key);
-        let keys = from.take_while(|key| key.starts_with(prefix)).cloned().collect();
+        let keys = from
+            .take_while(|key| key.starts_with(prefix))
+            .cloned()
+            .collect();
         async { Ok(keys) }.boxed()
     }
 }

@@ -47,19 +47,29 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Writes a key atomically if the condition holds. Returns the new version, or `None` if the server doesn't send
     /// it.
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>>;
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>>;
 
     /// Deletes this version of a key.
     ///
     /// A store without conditional deletion compares the version right before it deletes, so callers delete only keys
     /// that no client writes any more.
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>>;
+    fn delete<'a>(&'a self, key: &'a str, version: &'a Version)
+    -> BoxFuture<'a, Result<(), Error>>;
 
     /// Checks that the server honours conditions on writes, by writing the key's current bytes under false conditions.
     /// Returns `Refused` if the server accepts such a write, and `Conflict` if the key has been deleted since.
     ///
     /// A client calls this once, before it relies on conditions. By default, the backend is trusted.
-    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn probe<'a>(
+        &'a self,
+        key: &'a str,
+        body: &'a Bytes,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         let _ = (key, body, version);
         std::future::ready(Ok(())).boxed()
     }
@@ -67,7 +77,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Deletes a key, whatever its version. A client calls this only after a creation that it can't rely on, because
     /// the server sends no version or ignores conditions. By default, the key stays.
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        std::future::ready(Err(Error::refused(format!("{key} cannot be deleted without a version")))).boxed()
+        std::future::ready(Err(Error::refused(format!(
+            "{key} cannot be deleted without a version"
+        ))))
+        .boxed()
     }
 
     /// Returns the keys with this prefix, in order.

@@ -9,7 +9,8 @@ use futures_util::{FutureExt, TryStreamExt};
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 use object_store::{
-    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
 };
 
 use super::{Backend, Found, Put, Read, Version, When};
@@ -42,11 +43,16 @@ impl Objects {
 
     async fn read(&self, key: &str, known: Option<&Version>) -> Result<Read, Error> {
         let if_none_match = known.and_then(|known| named(known).ok()?.e_tag);
-        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let options = GetOptions {
+            if_none_match,
+            ..GetOptions::default()
+        };
         let result = match self.0.get_opts(&path(key)?, options).await {
             Ok(result) => result,
             Err(object_store::Error::NotFound { .. }) => return Ok(Read::Absent),
-            Err(object_store::Error::NotModified { .. }) => return Ok(Read::Unchanged { waited: false }),
+            Err(object_store::Error::NotModified { .. }) => {
+                return Ok(Read::Unchanged { waited: false });
+            }
             Err(error) => return Err(failure(&error)),
         };
         let version = version(result.meta.e_tag.clone(), result.meta.version.clone());
@@ -55,7 +61,12 @@ impl Objects {
         }
         let modified = Some(result.meta.last_modified.into());
         let body = result.bytes().await.map_err(|error| failure(&error))?;
-        Ok(Read::Found(Found { body, version, modified, waited: false }))
+        Ok(Read::Found(Found {
+            body,
+            version,
+            modified,
+            waited: false,
+        }))
     }
 }
 
@@ -69,17 +80,29 @@ impl Backend for Objects {
         self.read(key, known).boxed()
     }
 
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>> {
         async move {
             let mode = match &put.when {
                 When::Absent => PutMode::Create,
                 When::Is(version) => PutMode::Update(named(version)?),
             };
-            let options = PutOptions { mode, ..PutOptions::default() };
-            let written = self.0.put_opts(&path(key)?, PutPayload::from(put.body.clone()), options).await;
+            let options = PutOptions {
+                mode,
+                ..PutOptions::default()
+            };
+            let written = self
+                .0
+                .put_opts(&path(key)?, PutPayload::from(put.body.clone()), options)
+                .await;
             let written = written.map_err(|error| match (&put.when, error) {
                 // Reading again wouldn't change that there is no bucket.
-                (When::Absent, error @ object_store::Error::NotFound { .. }) => Error::refused(error.to_string()),
+                (When::Absent, error @ object_store::Error::NotFound { .. }) => {
+                    Error::refused(error.to_string())
+                }
                 (_, error) => failure(&error),
             })?;
             Ok(version(written.e_tag, written.version))
@@ -87,45 +110,85 @@ impl Backend for Objects {
         .boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a str,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let path = path(key)?;
             let current = self.0.head(&path).await.map_err(|error| failure(&error))?;
             let current = self::version(current.e_tag, current.version);
             if current.as_ref() != Some(version) {
-                return Err(Error::new(ErrorKind::Conflict { current }, format!("{key} has changed")));
+                return Err(Error::new(
+                    ErrorKind::Conflict { current },
+                    format!("{key} has changed"),
+                ));
             }
             self.0.delete(&path).await.map_err(|error| failure(&error))
         }
         .boxed()
     }
 
-    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, _version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn probe<'a>(
+        &'a self,
+        key: &'a str,
+        body: &'a Bytes,
+        _version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
             // Google's generations are times in microseconds.
-            let never = UpdateVersion { e_tag: Some(format!("\"{random:016x}\"")), version: Some("1".to_owned()) };
-            let options = PutOptions { mode: PutMode::Update(never), ..PutOptions::default() };
-            match self.0.put_opts(&path(key)?, PutPayload::from(body.clone()), options).await {
+            let never = UpdateVersion {
+                e_tag: Some(format!("\"{random:016x}\"")),
+                version: Some("1".to_owned()),
+            };
+            let options = PutOptions {
+                mode: PutMode::Update(never),
+                ..PutOptions::default()
+            };
+            match self
+                .0
+                .put_opts(&path(key)?, PutPayload::from(body.clone()), options)
+                .await
+            {
                 Ok(_) => Err(Error::ignores("If-Match")),
                 // Another rejection doesn't concern the condition: the write that follows gets it, too.
-                Err(error) => Some(failure(&error)).filter(Error::is_unknown).map_or(Ok(()), Err),
+                Err(error) => Some(failure(&error))
+                    .filter(Error::is_unknown)
+                    .map_or(Ok(()), Err),
             }
         }
         .boxed()
     }
 
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        async move { self.0.delete(&path(key)?).await.map_err(|error| failure(&error)) }.boxed()
+        async move {
+            self.0
+                .delete(&path(key)?)
+                .await
+                .map_err(|error| failure(&error))
+        }
+        .boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         async move {
             // The store lists whole segments only.
-            let folder = prefix.rsplit_once('/').map(|(folder, _)| path(folder)).transpose()?;
-            let found: Vec<ObjectMeta> =
-                self.0.list(folder.as_ref()).try_collect().await.map_err(|error| failure(&error))?;
-            let mut keys: Vec<String> = found.into_iter().map(|meta| meta.location.to_string()).collect();
+            let folder = prefix
+                .rsplit_once('/')
+                .map(|(folder, _)| path(folder))
+                .transpose()?;
+            let found: Vec<ObjectMeta> = self
+                .0
+                .list(folder.as_ref())
+                .try_collect()
+                .await
+                .map_err(|error| failure(&error))?;
+            let mut keys: Vec<String> = found
+                .into_iter()
+                .map(|meta| meta.location.to_string())
+                .collect();
             keys.retain(|key| key.starts_with(prefix));
             keys.sort_unstable();
             Ok(keys)
@@ -144,13 +207,15 @@ fn version(e_tag: Option<String>, version: Option<String>) -> Option<Version> {
     if e_tag.is_none() && version.is_none() {
         return None;
     }
-    serde_json::to_string(&(e_tag, version)).ok().map(Version::new)
+    serde_json::to_string(&(e_tag, version))
+        .ok()
+        .map(Version::new)
 }
 
 fn named(version: &Version) -> Result<UpdateVersion, Error> {
     let parsed = serde_json::from_str(version.as_str());
-    let (e_tag, version) =
-        parsed.map_err(|_| Error::refused(format!("{version} is not a version of an object store")))?;
+    let (e_tag, version) = parsed
+        .map_err(|_| Error::refused(format!("{version} is not a version of an object store")))?;
     Ok(UpdateVersion { e_tag, version })
 }
 
@@ -161,10 +226,12 @@ fn failure(error: &object_store::Error) -> Error {
         Of::AlreadyExists { .. } | Of::Precondition { .. } | Of::NotFound { .. } => {
             ErrorKind::Conflict { current: None }
         }
-        Of::NotSupported { .. } | Of::NotImplemented { .. } | Of::InvalidPath { .. } => ErrorKind::Refused,
-        Of::PermissionDenied { .. } | Of::Unauthenticated { .. } | Of::UnknownConfigurationKey { .. } => {
+        Of::NotSupported { .. } | Of::NotImplemented { .. } | Of::InvalidPath { .. } => {
             ErrorKind::Refused
         }
+        Of::PermissionDenied { .. }
+        | Of::Unauthenticated { .. }
+        | Of::UnknownConfigurationKey { .. } => ErrorKind::Refused,
         _ => ErrorKind::Unknown,
     };
     Error::new(kind, error.to_string())

@@ -14,7 +14,9 @@ use ifmatch_runtime::{Clock, task};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::raw::{DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome, contended};
+pub(crate) use self::raw::{
+    DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome, contended,
+};
 pub(crate) use self::watch::LONG_POLL;
 use crate::backend::Version;
 use crate::client::Client;
@@ -68,7 +70,12 @@ pub enum UpdateError<E> {
 
 impl<T> Document<T> {
     pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
-        Self { raw: RawDocument { client, key }, last: Arc::default(), turn: Arc::default(), of: PhantomData }
+        Self {
+            raw: RawDocument { client, key },
+            last: Arc::default(),
+            turn: Arc::default(),
+            of: PhantomData,
+        }
     }
 
     /// Returns the key.
@@ -77,7 +84,10 @@ impl<T> Document<T> {
     }
 
     fn last(&self) -> Option<DocumentSnapshot> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn remember(&self, snapshot: Option<&DocumentSnapshot>) {
@@ -92,7 +102,11 @@ impl<T> Document<T> {
         Ok(self.adopt(loaded, last))
     }
 
-    fn adopt(&self, loaded: LoadedDocument, last: Option<DocumentSnapshot>) -> Option<DocumentSnapshot> {
+    fn adopt(
+        &self,
+        loaded: LoadedDocument,
+        last: Option<DocumentSnapshot>,
+    ) -> Option<DocumentSnapshot> {
         let current = match loaded {
             LoadedDocument::Absent => None,
             LoadedDocument::Unchanged(_) => return last,
@@ -110,7 +124,10 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// `Unknown` if the server doesn't respond. `Refused` if the server rejects the request or sends no strong tag, or
     /// if the content isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
-        self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
+        self.current(self.raw.client.until())
+            .await?
+            .map(|snapshot| self.versioned(&snapshot))
+            .transpose()
     }
 
     /// Creates the document.
@@ -153,7 +170,10 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
             Some(snapshot) if is(&snapshot) => self.put(Some(&snapshot), value).await,
             other => {
                 let current = other.and_then(|snapshot| snapshot.version);
-                Err(Error::new(ErrorKind::Conflict { current }, format!("{} has changed since {version}", self.key())))
+                Err(Error::new(
+                    ErrorKind::Conflict { current },
+                    format!("{} has changed since {version}", self.key()),
+                ))
             }
         }
     }
@@ -195,7 +215,10 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// assert!(matches!(stock.try_update(sell).await, Err(UpdateError::Aborted("sold out"))));
     /// # });
     /// ```
-    pub async fn try_update<E>(&self, change: impl FnMut(&mut T) -> Result<(), E>) -> Result<T, UpdateError<E>>
+    pub async fn try_update<E>(
+        &self,
+        change: impl FnMut(&mut T) -> Result<(), E>,
+    ) -> Result<T, UpdateError<E>>
     where
         T: Default,
     {
@@ -240,10 +263,20 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         let _turn = turn.map_err(|_| contended(self.key()))?;
         let mut base = self.current(pace.until).await?;
         loop {
-            let fence = held.map(|held| self.fence(held, base.as_ref())).transpose()?;
-            let mut value = base.as_ref().map(|base| self.value(base)).transpose()?.unwrap_or_default();
+            let fence = held
+                .map(|held| self.fence(held, base.as_ref()))
+                .transpose()?;
+            let mut value = base
+                .as_ref()
+                .map(|base| self.value(base))
+                .transpose()?
+                .unwrap_or_default();
             change(&mut value).map_err(UpdateError::Aborted)?;
-            match self.raw.write(base.as_ref(), self.encode(&value)?, fence, &mut pace).await? {
+            match self
+                .raw
+                .write(base.as_ref(), self.encode(&value)?, fence, &mut pace)
+                .await?
+            {
                 WriteOutcome::Done(snapshot) => {
                     self.remember(Some(&snapshot));
                     return Ok(value);
@@ -263,23 +296,33 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         if held.is_lost() {
             return Err(Error::lost());
         }
-        let largest = base.and_then(|base| base.stamp.as_ref()).and_then(|stamp| stamp.fence);
+        let largest = base
+            .and_then(|base| base.stamp.as_ref())
+            .and_then(|stamp| stamp.fence);
         if largest.is_some_and(|largest| largest > held.fence()) {
-            return Err(Error::new(ErrorKind::Lost, format!("a later holder of the lock has written {}", self.key())));
+            return Err(Error::new(
+                ErrorKind::Lost,
+                format!("a later holder of the lock has written {}", self.key()),
+            ));
         }
         Ok(held.fence())
     }
 
     async fn put(&self, base: Option<&DocumentSnapshot>, value: T) -> Result<Versioned<T>, Error> {
         let mut pace = RetryPace::until(self.raw.client.until());
-        match self.raw.write(base, self.encode(&value)?, None, &mut pace).await? {
+        match self
+            .raw
+            .write(base, self.encode(&value)?, None, &mut pace)
+            .await?
+        {
             WriteOutcome::Done(snapshot) => {
                 self.remember(Some(&snapshot));
                 self.versioned(&snapshot)
             }
-            WriteOutcome::Superseded => {
-                Err(Error::unknown(format!("{} was written, and has changed since: read it again", self.key())))
-            }
+            WriteOutcome::Superseded => Err(Error::unknown(format!(
+                "{} was written, and has changed since: read it again",
+                self.key()
+            ))),
             WriteOutcome::Conflict(conflict, _) => Err(conflict),
         }
     }
@@ -288,16 +331,25 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         let Some(version) = snapshot.version.clone() else {
             return Err(self.raw.no_strong_tag());
         };
-        Ok(Versioned { value: self.value(snapshot)?, version })
+        Ok(Versioned {
+            value: self.value(snapshot)?,
+            version,
+        })
     }
 
     fn value(&self, snapshot: &DocumentSnapshot) -> Result<T, Error> {
-        let wrong = |error| Error::refused(format!("{} is not of the expected type: {error}", self.key()));
+        let wrong = |error| {
+            Error::refused(format!(
+                "{} is not of the expected type: {error}",
+                self.key()
+            ))
+        };
         serde_json::from_value(snapshot.value.clone()).map_err(wrong)
     }
 
     fn encode(&self, value: &T) -> Result<serde_json::Value, Error> {
-        serde_json::to_value(value).map_err(|error| Error::refused(format!("{} cannot be JSON: {error}", self.key())))
+        serde_json::to_value(value)
+            .map_err(|error| Error::refused(format!("{} cannot be JSON: {error}", self.key())))
     }
 }
 
@@ -318,12 +370,19 @@ fn failed<T>(result: Result<T, UpdateError<Infallible>>) -> Result<T, Error> {
 
 impl<T> Clone for Document<T> {
     fn clone(&self) -> Self {
-        Self { raw: self.raw.clone(), last: Arc::clone(&self.last), turn: Arc::clone(&self.turn), of: PhantomData }
+        Self {
+            raw: self.raw.clone(),
+            last: Arc::clone(&self.last),
+            turn: Arc::clone(&self.turn),
+            of: PhantomData,
+        }
     }
 }
 
 impl<T> fmt::Debug for Document<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Document").field("key", &self.raw.key).finish_non_exhaustive()
+        f.debug_struct("Document")
+            .field("key", &self.raw.key)
+            .finish_non_exhaustive()
     }
 }

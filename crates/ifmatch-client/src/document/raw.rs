@@ -81,39 +81,65 @@ pub(crate) struct RetryPace {
 
 impl RetryPace {
     pub(crate) fn until(until: Timestamp) -> Self {
-        Self { until, backoff: Backoff::default() }
+        Self {
+            until,
+            backoff: Backoff::default(),
+        }
     }
 }
 
 impl RawDocument {
     /// Makes one attempt to read. Looks again for a few seconds if the tag is weak.
-    pub(crate) async fn read(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<LoadedDocument, Error> {
+    pub(crate) async fn read(
+        &self,
+        known: Option<&Version>,
+        wait: Option<Duration>,
+    ) -> Result<LoadedDocument, Error> {
         let mut loaded = self.read_once(known, wait).await?;
         for _ in 0..LOOKS {
-            let LoadedDocument::Found(DocumentSnapshot { version: None, .. }, _) = &loaded else { break };
+            let LoadedDocument::Found(DocumentSnapshot { version: None, .. }, _) = &loaded else {
+                break;
+            };
             self.client.clock().sleep(LOOK).await;
             loaded = self.read_once(known, None).await?;
         }
         Ok(loaded)
     }
 
-    async fn read_once(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<LoadedDocument, Error> {
-        let limit = self.client.attempt_timeout().saturating_add(wait.unwrap_or_default());
+    async fn read_once(
+        &self,
+        known: Option<&Version>,
+        wait: Option<Duration>,
+    ) -> Result<LoadedDocument, Error> {
+        let limit = self
+            .client
+            .attempt_timeout()
+            .saturating_add(wait.unwrap_or_default());
         let read = self.client.backend().get(&self.key, known, wait);
         let read = task::timeout(self.client.clock(), limit, read).await;
-        match read.map_err(|_| Error::unknown(format!("{}: no response within {limit:?}", self.key)))?? {
+        match read
+            .map_err(|_| Error::unknown(format!("{}: no response within {limit:?}", self.key)))??
+        {
             Read::Absent => Ok(LoadedDocument::Absent),
             Read::Unchanged { waited } => Ok(LoadedDocument::Unchanged(waited)),
-            Read::Found(found) => snapshot(&found).map(|snapshot| LoadedDocument::Found(snapshot, found.waited)),
+            Read::Found(found) => {
+                snapshot(&found).map(|snapshot| LoadedDocument::Found(snapshot, found.waited))
+            }
         }
     }
 
     /// Reads until there is a response or the time limit has passed.
-    pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<LoadedDocument, Error> {
+    pub(crate) async fn read_until(
+        &self,
+        known: Option<&Version>,
+        until: Timestamp,
+    ) -> Result<LoadedDocument, Error> {
         let mut backoff = Backoff::default();
         loop {
             match self.read(known, None).await {
-                Err(error) if error.is_unknown() && self.client.pause_after(&error, backoff.next(), until).await => {}
+                Err(error)
+                    if error.is_unknown()
+                        && self.client.pause_after(&error, backoff.next(), until).await => {}
                 read => return read,
             }
         }
@@ -136,10 +162,20 @@ impl RawDocument {
     ) -> Result<WriteOutcome, Error> {
         let when = match base {
             None => When::Absent,
-            Some(DocumentSnapshot { version: Some(version), body, .. }) => {
-                match self.client.prove(&self.key, body, version, pace.until).await {
+            Some(DocumentSnapshot {
+                version: Some(version),
+                body,
+                ..
+            }) => {
+                match self
+                    .client
+                    .prove(&self.key, body, version, pace.until)
+                    .await
+                {
                     Ok(()) => When::Is(version.clone()),
-                    Err(deleted) if deleted.is_conflict() => return Ok(WriteOutcome::Conflict(deleted, None)),
+                    Err(deleted) if deleted.is_conflict() => {
+                        return Ok(WriteOutcome::Conflict(deleted, None));
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -150,8 +186,20 @@ impl RawDocument {
         let stamp = WriteStamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
         let body = stamp::encode(&value, &stamp)?;
         let until = pace.until;
-        let written =
-            Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id, fence }, pace }).run().await?;
+        let written = Box::new(Attempt {
+            raw: self,
+            value,
+            stamp,
+            put: Put {
+                body,
+                when,
+                id,
+                fence,
+            },
+            pace,
+        })
+        .run()
+        .await?;
         match (base, written) {
             (None, WriteOutcome::Done(created)) => self.check(created, until).await,
             (_, written) => Ok(written),
@@ -159,9 +207,17 @@ impl RawDocument {
     }
 
     /// Makes sure that a document that was just created can be changed by conditional writes. Otherwise deletes it.
-    async fn check(&self, created: DocumentSnapshot, until: Timestamp) -> Result<WriteOutcome, Error> {
+    async fn check(
+        &self,
+        created: DocumentSnapshot,
+        until: Timestamp,
+    ) -> Result<WriteOutcome, Error> {
         let checked = match &created.version {
-            Some(version) => self.client.prove(&self.key, &created.body, version, until).await,
+            Some(version) => {
+                self.client
+                    .prove(&self.key, &created.body, version, until)
+                    .await
+            }
             None => Err(self.no_strong_tag()),
         };
         let error = match checked {
@@ -172,7 +228,9 @@ impl RawDocument {
         if !error.is_unknown()
             && let Err(failed) = self.client.discard(&self.key).await
         {
-            return Err(Error::refused(format!("{error}; what was created is left: {failed}")));
+            return Err(Error::refused(format!(
+                "{error}; what was created is left: {failed}"
+            )));
         }
         Err(error)
     }
@@ -220,9 +278,18 @@ impl Attempt<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            let pause = if resends < RESENDS { Duration::ZERO } else { backoff.next() };
+            let pause = if resends < RESENDS {
+                Duration::ZERO
+            } else {
+                backoff.next()
+            };
             let error = doubt.get_or_insert_with(|| Error::unknown("no response"));
-            if !self.raw.client.pause_after(error, pause, self.pace.until).await {
+            if !self
+                .raw
+                .client
+                .pause_after(error, pause, self.pace.until)
+                .await
+            {
                 return Err(error.clone());
             }
         }
@@ -237,7 +304,9 @@ impl Attempt<'_> {
     ) -> Result<WriteOutcome, Error> {
         match (self.fate(read.as_ref()), doubt) {
             (WriteFate::Untold, Some(doubt)) => Err(doubt),
-            (WriteFate::NotDone, _) | (WriteFate::Untold, None) => Ok(WriteOutcome::Conflict(conflict, read)),
+            (WriteFate::NotDone, _) | (WriteFate::Untold, None) => {
+                Ok(WriteOutcome::Conflict(conflict, read))
+            }
             (WriteFate::Current | WriteFate::Superseded, _) => {
                 Ok(self.settle(read).unwrap_or(WriteOutcome::Superseded))
             }
@@ -247,7 +316,10 @@ impl Attempt<'_> {
     /// Returns `true` if a read after a conflict shows the version to replace. No write has taken effect: the server was busy
     /// with another one, which may be an earlier attempt of this one.
     fn still_applies(&self, read: Option<&LoadedDocument>) -> bool {
-        let (When::Is(version), Some(LoadedDocument::Found(found, _))) = (&self.put.when, read) else { return false };
+        let (When::Is(version), Some(LoadedDocument::Found(found, _))) = (&self.put.when, read)
+        else {
+            return false;
+        };
         found.version.as_ref() == Some(version)
     }
 
@@ -259,11 +331,16 @@ impl Attempt<'_> {
 
     async fn send(&self) -> Result<Option<Version>, Error> {
         let client = &self.raw.client;
-        let limit = client.attempt_timeout().min(client.clock().now().until(self.pace.until));
+        let limit = client
+            .attempt_timeout()
+            .min(client.clock().now().until(self.pace.until));
         let sent = client.backend().put(&self.raw.key, &self.put);
         match task::timeout(client.clock(), limit, sent).await {
             Ok(sent) => sent,
-            Err(_) => Err(Error::unknown(format!("{}: no response within {limit:?}", self.raw.key))),
+            Err(_) => Err(Error::unknown(format!(
+                "{}: no response within {limit:?}",
+                self.raw.key
+            ))),
         }
     }
 
@@ -280,18 +357,25 @@ impl Attempt<'_> {
     fn settle(self: Box<Self>, read: Option<LoadedDocument>) -> Result<WriteOutcome, Box<Self>> {
         match (self.fate(read.as_ref()), read) {
             // With the value that was read: a program without stamps, which has kept this one, may have changed the document.
-            (WriteFate::Current, Some(LoadedDocument::Found(found, _))) => Ok(WriteOutcome::Done(found)),
+            (WriteFate::Current, Some(LoadedDocument::Found(found, _))) => {
+                Ok(WriteOutcome::Done(found))
+            }
             (WriteFate::Superseded, _) => Ok(WriteOutcome::Superseded),
             (WriteFate::NotDone, read) => {
                 let why = format!("{} has changed", self.raw.key);
-                Ok(WriteOutcome::Conflict(Error::new(ErrorKind::Conflict { current: None }, why), read))
+                Ok(WriteOutcome::Conflict(
+                    Error::new(ErrorKind::Conflict { current: None }, why),
+                    read,
+                ))
             }
             (WriteFate::Current | WriteFate::Untold, _) => Err(self),
         }
     }
 
     fn done(self: Box<Self>, version: Version) -> WriteOutcome {
-        let Self { value, stamp, put, .. } = *self;
+        let Self {
+            value, stamp, put, ..
+        } = *self;
         WriteOutcome::Done(DocumentSnapshot {
             value,
             stamp: Some(stamp),
@@ -315,5 +399,8 @@ fn snapshot(found: &Found) -> Result<DocumentSnapshot, Error> {
 
 /// Returns the error of a write that others were always ahead of.
 pub(crate) fn contended(key: &str) -> Error {
-    Error::new(ErrorKind::Contended, format!("{key}: other writers were faster until the time ran out"))
+    Error::new(
+        ErrorKind::Contended,
+        format!("{key}: other writers were faster until the time ran out"),
+    )
 }

@@ -50,7 +50,13 @@ impl WriteStamp {
     /// Returns the stamp of the next write.
     pub(crate) fn next(previous: Option<&Self>, nonce: String, fence: Option<u64>) -> Self {
         let Some(previous) = previous else {
-            return Self { chain: nonce.clone(), writes: 1, recent: [nonce].into(), fence, wrapped: false };
+            return Self {
+                chain: nonce.clone(),
+                writes: 1,
+                recent: [nonce].into(),
+                fence,
+                wrapped: false,
+            };
         };
         let mut recent = previous.recent.clone();
         recent.push_back(nonce);
@@ -58,13 +64,21 @@ impl WriteStamp {
             recent.pop_front();
         }
         let (chain, writes) = (previous.chain.clone(), previous.writes.saturating_add(1));
-        Self { chain, writes, recent, fence: fence.max(previous.fence), wrapped: false }
+        Self {
+            chain,
+            writes,
+            recent,
+            fence: fence.max(previous.fence),
+            wrapped: false,
+        }
     }
 
     /// Returns the fate of the write with this stamp, given the current one. A write that `creates` its document can only
     /// have created this chain.
     pub(crate) fn fate(&self, current: Option<&Self>, creates: bool) -> WriteFate {
-        let Some(current) = current else { return WriteFate::Untold };
+        let Some(current) = current else {
+            return WriteFate::Untold;
+        };
         let nonce = self.recent.back();
         if nonce.is_some() && current.recent.back() == nonce {
             return WriteFate::Current;
@@ -76,7 +90,11 @@ impl WriteStamp {
         // The current stamp names the write that has this one's place in the count.
         let names_rival = later.is_some_and(|later| later < current.recent.len() as u64);
         let same_chain = current.chain == self.chain;
-        if (same_chain && names_rival) || (creates && !same_chain) { WriteFate::NotDone } else { WriteFate::Untold }
+        if (same_chain && names_rival) || (creates && !same_chain) {
+            WriteFate::NotDone
+        } else {
+            WriteFate::Untold
+        }
     }
 }
 
@@ -91,20 +109,37 @@ pub(crate) fn encode(value: &Value, stamp: &WriteStamp) -> Result<Bytes, Error> 
             Map::from_iter([(VALUE.to_owned(), value.clone())])
         }
     };
-    let invalid = |error: serde_json::Error| Error::refused(format!("the document is not JSON: {error}"));
-    object.insert(STAMP.to_owned(), serde_json::to_value(&stamp).map_err(invalid)?);
-    serde_json::to_vec(&object).map(Bytes::from).map_err(invalid)
+    let invalid =
+        |error: serde_json::Error| Error::refused(format!("the document is not JSON: {error}"));
+    object.insert(
+        STAMP.to_owned(),
+        serde_json::to_value(&stamp).map_err(invalid)?,
+    );
+    serde_json::to_vec(&object)
+        .map(Bytes::from)
+        .map_err(invalid)
 }
 
 /// Returns the value and the stamp of JSON text. Text of other writers has no stamp.
 pub(crate) fn decode(text: &[u8]) -> Result<(Value, Option<WriteStamp>), Error> {
-    let value =
-        serde_json::from_slice(text).map_err(|error| Error::refused(format!("the document is not JSON: {error}")))?;
-    let Value::Object(mut object) = value else { return Ok((value, None)) };
-    let Some(stamp) = object.remove(STAMP) else { return Ok((Value::Object(object), None)) };
-    let stamp: WriteStamp = serde_json::from_value(stamp)
-        .map_err(|error| Error::refused(format!("the member {STAMP} of the document is not a stamp: {error}")))?;
-    let value = if stamp.wrapped { object.remove(VALUE).unwrap_or_default() } else { Value::Object(object) };
+    let value = serde_json::from_slice(text)
+        .map_err(|error| Error::refused(format!("the document is not JSON: {error}")))?;
+    let Value::Object(mut object) = value else {
+        return Ok((value, None));
+    };
+    let Some(stamp) = object.remove(STAMP) else {
+        return Ok((Value::Object(object), None));
+    };
+    let stamp: WriteStamp = serde_json::from_value(stamp).map_err(|error| {
+        Error::refused(format!(
+            "the member {STAMP} of the document is not a stamp: {error}"
+        ))
+    })?;
+    let value = if stamp.wrapped {
+        object.remove(VALUE).unwrap_or_default()
+    } else {
+        Value::Object(object)
+    };
     Ok((value, Some(stamp)))
 }
 
@@ -124,7 +159,13 @@ mod tests {
 
     #[test]
     fn values_survive_with_and_without_a_stamp() {
-        for value in [json!({ "a": 1 }), json!(7), json!(null), json!([1, 2]), json!({ "value": 1 })] {
+        for value in [
+            json!({ "a": 1 }),
+            json!(7),
+            json!(null),
+            json!([1, 2]),
+            json!({ "value": 1 }),
+        ] {
             let stamp = WriteStamp::next(None, "n".to_owned(), Some(4));
             let (decoded, found) = decode(&encode(&value, &stamp).unwrap()).unwrap();
             assert_eq!((decoded, found.unwrap().fence), (value.clone(), Some(4)));
@@ -140,9 +181,16 @@ mod tests {
         let ours = WriteStamp::next(Some(&base), "ours".to_owned(), None);
         assert_eq!(ours.fate(Some(&ours), false), WriteFate::Current);
         for later in 1..RECENT {
-            assert_eq!(ours.fate(Some(&after(Some(&ours), later)), false), WriteFate::Superseded, "{later}");
+            assert_eq!(
+                ours.fate(Some(&after(Some(&ours), later)), false),
+                WriteFate::Superseded,
+                "{later}"
+            );
         }
-        assert_eq!(ours.fate(Some(&after(Some(&ours), RECENT)), false), WriteFate::Untold);
+        assert_eq!(
+            ours.fate(Some(&after(Some(&ours), RECENT)), false),
+            WriteFate::Untold
+        );
     }
 
     #[test]
@@ -150,10 +198,21 @@ mod tests {
         let base = after(None, 3);
         let ours = WriteStamp::next(Some(&base), "ours".to_owned(), None);
         for rivals in 1..=RECENT {
-            assert_eq!(ours.fate(Some(&after(Some(&base), rivals)), false), WriteFate::NotDone, "{rivals}");
+            assert_eq!(
+                ours.fate(Some(&after(Some(&base), rivals)), false),
+                WriteFate::NotDone,
+                "{rivals}"
+            );
         }
-        assert_eq!(ours.fate(Some(&after(Some(&base), RECENT + 1)), false), WriteFate::Untold);
-        assert_eq!(ours.fate(Some(&base), false), WriteFate::Untold, "a read from before the write");
+        assert_eq!(
+            ours.fate(Some(&after(Some(&base), RECENT + 1)), false),
+            WriteFate::Untold
+        );
+        assert_eq!(
+            ours.fate(Some(&base), false),
+            WriteFate::Untold,
+            "a read from before the write"
+        );
     }
 
     #[test]
@@ -163,13 +222,22 @@ mod tests {
         foreign.chain = "another".to_owned();
         assert_eq!(ours.fate(Some(&foreign), false), WriteFate::Untold);
         assert_eq!(ours.fate(None, false), WriteFate::Untold);
-        assert_eq!(WriteStamp::next(None, "ours".to_owned(), None).fate(Some(&foreign), true), WriteFate::NotDone);
+        assert_eq!(
+            WriteStamp::next(None, "ours".to_owned(), None).fate(Some(&foreign), true),
+            WriteFate::NotDone
+        );
     }
 
     #[test]
     fn the_fence_never_falls() {
         let first = WriteStamp::next(None, "a".to_owned(), Some(7));
-        assert_eq!(WriteStamp::next(Some(&first), "b".to_owned(), Some(3)).fence, Some(7));
-        assert_eq!(WriteStamp::next(Some(&first), "b".to_owned(), None).fence, Some(7));
+        assert_eq!(
+            WriteStamp::next(Some(&first), "b".to_owned(), Some(3)).fence,
+            Some(7)
+        );
+        assert_eq!(
+            WriteStamp::next(Some(&first), "b".to_owned(), None).fence,
+            Some(7)
+        );
     }
 }

@@ -59,7 +59,11 @@ impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
                 Either::Right(_) => return,
                 Either::Left((Ok(waited), _)) => {
                     backoff = Backoff::default();
-                    if waited { Duration::ZERO } else { jittered(INTERVAL) }
+                    if waited {
+                        Duration::ZERO
+                    } else {
+                        jittered(INTERVAL)
+                    }
                 }
                 Either::Left((Err(_), _)) => INTERVAL + backoff.next(),
             };
@@ -81,9 +85,13 @@ impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
             LoadedDocument::Absent => false,
         };
         let current = self.adopt(loaded, None);
-        let value = current.map(|snapshot| self.versioned(&snapshot)).transpose()?.map(Arc::new);
+        let value = current
+            .map(|snapshot| self.versioned(&snapshot))
+            .transpose()?
+            .map(Arc::new);
         changes.send_if_modified(|shown| {
-            let differs = shown.as_ref().map(|shown| &shown.version) != value.as_ref().map(|value| &value.version);
+            let differs = shown.as_ref().map(|shown| &shown.version)
+                != value.as_ref().map(|value| &value.version);
             *shown = value;
             differs
         });

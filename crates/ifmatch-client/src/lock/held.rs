@@ -71,7 +71,11 @@ impl Grant {
     /// Returns the time until the lock is lost unless it's renewed, or zero once it's lost or released.
     pub fn remaining(&self) -> Duration {
         let GrantState { deadline, ended } = *self.state.borrow();
-        if ended { Duration::ZERO } else { self.clock.now().until(deadline) }
+        if ended {
+            Duration::ZERO
+        } else {
+            self.clock.now().until(deadline)
+        }
     }
 
     /// Returns `true` once the lock is lost or released.
@@ -109,7 +113,12 @@ impl Grant {
             if ended || self.clock.now() >= deadline {
                 return;
             }
-            match select(pin!(state.changed()), pin!(sleep_until(&self.clock, deadline))).await {
+            match select(
+                pin!(state.changed()),
+                pin!(sleep_until(&self.clock, deadline)),
+            )
+            .await
+            {
                 Either::Left((Ok(()), _)) | Either::Right(_) => {}
                 // Without its task, nothing renews the lock.
                 Either::Left((Err(_), _)) => return,
@@ -139,7 +148,13 @@ impl Grant {
             }
             let done = work.as_mut().poll(cx);
             // The process may have been stopped during the poll.
-            done.map(|done| if self.is_lost() { Err(Error::lost()) } else { Ok(done) })
+            done.map(|done| {
+                if self.is_lost() {
+                    Err(Error::lost())
+                } else {
+                    Ok(done)
+                }
+            })
         })
         .await
     }
@@ -164,10 +179,25 @@ impl Held {
         sent: Timestamp,
     ) -> Self {
         let clock = raw.client.clock().clone();
-        let state = watch::Sender::new(GrantState { deadline: lock::deadline(sent, record.ttl()), ended: false });
-        let grant = Grant { fence: record.fence, id: id.into(), clock: clock.clone(), state: state.subscribe() };
+        let state = watch::Sender::new(GrantState {
+            deadline: lock::deadline(sent, record.ttl()),
+            ended: false,
+        });
+        let grant = Grant {
+            fence: record.fence,
+            id: id.into(),
+            clock: clock.clone(),
+            state: state.subscribe(),
+        };
         let (release, order) = oneshot::channel();
-        let keeper = Keeper { raw, clock, snapshot, record, sent, state };
+        let keeper = Keeper {
+            raw,
+            clock,
+            snapshot,
+            record,
+            sent,
+            state,
+        };
         let client = keeper.raw.client.clone();
         client.detach(keeper.run(order));
         Self { grant, release }
@@ -238,7 +268,9 @@ impl Keeper {
             }
             let next = lock::renewal(self.sent, self.record.ttl());
             let sleep = self.clock.clone();
-            if let Either::Left((order, _)) = select(&mut order, pin!(sleep_until(&sleep, next))).await {
+            if let Either::Left((order, _)) =
+                select(&mut order, pin!(sleep_until(&sleep, next))).await
+            {
                 break order.ok();
             }
             // The renewal may take effect after it was abandoned for a release, which then finds its version.
@@ -248,7 +280,11 @@ impl Keeper {
             };
         };
         self.end();
-        let released = if renewal == Renewal::Taken { Ok(()) } else { self.release().await };
+        let released = if renewal == Renewal::Taken {
+            Ok(())
+        } else {
+            self.release().await
+        };
         if let Some(tell) = order {
             // The caller may have gone.
             let _ = tell.send(released);
@@ -293,14 +329,25 @@ impl Keeper {
                     self.snapshot = found;
                 }
                 // The conflict may be with a renewal that has taken effect without a response.
-                WriteOutcome::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
+                WriteOutcome::Conflict(error, None) => {
+                    return Err(Error::unknown(error.to_string()));
+                }
                 // Otherwise another client holds it already.
-                WriteOutcome::Done(_) | WriteOutcome::Superseded | WriteOutcome::Conflict(..) => return Ok(()),
+                WriteOutcome::Done(_) | WriteOutcome::Superseded | WriteOutcome::Conflict(..) => {
+                    return Ok(());
+                }
             }
         }
     }
 
     async fn write(&self, record: &LockRecord, until: Timestamp) -> Result<WriteOutcome, Error> {
-        self.raw.write(Some(&self.snapshot), json(record)?, None, &mut RetryPace::until(until)).await
+        self.raw
+            .write(
+                Some(&self.snapshot),
+                json(record)?,
+                None,
+                &mut RetryPace::until(until),
+            )
+            .await
     }
 }

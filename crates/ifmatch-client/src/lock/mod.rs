@@ -16,7 +16,8 @@ pub use self::held::{Grant, Held};
 use crate::backend::Version;
 use crate::client::Client;
 use crate::document::{
-    Document, DocumentSnapshot, LONG_POLL, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome,
+    Document, DocumentSnapshot, LONG_POLL, LoadedDocument, RawDocument, RetryPace, Waited,
+    WriteOutcome,
 };
 use crate::error::Error;
 use crate::pause::{Backoff, sleep_until};
@@ -93,14 +94,23 @@ enum Limit {
 
 impl Limit {
     fn time(self) -> Option<Timestamp> {
-        if let Self::At(time) = self { Some(time) } else { None }
+        if let Self::At(time) = self {
+            Some(time)
+        } else {
+            None
+        }
     }
 }
 
 impl Lock {
     pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
         let holder = format!("process {}", std::process::id()).into();
-        Self { raw: RawDocument { client, key }, ttl: TTL, holder, seen: Arc::default() }
+        Self {
+            raw: RawDocument { client, key },
+            ttl: TTL,
+            holder,
+            seen: Arc::default(),
+        }
     }
 
     /// Sets the time to live, at least 3 seconds. Defaults to 30 seconds. A crashed holder blocks others for this long.
@@ -132,7 +142,10 @@ impl Lock {
     /// # Ok::<(), ifmatch_client::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn with<T, F: Future<Output = T>>(&self, work: impl FnOnce(Grant) -> F) -> Result<T, Error> {
+    pub async fn with<T, F: Future<Output = T>>(
+        &self,
+        work: impl FnOnce(Grant) -> F,
+    ) -> Result<T, Error> {
         let held = self.acquire().await?;
         let done = held.during(work(held.grant().clone())).await;
         // The lock ends by itself if this fails.
@@ -147,7 +160,9 @@ impl Lock {
     /// # Errors
     /// `Refused` if the server rejects the requests, or if the time to live is too short.
     pub async fn acquire(&self) -> Result<Held, Error> {
-        self.acquire_until(Limit::Never).await?.ok_or_else(|| Error::unknown("the wait has no end"))
+        self.acquire_until(Limit::Never)
+            .await?
+            .ok_or_else(|| Error::unknown("the wait has no end"))
     }
 
     /// Acquires the lock, or gives up after this long.
@@ -166,7 +181,10 @@ impl Lock {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, limit: Duration) -> Result<Option<Held>, Error> {
-        self.acquire_until(Limit::At(self.raw.client.clock().now().saturating_add(limit))).await
+        self.acquire_until(Limit::At(
+            self.raw.client.clock().now().saturating_add(limit),
+        ))
+        .await
     }
 
     /// Acquires the lock if it is free. A crashed holder's lock counts as free once this object has seen it unchanged
@@ -220,7 +238,9 @@ impl Lock {
     /// Acquires in a task of its own, so a request in flight isn't abandoned with its outcome.
     async fn acquire_until(&self, limit: Limit) -> Result<Option<Held>, Error> {
         if self.ttl < MIN_TTL {
-            return Err(Error::refused(format!("a lock's time to live must be at least {MIN_TTL:?}")));
+            return Err(Error::refused(format!(
+                "a lock's time to live must be at least {MIN_TTL:?}"
+            )));
         }
         let (mut tell, told) = oneshot::channel();
         let lock = self.clone();
@@ -230,16 +250,25 @@ impl Lock {
             drop(tell.send(acquired));
         });
         let ended = |_| Error::unknown("the runtime has ended");
-        let Some(until) = limit.time() else { return told.await.map_err(ended)? };
+        let Some(until) = limit.time() else {
+            return told.await.map_err(ended)?;
+        };
         let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());
         match task::until(clock, until.saturating_add(patience), told).await {
             Ok(told) => told.map_err(ended)?,
-            Err(_) => Err(Error::unknown(format!("{}: no response in time", self.raw.key))),
+            Err(_) => Err(Error::unknown(format!(
+                "{}: no response in time",
+                self.raw.key
+            ))),
         }
     }
 
     /// Looks at the lock until it can be taken, the limit is reached, or the caller is gone.
-    async fn wait<T: Send>(&self, limit: Limit, caller: &mut oneshot::Sender<T>) -> Result<Option<Held>, Error> {
+    async fn wait<T: Send>(
+        &self,
+        limit: Limit,
+        caller: &mut oneshot::Sender<T>,
+    ) -> Result<Option<Held>, Error> {
         let clock = self.raw.client.clock();
         let until = limit.time();
         let mut backoff = Backoff::default();
@@ -262,7 +291,11 @@ impl Lock {
                 Ok(Next::Take(base)) => self.take(base).await,
                 Ok(Next::Wait(_, end, waited)) => {
                     let interval = (self.ttl / 10).clamp(INTERVALS.0, INTERVALS.1);
-                    let pause = if waited { Duration::ZERO } else { jittered(interval) };
+                    let pause = if waited {
+                        Duration::ZERO
+                    } else {
+                        jittered(interval)
+                    };
                     let latest = until.map_or(end, |until| until.min(end));
                     poll = Some(LONG_POLL.min(clock.now().saturating_add(pause).until(latest)));
                     backoff = Backoff::default();
@@ -272,14 +305,18 @@ impl Lock {
             };
             let (wake, failed) = match result {
                 Ok(held) => return Ok(Some(held)),
-                Err((_, Some(error))) if limit == Limit::SignOfLife || !error.is_unknown() => return Err(error),
+                Err((_, Some(error))) if limit == Limit::SignOfLife || !error.is_unknown() => {
+                    return Err(error);
+                }
                 Err(later) => later,
             };
             if until.is_some_and(|until| until <= clock.now()) {
                 return failed.map_or(Ok(None), Err);
             }
             let wake = until.map_or(wake, |until| wake.min(until));
-            if let Either::Right(_) = select(pin!(sleep_until(clock, wake)), pin!(caller.closed())).await {
+            if let Either::Right(_) =
+                select(pin!(sleep_until(clock, wake)), pin!(caller.closed())).await
+            {
                 return Ok(None);
             }
         }
@@ -296,19 +333,29 @@ impl Lock {
         };
         // After the read, so the holder has sent this version before.
         let now = self.raw.client.clock().now();
-        let Some(snapshot) = snapshot else { return Ok(Next::Take(None)) };
-        let version = snapshot.version.clone().ok_or_else(|| self.raw.no_strong_tag())?;
+        let Some(snapshot) = snapshot else {
+            return Ok(Next::Take(None));
+        };
+        let version = snapshot
+            .version
+            .clone()
+            .ok_or_else(|| self.raw.no_strong_tag())?;
         let record = record(&snapshot)?;
         let mut seen = self.seen();
         seen.snapshot = Some(snapshot.clone());
-        Ok(match seen.observation.challenge(&record, version.clone(), now) {
-            Challenge::TakeOver => Next::Take(Some(snapshot)),
-            Challenge::Wait { until } => Next::Wait(version, until, waited),
-        })
+        Ok(
+            match seen.observation.challenge(&record, version.clone(), now) {
+                Challenge::TakeOver => Next::Take(Some(snapshot)),
+                Challenge::Wait { until } => Next::Wait(version, until, waited),
+            },
+        )
     }
 
     /// Replaces the record. Otherwise returns the time of the next look, and the error, unless a rival was first.
-    async fn take(&self, base: Option<DocumentSnapshot>) -> Result<Held, (Timestamp, Option<Error>)> {
+    async fn take(
+        &self,
+        base: Option<DocumentSnapshot>,
+    ) -> Result<Held, (Timestamp, Option<Error>)> {
         let clock = self.raw.client.clock();
         let failed = |error: Error| (clock.now(), Some(error));
         let previous = base.as_ref().map(record).transpose().map_err(failed)?;
@@ -316,10 +363,24 @@ impl Lock {
         let id = nonce().map_err(|error| failed(Error::refused(error.to_string())))?;
         let sent = clock.now();
         let mut pace = RetryPace::until(lock::deadline(sent, self.ttl));
-        match self.raw.write(base.as_ref(), json(&record).map_err(failed)?, None, &mut pace).await.map_err(failed)? {
-            WriteOutcome::Done(snapshot) => {
-                Ok(Held::new(self.raw.clone(), snapshot, record, format!("{id:016x}"), sent))
-            }
+        match self
+            .raw
+            .write(
+                base.as_ref(),
+                json(&record).map_err(failed)?,
+                None,
+                &mut pace,
+            )
+            .await
+            .map_err(failed)?
+        {
+            WriteOutcome::Done(snapshot) => Ok(Held::new(
+                self.raw.clone(),
+                snapshot,
+                record,
+                format!("{id:016x}"),
+                sent,
+            )),
             WriteOutcome::Superseded | WriteOutcome::Conflict(..) => Err((clock.now(), None)),
         }
     }

@@ -42,7 +42,11 @@ async fn for_each_poll<F: Future<Output = bool>>(test: impl Fn(usize) -> F) {
         let ended = test(polls).await;
         // Releases in the background have ended by then.
         sleep(TTL).await;
-        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "tasks are left after {polls} polls");
+        assert_eq!(
+            Handle::current().metrics().num_alive_tasks(),
+            0,
+            "tasks are left after {polls} polls"
+        );
         if ended {
             assert!(polls > 1, "the future never waited");
             return;
@@ -58,7 +62,9 @@ fn lock(store: &Store) -> Lock {
 /// Asserts that the lock is free, and stays with its next holder.
 async fn assert_free(store: &Store, polls: usize) {
     let next = timeout(LOOK, lock(store).acquire()).await;
-    let held = next.unwrap_or_else(|_| panic!("not free after {polls} polls")).unwrap();
+    let held = next
+        .unwrap_or_else(|_| panic!("not free after {polls} polls"))
+        .unwrap();
     sleep(TTL * 3).await;
     assert!(!held.is_lost(), "taken away after {polls} polls");
     held.release().await.unwrap();
@@ -124,9 +130,18 @@ async fn work_under_a_lock_ends_at_once_and_the_lock_is_released() {
             }
         });
         let done = after_polls(polls, work).await;
-        assert_eq!(count.load(Ordering::SeqCst), 0, "the work goes on after {polls} polls");
-        let next = timeout(LOOK, lock(&store).with(|_| async { drop(Inside::enter(&count)) })).await;
-        next.unwrap_or_else(|_| panic!("not free after {polls} polls")).unwrap();
+        assert_eq!(
+            count.load(Ordering::SeqCst),
+            0,
+            "the work goes on after {polls} polls"
+        );
+        let next = timeout(
+            LOOK,
+            lock(&store).with(|_| async { drop(Inside::enter(&count)) }),
+        )
+        .await;
+        next.unwrap_or_else(|_| panic!("not free after {polls} polls"))
+            .unwrap();
         assert_free(&store, polls).await;
         done.is_some()
     })
@@ -146,7 +161,11 @@ async fn a_term_of_a_leader_ends_at_once() {
             }
         });
         let done = after_polls(polls, run).await;
-        assert_eq!(count.load(Ordering::SeqCst), 0, "the work goes on after {polls} polls");
+        assert_eq!(
+            count.load(Ordering::SeqCst),
+            0,
+            "the work goes on after {polls} polls"
+        );
         assert_free(&store, polls).await;
         done.is_some()
     })
@@ -202,7 +221,11 @@ async fn a_job_whose_taking_was_dropped_is_done_by_another_worker() {
         sleep(TTL).await;
         let job = match first {
             Some(job) => job,
-            None => other.take(TTL).await.unwrap().unwrap_or_else(|| panic!("hidden after {polls} polls")),
+            None => other
+                .take(TTL)
+                .await
+                .unwrap()
+                .unwrap_or_else(|| panic!("hidden after {polls} polls")),
         };
         assert!(job.attempts() <= 2);
         ended
@@ -219,7 +242,10 @@ async fn a_job_whose_end_was_dropped_is_done_or_taken_again() {
         let job = queue.take(TTL).await.unwrap().unwrap();
         let ended = after_polls(polls, job.done()).await;
         let other = store.client().queue("jobs");
-        assert!(other.take(TTL).await.unwrap().is_none(), "taken too early, after {polls} polls");
+        assert!(
+            other.take(TTL).await.unwrap().is_none(),
+            "taken too early, after {polls} polls"
+        );
         sleep(TTL).await;
         let again = other.take(TTL).await.unwrap();
         // Without the mark, it is taken again. With it, the next worker has deleted it.
@@ -244,12 +270,24 @@ async fn a_dropped_update_neither_blocks_nor_misleads_other_clones() {
         let clone = count.clone();
         let done = after_polls(polls, clone.update(|count| *count += 1)).await;
         let next = timeout(TTL, count.update(|count| *count += 1)).await;
-        let next = next.unwrap_or_else(|_| panic!("blocked after {polls} polls")).unwrap();
+        let next = next
+            .unwrap_or_else(|_| panic!("blocked after {polls} polls"))
+            .unwrap();
         match &done {
             Some(updated) => assert_eq!((*updated.as_ref().unwrap(), next), (11, 12)),
             None => assert!([11, 12].contains(&next), "{next} after {polls} polls"),
         }
-        assert_eq!(store.client().json::<u32>("count").get().await.unwrap().unwrap().value, next);
+        assert_eq!(
+            store
+                .client()
+                .json::<u32>("count")
+                .get()
+                .await
+                .unwrap()
+                .unwrap()
+                .value,
+            next
+        );
         done.is_some()
     })
     .await;
@@ -259,7 +297,13 @@ async fn a_dropped_update_neither_blocks_nor_misleads_other_clones() {
 async fn a_replacement_is_made_or_can_still_be_made() {
     for_each_poll(|polls| async move {
         let store = Store::default();
-        let first = store.client().json::<u32>("note").create(1).await.unwrap().version;
+        let first = store
+            .client()
+            .json::<u32>("note")
+            .create(1)
+            .await
+            .unwrap()
+            .version;
         fail(&store);
         let note = store.client().json::<u32>("note");
         let done = after_polls(polls, note.replace(&first, 2)).await;
@@ -303,7 +347,10 @@ async fn a_watch_ends_with_the_future_that_has_it() {
         let done = after_polls(polls, async {
             let mut changes = limit.watch().await.unwrap();
             writer.update(|limit| *limit = 2).await.unwrap();
-            changes.wait_for(|limit| limit.as_ref().is_some_and(|limit| limit.value == 2)).await.unwrap();
+            changes
+                .wait_for(|limit| limit.as_ref().is_some_and(|limit| limit.value == 2))
+                .await
+                .unwrap();
         });
         done.await.is_some()
     })
@@ -326,7 +373,8 @@ async fn a_change_is_seen_although_a_wait_for_it_was_dropped() {
         writer.await.unwrap();
         if !ended {
             let seen = timeout(TTL, changes.changed()).await;
-            seen.unwrap_or_else(|_| panic!("missed after {polls} polls")).unwrap();
+            seen.unwrap_or_else(|_| panic!("missed after {polls} polls"))
+                .unwrap();
         }
         assert_eq!(changes.borrow().as_ref().unwrap().value, 7);
         ended
@@ -383,10 +431,19 @@ async fn a_job_whose_extension_was_dropped_is_still_its_workers() {
             queue.push(&"resize").await.unwrap();
             let mut job = queue.take(TTL).await.unwrap().unwrap();
             fail(&store);
-            let ended = after_polls(polls, job.extend(2 * TTL)).await.map(Result::unwrap).is_some();
-            next.run(job).await.unwrap_or_else(|error| panic!("{next:?} after {polls} polls: {error}"));
+            let ended = after_polls(polls, job.extend(2 * TTL))
+                .await
+                .map(Result::unwrap)
+                .is_some();
+            next.run(job)
+                .await
+                .unwrap_or_else(|error| panic!("{next:?} after {polls} polls: {error}"));
             let again = queue.take(TTL).await.unwrap().map(|job| job.attempts());
-            assert_eq!(again, matches!(next, Next::Abandon).then_some(2), "{next:?} after {polls} polls");
+            assert_eq!(
+                again,
+                matches!(next, Next::Abandon).then_some(2),
+                "{next:?} after {polls} polls"
+            );
             ended
         })
         .await;
@@ -402,13 +459,31 @@ async fn a_job_whose_extension_was_dropped_is_lost_once_it_is_taken_again() {
                 let queue = store.client().queue("jobs");
                 queue.push(&"resize").await.unwrap();
                 let mut job = queue.take(TTL).await.unwrap().unwrap();
-                let ended = after_polls(polls, job.extend(2 * TTL)).await.map(Result::unwrap).is_some();
-                let other = if is_same_queue { queue } else { store.client().queue("jobs") };
-                assert!(other.take(TTL).await.unwrap().is_none(), "taken too early, after {polls} polls");
+                let ended = after_polls(polls, job.extend(2 * TTL))
+                    .await
+                    .map(Result::unwrap)
+                    .is_some();
+                let other = if is_same_queue {
+                    queue
+                } else {
+                    store.client().queue("jobs")
+                };
+                assert!(
+                    other.take(TTL).await.unwrap().is_none(),
+                    "taken too early, after {polls} polls"
+                );
                 sleep(2 * TTL).await;
-                let again = other.take(TTL).await.unwrap().unwrap_or_else(|| panic!("hidden after {polls} polls"));
+                let again = other
+                    .take(TTL)
+                    .await
+                    .unwrap()
+                    .unwrap_or_else(|| panic!("hidden after {polls} polls"));
                 let lost = next.run(job).await.expect_err("two workers have the job");
-                assert_eq!(*lost.kind(), ErrorKind::Lost, "{next:?} after {polls} polls");
+                assert_eq!(
+                    *lost.kind(),
+                    ErrorKind::Lost,
+                    "{next:?} after {polls} polls"
+                );
                 again.done().await.unwrap();
                 ended
             })
@@ -449,14 +524,21 @@ async fn a_job_whose_return_was_dropped_is_available_at_once_or_after_its_time()
         queue.push(&"resize").await.unwrap();
         let job = queue.take(TTL).await.unwrap().unwrap();
         fail(&store);
-        let ended = after_polls(polls, job.abandon()).await.map(Result::unwrap).is_some();
+        let ended = after_polls(polls, job.abandon())
+            .await
+            .map(Result::unwrap)
+            .is_some();
         let other = store.client().queue("jobs");
         let first = other.take(TTL).await.unwrap();
         assert!(first.is_some() || !ended, "given back, and not available");
         sleep(TTL).await;
         let again = match first {
             Some(job) => job,
-            None => other.take(TTL).await.unwrap().unwrap_or_else(|| panic!("hidden after {polls} polls")),
+            None => other
+                .take(TTL)
+                .await
+                .unwrap()
+                .unwrap_or_else(|| panic!("hidden after {polls} polls")),
         };
         assert_eq!(again.attempts(), 2, "after {polls} polls");
         again.done().await.unwrap();

@@ -14,7 +14,10 @@ async fn candidates_lead_one_after_another() {
     let store = Store::default();
     let leaders = Arc::new(AtomicUsize::new(0));
     let candidate = |name: usize| {
-        let election = store.client().election("leaders/mail").name(name.to_string());
+        let election = store
+            .client()
+            .election("leaders/mail")
+            .name(name.to_string());
         let leaders = Arc::clone(&leaders);
         async move {
             election
@@ -51,7 +54,10 @@ async fn a_leader_that_loses_its_term_becomes_a_candidate_again() {
             if last {
                 return "done";
             }
-            record.update(|record| record["held"] = false.into()).await.unwrap();
+            record
+                .update(|record| record["held"] = false.into())
+                .await
+                .unwrap();
             std::future::pending().await
         }
     });
@@ -70,7 +76,13 @@ async fn observers_see_each_leader() {
         async move {
             leader.changed().await.unwrap();
             let seen = leader.borrow_and_update().clone();
-            assert_eq!(seen, Some(Leader { name: "host 1".to_owned(), term: term.fence() }));
+            assert_eq!(
+                seen,
+                Some(Leader {
+                    name: "host 1".to_owned(),
+                    term: term.fence()
+                })
+            );
         }
     });
     term.await.unwrap();

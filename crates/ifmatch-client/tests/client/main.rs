@@ -1,5 +1,9 @@
 //! Updates, locks, elections, queues and watches on a store in memory, with lost responses, cuts and stopped clocks.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod cancelled;
 mod election;

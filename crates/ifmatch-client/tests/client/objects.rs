@@ -24,14 +24,30 @@ async fn of_64_tasks_with_100_updates_each_none_is_lost() {
     for done in join_all((0..64).map(task)).await {
         done.unwrap();
     }
-    assert_eq!(client.json::<u64>("box/hits").get().await.unwrap().unwrap().value, 6_400);
+    assert_eq!(
+        client
+            .json::<u64>("box/hits")
+            .get()
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        6_400
+    );
 }
 
 #[tokio::test]
 async fn locks_queues_and_stored_versions_work() {
     let client = client();
     let held = client.lock("locks/a").acquire().await.unwrap();
-    assert!(client.lock("locks/a").try_acquire().await.unwrap().is_none());
+    assert!(
+        client
+            .lock("locks/a")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
     held.release().await.unwrap();
 
     let queue = client.queue("jobs");
@@ -44,6 +60,12 @@ async fn locks_queues_and_stored_versions_work() {
     let note = client.json::<u8>("note");
     let first = note.create(1).await.unwrap().version;
     note.update(|note| *note += 1).await.unwrap();
-    assert!(matches!(note.replace(&first, 9).await.unwrap_err().kind(), ErrorKind::Conflict { .. }));
-    assert!(matches!(note.create(9).await.unwrap_err().kind(), ErrorKind::Conflict { .. }));
+    assert!(matches!(
+        note.replace(&first, 9).await.unwrap_err().kind(),
+        ErrorKind::Conflict { .. }
+    ));
+    assert!(matches!(
+        note.create(9).await.unwrap_err().kind(),
+        ErrorKind::Conflict { .. }
+    ));
 }

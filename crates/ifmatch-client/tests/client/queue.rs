@@ -36,17 +36,29 @@ async fn workers_with_lost_answers_do_each_job_once() {
             done
         }
     };
-    let mut done = join_all([worker(), worker(), worker(), worker()]).await.concat();
+    let mut done = join_all([worker(), worker(), worker(), worker()])
+        .await
+        .concat();
     done.sort_unstable();
     assert_eq!(done, (0..40).collect::<Vec<u32>>());
-    assert!(store.client().backend().list("jobs/").await.unwrap().is_empty());
+    assert!(
+        store
+            .client()
+            .backend()
+            .list("jobs/")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_crashed_worker_is_taken_again_and_cannot_be_finished_late() {
     let store = Store::default();
     let clock = Stoppable::default();
-    let stopped = Client::new(store.connect()).with_clock(clock.clone()).queue("jobs");
+    let stopped = Client::new(store.connect())
+        .with_clock(clock.clone())
+        .queue("jobs");
     stopped.push(&"resize").await.unwrap();
     let first = stopped.take(VISIBILITY).await.unwrap().unwrap();
     clock.stop();
@@ -54,7 +66,13 @@ async fn a_job_of_a_crashed_worker_is_taken_again_and_cannot_be_finished_late() 
     assert!(queue.take(VISIBILITY).await.unwrap().is_none());
     tokio::time::sleep(VISIBILITY).await;
     let second = queue.take(VISIBILITY).await.unwrap().unwrap();
-    assert_eq!((second.attempts(), second.payload::<String>().unwrap().as_str()), (2, "resize"));
+    assert_eq!(
+        (
+            second.attempts(),
+            second.payload::<String>().unwrap().as_str()
+        ),
+        (2, "resize")
+    );
     assert!(second.fence() > first.fence());
     clock.resume();
     assert_eq!(*first.done().await.unwrap_err().kind(), ErrorKind::Lost);
@@ -65,14 +83,21 @@ async fn a_job_of_a_crashed_worker_is_taken_again_and_cannot_be_finished_late() 
 #[tokio::test(start_paused = true)]
 async fn a_document_that_is_no_job_does_not_hold_up_the_jobs() {
     let client = Store::default().client();
-    client.json::<String>("jobs/0").create("not a job".to_owned()).await.unwrap();
+    client
+        .json::<String>("jobs/0")
+        .create("not a job".to_owned())
+        .await
+        .unwrap();
     let queue = client.queue("jobs");
     queue.push(&"resize").await.unwrap();
     let job = queue.take(VISIBILITY).await.unwrap().unwrap();
     assert_eq!(job.payload::<String>().unwrap(), "resize");
     job.done().await.unwrap();
     // It is reported when nothing else is left.
-    assert_eq!(*queue.take(VISIBILITY).await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(
+        *queue.take(VISIBILITY).await.unwrap_err().kind(),
+        ErrorKind::Refused
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +110,13 @@ async fn an_abandoned_job_is_available_at_once_and_jobs_keep_their_order() {
     assert_eq!(first.payload::<String>().unwrap(), "a");
     first.abandon().await.unwrap();
     let again = queue.take(VISIBILITY).await.unwrap().unwrap();
-    assert_eq!((again.payload::<String>().unwrap().as_str(), again.attempts()), ("a", 2));
+    assert_eq!(
+        (
+            again.payload::<String>().unwrap().as_str(),
+            again.attempts()
+        ),
+        ("a", 2)
+    );
 }
 
 /// The server accepts the connection and never answers the listing.
@@ -93,10 +124,14 @@ async fn an_abandoned_job_is_available_at_once_and_jobs_keep_their_order() {
 async fn a_listing_without_an_answer_ends_the_take() {
     let store = Store::default();
     let connection = store.connect();
-    let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+    let queue = Client::new(connection.clone())
+        .with_clock(Steady)
+        .queue("jobs");
     queue.push(&"resize").await.unwrap();
     connection.cut();
-    let taken = timeout(LIMIT, queue.take(VISIBILITY)).await.expect("it waits for the listing without limit");
+    let taken = timeout(LIMIT, queue.take(VISIBILITY))
+        .await
+        .expect("it waits for the listing without limit");
     assert_eq!(*taken.unwrap_err().kind(), ErrorKind::Unknown);
 }
 
@@ -106,7 +141,9 @@ async fn a_deletion_without_an_answer_does_not_hold_up_the_worker() {
     for moment in 0..6 {
         let store = Store::default();
         let connection = store.connect();
-        let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+        let queue = Client::new(connection.clone())
+            .with_clock(Steady)
+            .queue("jobs");
         queue.push(&"resize").await.unwrap();
         let job = queue.take(VISIBILITY).await.unwrap().unwrap();
         let cut = async {
@@ -125,7 +162,9 @@ async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknow
     for is_cut_again in [false, true] {
         let store = Store::default();
         let connection = store.connect();
-        let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+        let queue = Client::new(connection.clone())
+            .with_clock(Steady)
+            .queue("jobs");
         queue.push(&"resize").await.unwrap();
         let mut job = queue.take(VISIBILITY).await.unwrap().unwrap();
         let cut_after = async |millis| {
@@ -134,18 +173,32 @@ async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknow
         };
         // The request takes a millisecond, and the response another one. `join` polls the cut first, so the response is lost.
         let ((), extended) = join(cut_after(2), timeout(LIMIT, job.extend(2 * VISIBILITY))).await;
-        let unknown = extended.expect("the extension ends within two minutes").unwrap_err();
+        let unknown = extended
+            .expect("the extension ends within two minutes")
+            .unwrap_err();
         assert_eq!(*unknown.kind(), ErrorKind::Unknown);
         connection.heal();
         if is_cut_again {
             // The conflict arrives, and the read after it doesn't.
             let ((), done) = join(cut_after(3), timeout(LIMIT, job.done())).await;
-            let unknown = done.expect("the end of the job is settled within two minutes").unwrap_err();
+            let unknown = done
+                .expect("the end of the job is settled within two minutes")
+                .unwrap_err();
             assert_eq!(*unknown.kind(), ErrorKind::Unknown);
         } else {
-            let done = timeout(LIMIT, job.done()).await.expect("the job is finished within two minutes");
+            let done = timeout(LIMIT, job.done())
+                .await
+                .expect("the job is finished within two minutes");
             done.expect("no other worker has taken it");
-            assert!(store.client().backend().list("jobs/").await.unwrap().is_empty());
+            assert!(
+                store
+                    .client()
+                    .backend()
+                    .list("jobs/")
+                    .await
+                    .unwrap()
+                    .is_empty()
+            );
         }
     }
 }
@@ -154,12 +207,19 @@ async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknow
 #[tokio::test(start_paused = true)]
 async fn a_take_without_an_answer_is_unknown_and_ends_long_before_the_visibility() {
     let store = Store::default();
-    let queue = Client::new(store.connect()).with_clock(Steady).queue("jobs");
+    let queue = Client::new(store.connect())
+        .with_clock(Steady)
+        .queue("jobs");
     queue.push(&"resize").await.unwrap();
     store.fail(|_| Fault::Request);
-    let taken = timeout(LIMIT, queue.take(Duration::from_hours(24))).await.expect("it waits for most of a day");
+    let taken = timeout(LIMIT, queue.take(Duration::from_hours(24)))
+        .await
+        .expect("it waits for most of a day");
     // `None` would mean that the queue is empty.
-    assert_eq!(*taken.expect_err("nothing is known about the job").kind(), ErrorKind::Unknown);
+    assert_eq!(
+        *taken.expect_err("nothing is known about the job").kind(),
+        ErrorKind::Unknown
+    );
 }
 
 /// Another request for the job is under way, for example the first attempt of this one. Nothing has changed.
@@ -190,15 +250,48 @@ async fn recover_a_job(dates_are_rounded_up: bool) {
     let mut crashed = worker().take(VISIBILITY).await.unwrap().unwrap();
     crashed.extend(2 * VISIBILITY).await.unwrap();
     tokio::time::sleep(VISIBILITY + VISIBILITY / 2).await;
-    assert!(worker().take(VISIBILITY).await.unwrap().is_none(), "its time was extended");
+    assert!(
+        worker().take(VISIBILITY).await.unwrap().is_none(),
+        "its time was extended"
+    );
     tokio::time::sleep(VISIBILITY).await;
-    let job = worker().take(VISIBILITY).await.unwrap().expect("nobody works on it");
+    let job = worker()
+        .take(VISIBILITY)
+        .await
+        .unwrap()
+        .expect("nobody works on it");
     assert_eq!(job.attempts(), 2);
-    assert_eq!(*crashed.extend(VISIBILITY).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(
+        *crashed.extend(VISIBILITY).await.unwrap_err().kind(),
+        ErrorKind::Lost
+    );
     job.abandon().await.unwrap();
-    assert!(store.client().backend().list("jobs.clock").await.unwrap().is_empty(), "the document is deleted");
-    assert!(worker().max_attempts(2).take(VISIBILITY).await.unwrap().is_none());
-    assert!(worker().max_attempts(3).take(VISIBILITY).await.unwrap().is_some());
+    assert!(
+        store
+            .client()
+            .backend()
+            .list("jobs.clock")
+            .await
+            .unwrap()
+            .is_empty(),
+        "the document is deleted"
+    );
+    assert!(
+        worker()
+            .max_attempts(2)
+            .take(VISIBILITY)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        worker()
+            .max_attempts(3)
+            .take(VISIBILITY)
+            .await
+            .unwrap()
+            .is_some()
+    );
 }
 
 /// A worker can't write the document whose date it would read.
@@ -216,7 +309,15 @@ async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its
     store.fail(|_| Fault::None);
     tokio::time::sleep(2 * VISIBILITY).await;
     assert!(late.take(VISIBILITY).await.unwrap().is_some());
-    assert!(store.client().backend().list("jobs.clock").await.unwrap().is_empty());
+    assert!(
+        store
+            .client()
+            .backend()
+            .list("jobs.clock")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,5 +330,11 @@ async fn a_worker_waits_for_the_next_job() {
     };
     let wait = timeout(LIMIT, queue.wait(VISIBILITY));
     let (job, ()) = tokio::join!(wait, push);
-    assert_eq!(job.expect("a job within two minutes").unwrap().payload::<String>().unwrap(), "resize");
+    assert_eq!(
+        job.expect("a job within two minutes")
+            .unwrap()
+            .payload::<String>()
+            .unwrap(),
+        "resize"
+    );
 }

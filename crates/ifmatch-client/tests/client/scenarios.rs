@@ -39,13 +39,34 @@ struct Scenario {
 }
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    TABLE.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [name, behaviour, before, writes, operation, outcome, after, _without_stamps] = columns[..] else {
-            panic!("a row has eight columns: {line}");
-        };
-        Scenario { name, behaviour, before, writes, operation, outcome, after }
-    })
+    TABLE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [
+                name,
+                behaviour,
+                before,
+                writes,
+                operation,
+                outcome,
+                after,
+                _without_stamps,
+            ] = columns[..]
+            else {
+                panic!("a row has eight columns: {line}");
+            };
+            Scenario {
+                name,
+                behaviour,
+                before,
+                writes,
+                operation,
+                outcome,
+                after,
+            }
+        })
 }
 
 /// The server's document, and what happens at the writes that are left.
@@ -68,10 +89,21 @@ impl Server {
         let writes = if writes == "-" {
             Vec::new()
         } else {
-            writes.split(';').map(|steps| steps.split_whitespace().collect()).collect()
+            writes
+                .split(';')
+                .map(|steps| steps.split_whitespace().collect())
+                .collect()
         };
         let behaviour = scenario.behaviour;
-        let mut server = Self { behaviour, content: None, version: 0, looks: 0, rivals: 0, always, writes };
+        let mut server = Self {
+            behaviour,
+            content: None,
+            version: 0,
+            looks: 0,
+            rivals: 0,
+            always,
+            writes,
+        };
         if let Ok(number) = scenario.before.parse() {
             server.write_stamped(number);
         }
@@ -84,7 +116,9 @@ impl Server {
     }
 
     fn value(&self) -> Value {
-        self.content.as_ref().map_or(Value::Null, |content| serde_json::from_slice(content).unwrap())
+        self.content.as_ref().map_or(Value::Null, |content| {
+            serde_json::from_slice(content).unwrap()
+        })
     }
 
     fn number(&self) -> Option<u64> {
@@ -101,7 +135,9 @@ impl Server {
         }
         stamp["writes"] = (stamp["writes"].as_u64().unwrap() + 1).into();
         stamp["recent"].as_array_mut().unwrap().push(id.into());
-        self.set(Some(json!({ "n": number, "$ifmatch": stamp }).to_string().into()));
+        self.set(Some(
+            json!({ "n": number, "$ifmatch": stamp }).to_string().into(),
+        ));
     }
 
     fn rival(&mut self) {
@@ -125,8 +161,11 @@ impl Server {
 
     fn holds(&self, headers: &HeaderMap) -> bool {
         let is_absent = self.content.is_none();
-        let named = headers.get(IF_MATCH).map(|tag| tag.to_str().unwrap() == self.strong());
-        let matches = named.is_none_or(|is_current| is_current && !is_absent) || self.behaviour == "ignores-if-match";
+        let named = headers
+            .get(IF_MATCH)
+            .map(|tag| tag.to_str().unwrap() == self.strong());
+        let matches = named.is_none_or(|is_current| is_current && !is_absent)
+            || self.behaviour == "ignores-if-match";
         let creates = headers.contains_key(IF_NONE_MATCH);
         matches && (!creates || is_absent || self.behaviour == "ignores-if-none-match")
     }
@@ -141,9 +180,16 @@ impl Server {
     }
 
     /// Returns the response, or `None` if the connection is closed instead.
-    fn handle(&mut self, method: &Method, headers: &HeaderMap, body: Bytes) -> Option<Response<Full<Bytes>>> {
+    fn handle(
+        &mut self,
+        method: &Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Option<Response<Full<Bytes>>> {
         if method == Method::GET {
-            let is_current = headers.get("if-none-match").is_some_and(|tag| tag.to_str().unwrap() == self.strong());
+            let is_current = headers
+                .get("if-none-match")
+                .is_some_and(|tag| tag.to_str().unwrap() == self.strong());
             let status = match self.content {
                 None => 404,
                 Some(_) if is_current && self.behaviour == "-" => 304,
@@ -152,7 +198,8 @@ impl Server {
             return Some(self.respond(status, false));
         }
         let named = headers.get(IF_MATCH).map(|tag| tag.to_str().unwrap());
-        let is_probe = named.is_some_and(|tag| headers.contains_key(IF_NONE_MATCH) || !tag.starts_with("\"v"));
+        let is_probe =
+            named.is_some_and(|tag| headers.contains_key(IF_NONE_MATCH) || !tag.starts_with("\"v"));
         if method == Method::PUT && is_probe {
             let status = self.write(method, headers, body);
             return Some(self.respond(status, true));
@@ -183,10 +230,16 @@ impl Server {
     }
 
     fn respond(&mut self, status: u16, is_write: bool) -> Response<Full<Bytes>> {
-        let body = self.content.clone().filter(|_| status == 200).unwrap_or_default();
+        let body = self
+            .content
+            .clone()
+            .filter(|_| status == 200)
+            .unwrap_or_default();
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
-        let mut add = |name: HeaderName, value: &str| response.headers_mut().insert(name, value.parse().unwrap());
+        let mut add = |name: HeaderName, value: &str| {
+            response.headers_mut().insert(name, value.parse().unwrap())
+        };
         if status == 303 {
             add(LOCATION, "/box/document");
         } else if self.content.is_some()
@@ -211,15 +264,25 @@ async fn serve(server: Arc<Mutex<Server>>) -> String {
                 let server = Arc::clone(&server);
                 async move {
                     let (head, body) = request.into_parts();
-                    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-                    let response = server.lock().unwrap().handle(&head.method, &head.headers, body);
-                    response.ok_or_else(|| std::io::Error::other("the connection is closed without a response"))
+                    let body = body
+                        .collect()
+                        .await
+                        .map_err(std::io::Error::other)?
+                        .to_bytes();
+                    let response = server
+                        .lock()
+                        .unwrap()
+                        .handle(&head.method, &head.headers, body);
+                    response.ok_or_else(|| {
+                        std::io::Error::other("the connection is closed without a response")
+                    })
                 }
             });
             // The connections that are dropped are errors.
             tokio::spawn(async move {
-                let _ =
-                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
                 Ok::<(), Infallible>(())
             });
         }
@@ -228,19 +291,34 @@ async fn serve(server: Arc<Mutex<Server>>) -> String {
 }
 
 /// Runs an operation, and returns its outcome.
-async fn operate(document: &Document<Number>, server: &Mutex<Server>, operation: &str) -> &'static str {
+async fn operate(
+    document: &Document<Number>,
+    server: &Mutex<Server>,
+    operation: &str,
+) -> &'static str {
     let (name, number) = operation.split_once(' ').unwrap_or((operation, "0"));
-    let value = Number { n: number.parse().unwrap() };
+    let value = Number {
+        n: number.parse().unwrap(),
+    };
     let failed = |error: Error| match error.kind() {
         ErrorKind::Conflict { .. } => "conflict",
         ErrorKind::Contended => "contended",
-        ErrorKind::Unknown if error.to_string().contains("was written, and has changed since") => "superseded",
+        ErrorKind::Unknown
+            if error
+                .to_string()
+                .contains("was written, and has changed since") =>
+        {
+            "superseded"
+        }
         ErrorKind::Unknown => "unknown",
         ErrorKind::Refused => "refused",
         other => panic!("{other:?}"),
     };
     let done = match name {
-        "update" => document.update(|document| document.n += 1).await.map(|_| "saved"),
+        "update" => document
+            .update(|document| document.n += 1)
+            .await
+            .map(|_| "saved"),
         "create" => document.create(value).await.map(|_| "saved"),
         "read" => document.get().await.map(|_| "read"),
         "save" | "late" => match document.get().await {
@@ -261,23 +339,59 @@ async fn operate(document: &Document<Number>, server: &Mutex<Server>, operation:
 async fn run(scenario: Scenario) {
     let server = Arc::new(Mutex::new(Server::new(scenario)));
     let url = serve(Arc::clone(&server)).await;
-    let patience = Duration::from_secs(if scenario.writes.starts_with("always ") { 2 } else { 30 });
-    let document = Client::http(&url).unwrap().with_patience(patience).json::<Number>("document");
+    let patience = Duration::from_secs(if scenario.writes.starts_with("always ") {
+        2
+    } else {
+        30
+    });
+    let document = Client::http(&url)
+        .unwrap()
+        .with_patience(patience)
+        .json::<Number>("document");
     let outcome = operate(&document, &server, scenario.operation).await;
     let server = server.lock().unwrap();
-    let number = server.number().map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let number = server
+        .number()
+        .map_or_else(|| "-".to_owned(), |number| number.to_string());
     let after = if scenario.after == "?" { "?" } else { &number };
-    let is_expected = scenario.outcome.split(" or ").any(|expected| expected == outcome) && after == scenario.after;
-    let Scenario { name, outcome: expected, after: number, .. } = scenario;
-    assert!(is_expected, "{name}: {outcome} {after} instead of {expected} {number}");
-    assert!(server.always || server.writes.is_empty(), "{}: writes are left: {:?}", scenario.name, server.writes);
+    let is_expected = scenario
+        .outcome
+        .split(" or ")
+        .any(|expected| expected == outcome)
+        && after == scenario.after;
+    let Scenario {
+        name,
+        outcome: expected,
+        after: number,
+        ..
+    } = scenario;
+    assert!(
+        is_expected,
+        "{name}: {outcome} {after} instead of {expected} {number}"
+    );
+    assert!(
+        server.always || server.writes.is_empty(),
+        "{}: writes are left: {:?}",
+        scenario.name,
+        server.writes
+    );
 }
 
 #[tokio::test]
 async fn the_scenarios_that_the_clients_share_end_as_the_table_says() {
     assert!(scenarios().count() > 40, "the table has hardly any rows");
     let all = scenarios().map(|scenario| tokio::spawn(run(scenario)));
-    let ended = tokio::time::timeout(LIMIT, join_all(all)).await.expect("the scenarios within five minutes");
-    let failed: Vec<String> = ended.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
-    assert!(failed.is_empty(), "{} of the scenarios fail: {failed:#?}", failed.len());
+    let ended = tokio::time::timeout(LIMIT, join_all(all))
+        .await
+        .expect("the scenarios within five minutes");
+    let failed: Vec<String> = ended
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} of the scenarios fail: {failed:#?}",
+        failed.len()
+    );
 }

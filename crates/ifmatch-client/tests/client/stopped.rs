@@ -10,7 +10,9 @@ use crate::store::{Stoppable, Store};
 async fn of_1000_late_writes_of_a_stopped_holder_none_is_accepted() {
     let store = Store::default();
     let clock = Stoppable::default();
-    let stopped = Client::new(store.connect()).with_clock(clock.clone()).with_patience(Duration::from_hours(1));
+    let stopped = Client::new(store.connect())
+        .with_clock(clock.clone())
+        .with_patience(Duration::from_hours(1));
     let held = stopped.lock("locks/bill").acquire().await.unwrap();
     let bill = stopped.json::<u64>("bill");
     bill.update_fenced(&held, |sum| *sum += 1).await.unwrap();
@@ -18,7 +20,11 @@ async fn of_1000_late_writes_of_a_stopped_holder_none_is_accepted() {
 
     let client = store.client();
     let next = client.lock("locks/bill").acquire().await.unwrap();
-    client.json::<u64>("bill").update_fenced(&next, |sum| *sum += 10).await.unwrap();
+    client
+        .json::<u64>("bill")
+        .update_fenced(&next, |sum| *sum += 10)
+        .await
+        .unwrap();
 
     // Its clock still shows a time at which the lock is held, so only the fence remains.
     assert!(!held.is_lost());
@@ -26,7 +32,16 @@ async fn of_1000_late_writes_of_a_stopped_holder_none_is_accepted() {
         let late = bill.update_fenced(&held, |sum| *sum += 100).await;
         assert_eq!(*late.unwrap_err().kind(), ErrorKind::Lost);
     }
-    assert_eq!(client.json::<u64>("bill").get().await.unwrap().unwrap().value, 11);
+    assert_eq!(
+        client
+            .json::<u64>("bill")
+            .get()
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        11
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +50,10 @@ async fn a_released_holder_cannot_write() {
     let held = client.lock("locks/bill").acquire().await.unwrap();
     let grant = held.grant().clone();
     held.release().await.unwrap();
-    let late = client.json::<u64>("bill").update_fenced(&grant, |sum| *sum += 1).await;
+    let late = client
+        .json::<u64>("bill")
+        .update_fenced(&grant, |sum| *sum += 1)
+        .await;
     assert_eq!(*late.unwrap_err().kind(), ErrorKind::Lost);
 }
 

@@ -69,7 +69,8 @@ impl Dates {
 
     fn tell(&self, key: &str) -> Option<SystemTime> {
         let seconds = *self.written.get(key)?;
-        (seconds <= self.start.elapsed().as_secs()).then(|| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+        (seconds <= self.start.elapsed().as_secs())
+            .then(|| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 }
 
@@ -91,7 +92,11 @@ impl Store {
     }
 
     pub(crate) fn tell_dates(&self, are_rounded_up: bool) {
-        *self.0.dates.lock().unwrap() = Some(Dates { start: Instant::now(), are_rounded_up, written: HashMap::new() });
+        *self.0.dates.lock().unwrap() = Some(Dates {
+            start: Instant::now(),
+            are_rounded_up,
+            written: HashMap::new(),
+        });
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -99,12 +104,17 @@ impl Store {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Connection { store: self.clone(), cut: Arc::default() }
+        Connection {
+            store: self.clone(),
+            cut: Arc::default(),
+        }
     }
 
     /// Returns a client with the clock of the test.
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.connect()).with_clock(Steady).with_patience(Duration::from_hours(10))
+        Client::new(self.connect())
+            .with_clock(Steady)
+            .with_patience(Duration::from_hours(10))
     }
 
     /// Returns the number of writes that were sent.
@@ -126,7 +136,11 @@ impl Store {
 
     /// Returns the store's own version for the one that a client names.
     async fn own(&self, key: &str, named: &Version) -> Result<Version, Error> {
-        if let Read::Found(Found { body, version: Some(version), .. }) = self.0.memory.get(key, None, None).await?
+        if let Read::Found(Found {
+            body,
+            version: Some(version),
+            ..
+        }) = self.0.memory.get(key, None, None).await?
             && self.shown(version.clone(), &body).as_ref() == Some(named)
         {
             return Ok(version);
@@ -139,7 +153,17 @@ impl Store {
             When::Absent => When::Absent,
             When::Is(named) => When::Is(self.own(key, named).await?),
         };
-        let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
+        let version = self
+            .0
+            .memory
+            .put(
+                key,
+                &Put {
+                    when,
+                    ..put.clone()
+                },
+            )
+            .await?;
         if let Some(dates) = &mut *self.0.dates.lock().unwrap() {
             dates.write(key);
         }
@@ -177,39 +201,81 @@ impl Backend for Connection {
             self.travel().await;
             let read = self.store.0.memory.get(key, None, None).await?;
             self.travel().await;
-            let Read::Found(Found { body, version: Some(version), .. }) = read else { return Ok(Read::Absent) };
+            let Read::Found(Found {
+                body,
+                version: Some(version),
+                ..
+            }) = read
+            else {
+                return Ok(Read::Absent);
+            };
             let version = self.store.shown(version, &body);
             if known.is_some() && known == version.as_ref() {
                 return Ok(Read::Unchanged { waited: false });
             }
-            let modified = self.store.0.dates.lock().unwrap().as_ref().and_then(|dates| dates.tell(key));
-            Ok(Read::Found(Found { body, version, modified, waited: false }))
+            let modified = self
+                .store
+                .0
+                .dates
+                .lock()
+                .unwrap()
+                .as_ref()
+                .and_then(|dates| dates.tell(key));
+            Ok(Read::Found(Found {
+                body,
+                version,
+                modified,
+                waited: false,
+            }))
         }
         .boxed()
     }
 
-    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        put: &'a Put,
+    ) -> BoxFuture<'a, Result<Option<Version>, Error>> {
         async move {
             self.travel().await;
             let number = self.store.0.writes.fetch_add(1, Ordering::Relaxed);
-            let fault = self.store.0.faults.lock().unwrap().map_or(Fault::None, |fault| fault(number));
+            let fault = self
+                .store
+                .0
+                .faults
+                .lock()
+                .unwrap()
+                .map_or(Fault::None, |fault| fault(number));
             let lost = || Error::new(ErrorKind::Unknown, "the connection was closed");
             match fault {
                 Fault::Request => return Err(lost()),
                 Fault::Later(delay) => {
                     return Err(Error::new(ErrorKind::Unknown, "503").with_retry_after(Some(delay)));
                 }
-                Fault::Busy => return Err(Error::new(ErrorKind::Conflict { current: None }, "409 Conflict")),
+                Fault::Busy => {
+                    return Err(Error::new(
+                        ErrorKind::Conflict { current: None },
+                        "409 Conflict",
+                    ));
+                }
                 Fault::None | Fault::Answer => {}
             }
             let written = self.store.put(key, put).await;
             self.travel().await;
-            if fault == Fault::Answer { Err(lost()) } else { written }
+            if fault == Fault::Answer {
+                Err(lost())
+            } else {
+                written
+            }
         }
         .boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a str,
+        version: &'a Version,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             self.travel().await;
             let own = self.store.own(key, version).await?;

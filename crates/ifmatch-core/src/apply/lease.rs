@@ -13,9 +13,13 @@ impl Record {
     /// client or to a former holder, or before the resource is known to exist.
     pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
         let action = match self.remembered(operation, now) {
-            Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
+            Some(Repeated::Done(receipt)) => {
+                return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt })));
+            }
             Some(Repeated::Again(action)) => action,
-            Some(Repeated::Superseded) => return Err(Refusal::LeaseConflict(LeaseConflict::IdMismatch)),
+            Some(Repeated::Superseded) => {
+                return Err(Refusal::LeaseConflict(LeaseConflict::IdMismatch));
+            }
             None => operation.action,
         };
         let revision = self.revision.next(now);
@@ -27,21 +31,38 @@ impl Record {
         }
         // A new lease's token exceeds every token that this resource has seen.
         let token = self.revision.max(self.fence).next(now);
-        let after = lease::apply(self.lease_at(now), action, now, token).map_err(Refusal::LeaseConflict)?;
+        let after =
+            lease::apply(self.lease_at(now), action, now, token).map_err(Refusal::LeaseConflict)?;
         if lease::state(after.as_ref(), now).is_locked() && !self.lease_state(now).is_locked() {
             self.refuse_in_flight(now)?;
             known.refuse_unknown()?;
         }
         known.check(&Method::PUT, operation.preconditions)?;
-        let state = if observed.is_some() { unless_absent(state) } else { state };
+        let state = if observed.is_some() {
+            unless_absent(state)
+        } else {
+            state
+        };
         let permit = self.permit.filter(|permit| permit.deadline > now);
         let fence = after.map_or(self.fence, |lease| self.fence.max(lease.token()));
-        let mut next = Self { lease: after, fence, ..self.with(revision, operation.nonce, state, permit, now) };
-        let receipt = LeaseReceipt { lease: after, at: now };
+        let mut next = Self {
+            lease: after,
+            fence,
+            ..self.with(revision, operation.nonce, state, permit, now)
+        };
+        let receipt = LeaseReceipt {
+            lease: after,
+            at: now,
+        };
         if is_worth_remembering(action) {
             // The response to a retry is computed from the lease, which has the label.
-            let unlabelled = LeaseReceipt { lease: after.map(|lease| lease.held_by(None)), at: now };
-            next.remember(operation.request, now, || RememberedAnswer::Leased(unlabelled));
+            let unlabelled = LeaseReceipt {
+                lease: after.map(|lease| lease.held_by(None)),
+                at: now,
+            };
+            next.remember(operation.request, now, || {
+                RememberedAnswer::Leased(unlabelled)
+            });
         }
         Ok((Some(next), Outcome::Leased(receipt)))
     }
@@ -50,17 +71,33 @@ impl Record {
     /// returned as is: the operation is run again on the lease it left. A lease acquired since then belongs to another
     /// holder and isn't changed.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
-        let Some(RememberedAnswer::Leased(receipt)) = self.answer(operation.request) else { return None };
+        let Some(RememberedAnswer::Leased(receipt)) = self.answer(operation.request) else {
+            return None;
+        };
         let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
         match (operation.action, receipt.lease, &self.lease) {
-            (LeaseAction::Acquire { duration, holder, .. }, Some(left), Some(held))
-                if held.token() == left.token() && held.id() == left.id() && held.state(now).is_locked() =>
+            (
+                LeaseAction::Acquire {
+                    duration, holder, ..
+                },
+                Some(left),
+                Some(held),
+            ) if held.token() == left.token()
+                && held.id() == left.id()
+                && held.state(now).is_locked() =>
             {
-                Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration, holder }))
+                Some(Repeated::Again(LeaseAction::Acquire {
+                    id: left.id(),
+                    duration,
+                    holder,
+                }))
             }
             (LeaseAction::Release(_), None, _) => Some(Repeated::Done(*receipt)),
             (LeaseAction::Break { .. }, Some(left), _) if is_another(&left) => {
-                Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt }))
+                Some(Repeated::Done(LeaseReceipt {
+                    lease: None,
+                    ..*receipt
+                }))
             }
             // The id has changed again since; repeating this change would undo the later one.
             (LeaseAction::Change { proposed, .. }, Some(left), Some(held))

@@ -49,12 +49,24 @@ impl ContentHash {
     /// assert_eq!(ContentHash::from_headers(&headers, name)?, Some(hash));
     /// # Ok::<(), ifmatch_core::digest::InvalidDigest>(())
     /// ```
-    pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Result<Option<Self>, InvalidDigest> {
-        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-        let members: Dictionary = Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
+    pub fn from_headers(
+        headers: &HeaderMap,
+        name: HeaderName,
+    ) -> Result<Option<Self>, InvalidDigest> {
+        let lines: Vec<&[u8]> = headers
+            .get_all(name)
+            .iter()
+            .map(HeaderValue::as_bytes)
+            .collect();
+        let members: Dictionary = Parser::new(&lines.join(&b", "[..]))
+            .parse()
+            .map_err(|_| InvalidDigest)?;
         match members.get(SHA_256) {
             None => Ok(None),
-            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
+            Some(ListEntry::Item(Item {
+                bare_item: BareItem::ByteSequence(bytes),
+                ..
+            })) => {
                 let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
                 Ok(Some(Self::from_bytes(bytes)))
             }
@@ -75,5 +87,7 @@ impl ContentHash {
 /// assert_eq!(ContentHash::from_headers(&headers, name), Err(InvalidDigest));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)")]
+#[error(
+    "not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)"
+)]
 pub struct InvalidDigest;

@@ -7,7 +7,9 @@ use http::{HeaderMap, HeaderValue};
 /// buffer, which they would keep in memory. Leaves room in the index for `added` more names.
 pub fn compact(headers: &HeaderMap, added: usize) -> HeaderMap {
     let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
-    headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
+    headers
+        .values()
+        .for_each(|value| text.extend_from_slice(value.as_bytes()));
     let mut text: Bytes = text.freeze();
     let mut copy = HeaderMap::with_capacity(headers.keys_len() + added);
     for (name, value) in headers {

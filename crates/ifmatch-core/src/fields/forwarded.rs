@@ -23,11 +23,16 @@ pub fn describes_client(name: &HeaderName) -> bool {
     const EXACT: [&str; 2] = ["forwarded", "x-real-ip"];
     const PREFIX: &str = "x-forwarded";
     let name = name.as_str().as_bytes();
-    EXACT.iter().any(|exact| name.len() == exact.len() && begins_with(name, exact)) || begins_with(name, PREFIX)
+    EXACT
+        .iter()
+        .any(|exact| name.len() == exact.len() && begins_with(name, exact))
+        || begins_with(name, PREFIX)
 }
 
 /// Header names are lower case.
 fn begins_with(name: &[u8], prefix: &str) -> bool {
-    let same = |(byte, expected): (&u8, u8)| *byte == expected || (expected == b'-' && !byte.is_ascii_alphanumeric());
+    let same = |(byte, expected): (&u8, u8)| {
+        *byte == expected || (expected == b'-' && !byte.is_ascii_alphanumeric())
+    };
     name.len() >= prefix.len() && name.iter().zip(prefix.bytes()).all(same)
 }

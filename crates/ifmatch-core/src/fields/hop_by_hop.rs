@@ -1,8 +1,8 @@
 //! Hop-by-hop header fields, which are neither stored nor forwarded (RFC 9110 §7.6.1, RFC 9111 §3.1).
 
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE, VARY,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -22,8 +22,13 @@ pub const NAMES: [HeaderName; 10] = [
 
 /// Fields that `Connection` can't remove: without them the message would have another meaning, or be stored for other
 /// clients.
-const ESSENTIAL: [HeaderName; 5] =
-    [HOST, CONTENT_LENGTH, CACHE_CONTROL, HeaderName::from_static("cdn-cache-control"), VARY];
+const ESSENTIAL: [HeaderName; 5] = [
+    HOST,
+    CONTENT_LENGTH,
+    CACHE_CONTROL,
+    HeaderName::from_static("cdn-cache-control"),
+    VARY,
+];
 
 /// Removes all hop-by-hop fields, including those named by `Connection`.
 ///
@@ -63,7 +68,10 @@ pub fn remove_named(headers: &mut HeaderMap) {
     if !super::has(headers, &CONNECTION) {
         return;
     }
-    for name in options(headers).filter(|name| !ESSENTIAL.contains(name) && !NAMES.contains(name)).collect::<Vec<_>>() {
+    for name in options(headers)
+        .filter(|name| !ESSENTIAL.contains(name) && !NAMES.contains(name))
+        .collect::<Vec<_>>()
+    {
         headers.remove(name);
     }
 }
@@ -92,5 +100,7 @@ pub fn options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
 /// ```
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let lines = super::lines(headers, name.clone()).map(HeaderValue::as_bytes);
-    lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+    lines
+        .flat_map(|line| line.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
 }

@@ -32,5 +32,8 @@ pub fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
 /// assert_eq!(fields::lines(&headers, header::VIA).collect::<Vec<_>>(), ["1.1 a", "1.1 b"]);
 /// ```
 pub fn lines(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &HeaderValue> {
-    headers.iter().filter(move |(other, _)| **other == name).map(|(_, value)| value)
+    headers
+        .iter()
+        .filter(move |(other, _)| **other == name)
+        .map(|(_, value)| value)
 }

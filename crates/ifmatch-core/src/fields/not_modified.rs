@@ -24,7 +24,11 @@ use http::{HeaderMap, HeaderName};
 /// ```
 pub fn retain_304_headers(headers: &mut HeaderMap) {
     let tagged = headers.contains_key(ETAG);
-    let dropped: Vec<HeaderName> = headers.keys().filter(|name| !is_retained_by_304(name, tagged)).cloned().collect();
+    let dropped: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| !is_retained_by_304(name, tagged))
+        .cloned()
+        .collect();
     for name in dropped {
         headers.remove(name);
     }

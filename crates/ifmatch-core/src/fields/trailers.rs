@@ -1,9 +1,10 @@
 //! Fields that must not be forwarded in a trailer section (RFC 9110 §6.5.1).
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE, EXPECT, EXPIRES, HOST, LOCATION, MAX_FORWARDS, ORIGIN,
-    PRAGMA, RANGE, RETRY_AFTER, SET_COOKIE, TRAILER, VARY, VIA, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, ALLOW, AUTHORIZATION, CACHE_CONTROL,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE,
+    EXPECT, EXPIRES, HOST, LOCATION, MAX_FORWARDS, ORIGIN, PRAGMA, RANGE, RETRY_AFTER, SET_COOKIE,
+    TRAILER, VARY, VIA, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -65,7 +66,12 @@ pub fn clean(trailers: &mut HeaderMap) {
         let is_precondition = name.as_str().starts_with("if-");
         is_precondition || NAMES.contains(*name) || forwarded::describes_client(name)
     };
-    for name in trailers.keys().filter(is_forbidden).cloned().collect::<Vec<_>>() {
+    for name in trailers
+        .keys()
+        .filter(is_forbidden)
+        .cloned()
+        .collect::<Vec<_>>()
+    {
         trailers.remove(name);
     }
 }

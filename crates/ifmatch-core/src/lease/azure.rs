@@ -5,7 +5,10 @@ use std::str::FromStr;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use uuid::Uuid;
 
-use super::{BreakPeriod, InvalidLeaseId, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId, fields};
+use super::{
+    BreakPeriod, InvalidLeaseId, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId,
+    fields,
+};
 use crate::problem::Problem;
 
 /// The lease operation.
@@ -59,7 +62,9 @@ impl HeaderError {
 
 impl From<HeaderError> for Problem {
     fn from(error: HeaderError) -> Self {
-        Self::bad_request(error.to_string()).member("header", error.header().as_str()).code(error.code())
+        Self::bad_request(error.to_string())
+            .member("header", error.header().as_str())
+            .code(error.code())
     }
 }
 
@@ -79,30 +84,54 @@ impl From<HeaderError> for Problem {
 /// headers.insert(ACTION, HeaderValue::from_static("break"));
 /// assert_eq!(action(&headers, new_id), Ok(LeaseAction::Break { period: None, token: None }));
 /// ```
-pub fn action<E>(headers: &HeaderMap, new_id: impl FnOnce() -> Result<LeaseId, E>) -> Result<LeaseAction, E>
+pub fn action<E>(
+    headers: &HeaderMap,
+    new_id: impl FnOnce() -> Result<LeaseId, E>,
+) -> Result<LeaseAction, E>
 where
     E: From<HeaderError>,
 {
-    Ok(match required(headers, ACTION)?.to_ascii_lowercase().as_str() {
-        "acquire" => {
-            let duration = number(required(headers, DURATION)?).and_then(LeaseDuration::from_seconds);
-            let invalid = || HeaderError::Invalid(DURATION, "15 to 60 seconds, or -1 for an infinite lease");
-            let duration = duration.ok_or_else(invalid)?;
-            let holder = fields::holder(headers)?;
-            LeaseAction::Acquire { id: id(headers, PROPOSED_ID)?.map_or_else(new_id, Ok)?, duration, holder }
-        }
-        "renew" => LeaseAction::Renew(required_id(headers, ID)?),
-        "change" => LeaseAction::Change { id: required_id(headers, ID)?, proposed: required_id(headers, PROPOSED_ID)? },
-        "release" => LeaseAction::Release(required_id(headers, ID)?),
-        "break" => {
-            let period = single(headers, BREAK_PERIOD)?.map(|text| {
-                let period = number(text).and_then(BreakPeriod::from_seconds);
-                period.ok_or(HeaderError::Invalid(BREAK_PERIOD, "0 to 60 seconds"))
-            });
-            LeaseAction::Break { period: period.transpose()?, token: None }
-        }
-        _ => return Err(HeaderError::Invalid(ACTION, "acquire, renew, change, release or break").into()),
-    })
+    Ok(
+        match required(headers, ACTION)?.to_ascii_lowercase().as_str() {
+            "acquire" => {
+                let duration =
+                    number(required(headers, DURATION)?).and_then(LeaseDuration::from_seconds);
+                let invalid = || {
+                    HeaderError::Invalid(DURATION, "15 to 60 seconds, or -1 for an infinite lease")
+                };
+                let duration = duration.ok_or_else(invalid)?;
+                let holder = fields::holder(headers)?;
+                LeaseAction::Acquire {
+                    id: id(headers, PROPOSED_ID)?.map_or_else(new_id, Ok)?,
+                    duration,
+                    holder,
+                }
+            }
+            "renew" => LeaseAction::Renew(required_id(headers, ID)?),
+            "change" => LeaseAction::Change {
+                id: required_id(headers, ID)?,
+                proposed: required_id(headers, PROPOSED_ID)?,
+            },
+            "release" => LeaseAction::Release(required_id(headers, ID)?),
+            "break" => {
+                let period = single(headers, BREAK_PERIOD)?.map(|text| {
+                    let period = number(text).and_then(BreakPeriod::from_seconds);
+                    period.ok_or(HeaderError::Invalid(BREAK_PERIOD, "0 to 60 seconds"))
+                });
+                LeaseAction::Break {
+                    period: period.transpose()?,
+                    token: None,
+                }
+            }
+            _ => {
+                return Err(HeaderError::Invalid(
+                    ACTION,
+                    "acquire, renew, change, release or break",
+                )
+                .into());
+            }
+        },
+    )
 }
 
 /// Returns the value of [`ACTION`] for an operation.
@@ -121,8 +150,12 @@ pub fn action_name(action: &LeaseAction) -> &'static str {
 /// # Errors
 /// Fails if the field is repeated or not a GUID.
 pub fn id(headers: &HeaderMap, name: HeaderName) -> Result<Option<LeaseId>, HeaderError> {
-    let Some(text) = single(headers, name.clone())? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| HeaderError::Invalid(name, "a GUID"))
+    let Some(text) = single(headers, name.clone())? else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|_| HeaderError::Invalid(name, "a GUID"))
 }
 
 fn required_id(headers: &HeaderMap, name: HeaderName) -> Result<LeaseId, HeaderError> {
@@ -141,9 +174,10 @@ pub fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Hea
     let mut lines = headers.get_all(&name).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),
-        (Some(line), None) => {
-            line.to_str().map(|text| Some(text.trim())).map_err(|_| HeaderError::Invalid(name, "visible ASCII"))
-        }
+        (Some(line), None) => line
+            .to_str()
+            .map(|text| Some(text.trim()))
+            .map_err(|_| HeaderError::Invalid(name, "visible ASCII")),
         (Some(_), Some(_)) => Err(HeaderError::Invalid(name, "one value")),
     }
 }
@@ -163,7 +197,9 @@ impl FromStr for LeaseId {
             38 => inner('{', '}').or_else(|| inner('(', ')')),
             _ => return hexadecimal(text).ok_or(InvalidLeaseId),
         };
-        uuid.and_then(|text| Uuid::try_parse(text).ok()).map(Self::from).ok_or(InvalidLeaseId)
+        uuid.and_then(|text| Uuid::try_parse(text).ok())
+            .map(Self::from)
+            .ok_or(InvalidLeaseId)
     }
 }
 
@@ -173,14 +209,22 @@ fn hexadecimal(text: &str) -> Option<LeaseId> {
     let inner = text.strip_prefix('{')?.strip_suffix("}}")?;
     let (head, tail) = inner.split_once(",{")?;
     let number = |(text, width): (&str, usize)| {
-        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
-        (1..=width).contains(&digits.len()).then(|| format!("{digits:0>width$}"))
+        let digits = text
+            .strip_prefix("0x")
+            .or_else(|| text.strip_prefix("0X"))?;
+        (1..=width)
+            .contains(&digits.len())
+            .then(|| format!("{digits:0>width$}"))
     };
     let parts: Vec<&str> = head.split(',').chain(tail.split(',')).collect();
     if parts.len() != WIDTHS.len() {
         return None;
     }
-    let digits: String = parts.into_iter().zip(WIDTHS).map(number).collect::<Option<_>>()?;
+    let digits: String = parts
+        .into_iter()
+        .zip(WIDTHS)
+        .map(number)
+        .collect::<Option<_>>()?;
     Uuid::try_parse(&digits).ok().map(LeaseId::from)
 }
 
@@ -246,7 +290,8 @@ impl Problem {
     /// Adds Azure's error code: as the member `code`, and in the header field `x-ms-error-code`.
     #[must_use]
     pub fn code(self, code: &'static str) -> Self {
-        self.member("code", code).header(ERROR_CODE, HeaderValue::from_static(code))
+        self.member("code", code)
+            .header(ERROR_CODE, HeaderValue::from_static(code))
     }
 
     /// 412: the lease doesn't permit the request. Unlike with a stale tag, a retry with a new tag doesn't help. The
@@ -260,11 +305,15 @@ impl Problem {
     /// assert_eq!(response.headers()["x-ms-error-code"], "LeaseIdMissing");
     /// ```
     pub fn lease_failed(failure: LeaseFailure) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed").detail(failure.to_string()).code(failure.blob_code())
+        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed")
+            .detail(failure.to_string())
+            .code(failure.blob_code())
     }
 
     /// 409: the lease operation conflicts with the state of the lease.
     pub fn lease_conflict(conflict: LeaseConflict) -> Self {
-        Self::new(StatusCode::CONFLICT, "lease-conflict").detail(conflict.to_string()).code(conflict.code())
+        Self::new(StatusCode::CONFLICT, "lease-conflict")
+            .detail(conflict.to_string())
+            .code(conflict.code())
     }
 }

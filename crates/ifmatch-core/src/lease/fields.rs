@@ -19,8 +19,12 @@ const MAX_TOKEN: u64 = u64::MAX >> 1;
 /// # Errors
 /// Fails if the field is repeated or not a [`Holder`].
 pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
-    let Some(text) = single(headers, HOLDER)? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| HeaderError::Invalid(HOLDER, "1 to 64 visible ASCII characters"))
+    let Some(text) = single(headers, HOLDER)? else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|_| HeaderError::Invalid(HOLDER, "1 to 64 visible ASCII characters"))
 }
 
 /// Returns the lease use of a write with this lease id, including the fencing token if the request names one.
@@ -40,11 +44,21 @@ pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
 /// # Errors
 /// Fails if the token is repeated, or not a number below 2^63.
 pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, HeaderError> {
-    let Some(text) = single(headers, TOKEN)? else { return Ok(LeaseUse::Write(id)) };
+    let Some(text) = single(headers, TOKEN)? else {
+        return Ok(LeaseUse::Write(id));
+    };
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let token = digits.and_then(|digits| digits.parse().ok()).filter(|token| *token <= MAX_TOKEN);
-    let token = token.ok_or(HeaderError::Invalid(TOKEN, "the lease-token that the lease's acquisition returned"))?;
-    Ok(LeaseUse::Fenced { id, token: Revision::new(token) })
+    let token = digits
+        .and_then(|digits| digits.parse().ok())
+        .filter(|token| *token <= MAX_TOKEN);
+    let token = token.ok_or(HeaderError::Invalid(
+        TOKEN,
+        "the lease-token that the lease's acquisition returned",
+    ))?;
+    Ok(LeaseUse::Fenced {
+        id,
+        token: Revision::new(token),
+    })
 }
 
 /// Returns the header fields that tell a lease's holder its fencing token.
@@ -59,12 +73,20 @@ mod tests {
 
     #[test]
     fn a_lease_gets_a_larger_token_than_every_token_that_was_named() {
-        for named in
-            ["0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616"]
-        {
+        for named in [
+            "0",
+            "1",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551615",
+            "18446744073709551616",
+        ] {
             let headers = HeaderMap::from_iter([(TOKEN, HeaderValue::from_static(named))]);
             let token = write(&headers, None).ok().and_then(LeaseUse::token);
-            assert!(token.is_none_or(|token| token.next(Timestamp::default()) > token), "{named}");
+            assert!(
+                token.is_none_or(|token| token.next(Timestamp::default()) > token),
+                "{named}"
+            );
         }
     }
 }

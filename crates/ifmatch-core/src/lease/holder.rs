@@ -24,7 +24,10 @@ pub struct Holder {
 
 /// The text can't be the label of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a holder has 1 to {} visible ASCII characters, with spaces only between them", Holder::MAX_LEN)]
+#[error(
+    "a holder has 1 to {} visible ASCII characters, with spaces only between them",
+    Holder::MAX_LEN
+)]
 pub struct InvalidHolder;
 
 impl Holder {
@@ -33,7 +36,11 @@ impl Holder {
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
-        let end = self.text.iter().position(|byte| *byte == 0).unwrap_or(Self::MAX_LEN);
+        let end = self
+            .text
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(Self::MAX_LEN);
         std::str::from_utf8(&self.text[..end]).unwrap_or_default()
     }
 }
@@ -42,8 +49,14 @@ impl FromStr for Holder {
     type Err = InvalidHolder;
 
     fn from_str(text: &str) -> Result<Self, InvalidHolder> {
-        let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-        if text.is_empty() || text.len() > Self::MAX_LEN || !is_visible || text.trim_matches(' ').len() < text.len() {
+        let is_visible = text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        if text.is_empty()
+            || text.len() > Self::MAX_LEN
+            || !is_visible
+            || text.trim_matches(' ').len() < text.len()
+        {
             return Err(InvalidHolder);
         }
         let mut padded = [0; Self::MAX_LEN];
@@ -72,6 +85,8 @@ impl Serialize for Holder {
 
 impl<'de> Deserialize<'de> for Holder {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        Box::<str>::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }

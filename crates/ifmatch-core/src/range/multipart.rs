@@ -56,7 +56,12 @@ impl Multipart {
         if !(1..=70).contains(&boundary.len()) || !boundary.bytes().all(plain) {
             return Err(InvalidBoundary);
         }
-        Ok(Self { boundary: boundary.to_owned(), part_type, ranges, total })
+        Ok(Self {
+            boundary: boundary.to_owned(),
+            part_type,
+            ranges,
+            total,
+        })
     }
 
     /// Returns the `Content-Type`.
@@ -66,8 +71,11 @@ impl Multipart {
 
     /// Returns the `Content-Length`: the size of the whole body.
     pub fn content_length(&self) -> u64 {
-        let part = |(header, range): (Bytes, ByteRange)| range.len().saturating_add(length(&header));
-        self.parts().map(part).fold(length(&self.end()), u64::saturating_add)
+        let part =
+            |(header, range): (Bytes, ByteRange)| range.len().saturating_add(length(&header));
+        self.parts()
+            .map(part)
+            .fold(length(&self.end()), u64::saturating_add)
     }
 
     /// Returns the parts in order: the header to send before the bytes of the range, and the range.
@@ -82,7 +90,10 @@ impl Multipart {
     /// # Ok::<(), ifmatch_core::range::multipart::InvalidBoundary>(())
     /// ```
     pub fn parts(&self) -> impl Iterator<Item = (Bytes, ByteRange)> + '_ {
-        self.ranges.iter().enumerate().map(|(at, range)| (self.part_header(at, *range), *range))
+        self.ranges
+            .iter()
+            .enumerate()
+            .map(|(at, range)| (self.part_header(at, *range), *range))
     }
 
     /// Returns the bytes to send after the last range.

@@ -20,7 +20,9 @@ pub struct DecodeError(DecodeErrorKind);
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// A newer release wrote the record, with this encoding version.
-    #[error("the record has encoding version {0}, this release reads up to {ENCODING_VERSION}: run a newer release")]
+    #[error(
+        "the record has encoding version {0}, this release reads up to {ENCODING_VERSION}: run a newer release"
+    )]
     Newer(u8),
     /// A build from before the first release wrote the record, with this encoding version.
     #[error(
@@ -53,7 +55,10 @@ impl Record {
         reason = "serialising plain data into a growing vector cannot fail"
     )]
     pub fn encode(&self) -> Vec<u8> {
-        let payload = self.state.version().map_or(0, |version| version.payload.len());
+        let payload = self
+            .state
+            .version()
+            .map_or(0, |version| version.payload.len());
         let mut encoded = Vec::with_capacity(USUAL_SIZE + payload);
         encoded.push(ENCODING_VERSION);
         postcard::to_extend(self, encoded).expect("a record always serialises")
@@ -64,7 +69,9 @@ impl Record {
     /// # Errors
     /// Fails if the encoding version is unknown, or the bytes aren't exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
+        let (version, rest) = bytes
+            .split_first()
+            .ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
         match version.cmp(&ENCODING_VERSION) {
             Ordering::Greater => return Err(DecodeError(DecodeErrorKind::Newer(*version))),
             Ordering::Less => return Err(DecodeError(DecodeErrorKind::Older(*version))),
@@ -72,11 +79,15 @@ impl Record {
         }
         let decoded = postcard::take_from_bytes::<Self>(rest).ok();
         let whole = decoded.filter(|(record, left)| left.is_empty() && record.is_consistent());
-        whole.map(|(record, _)| record).ok_or(DecodeError(DecodeErrorKind::Corrupt))
+        whole
+            .map(|(record, _)| record)
+            .ok_or(DecodeError(DecodeErrorKind::Corrupt))
     }
 
     /// Returns `true` if the parts of the record are consistent, which decoding checks.
     fn is_consistent(&self) -> bool {
-        self.state.version().is_none_or(|version| version.tags.len() == version.variants.len())
+        self.state
+            .version()
+            .is_none_or(|version| version.tags.len() == version.variants.len())
     }
 }

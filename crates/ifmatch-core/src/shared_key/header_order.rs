@@ -7,12 +7,16 @@ use std::cmp::Ordering;
 
 /// Compares two names in lower case.
 pub(super) fn compare(one: &str, other: &str) -> Ordering {
-    weights(one).cmp(weights(other)).then_with(|| ignorables(one).cmp(&ignorables(other)))
+    weights(one)
+        .cmp(weights(other))
+        .then_with(|| ignorables(one).cmp(&ignorables(other)))
 }
 
 /// Returns the ranks of the characters that count.
 fn weights(text: &str) -> impl Iterator<Item = u8> {
-    text.bytes().map(|byte| WEIGHTS[usize::from(byte)]).filter(|weight| *weight > 0)
+    text.bytes()
+        .map(|byte| WEIGHTS[usize::from(byte)])
+        .filter(|weight| *weight > 0)
 }
 
 /// The rank of each character; 0 for characters that don't count.
@@ -32,8 +36,13 @@ const WEIGHTS: [u8; 256] = {
 /// Returns the positions of hyphens and apostrophes, which decide between names that are otherwise equal: the name with
 /// the later one, or none, comes first.
 fn ignorables(text: &str) -> Vec<(std::cmp::Reverse<usize>, u8)> {
-    let ignored = text.bytes().enumerate().filter(|(_, byte)| WEIGHTS[usize::from(*byte)] == 0);
-    ignored.map(|(at, byte)| (std::cmp::Reverse(at), byte)).collect()
+    let ignored = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| WEIGHTS[usize::from(*byte)] == 0);
+    ignored
+        .map(|(at, byte)| (std::cmp::Reverse(at), byte))
+        .collect()
 }
 
 #[cfg(test)]

@@ -60,7 +60,9 @@ impl Key {
         if bytes.is_empty() {
             return Err(InvalidKey);
         }
-        Hmac::new_from_slice(&bytes).map(Self).map_err(|_| InvalidKey)
+        Hmac::new_from_slice(&bytes)
+            .map(Self)
+            .map_err(|_| InvalidKey)
     }
 
     /// Returns the signature of a text, in base64.
@@ -70,7 +72,11 @@ impl Key {
 
     /// Returns `true` if this key signed the text. Takes the same time for every signature.
     pub fn is_signature(&self, text: &str, signature: &[u8]) -> bool {
-        self.0.clone().chain_update(text).verify_slice(signature).is_ok()
+        self.0
+            .clone()
+            .chain_update(text)
+            .verify_slice(signature)
+            .is_ok()
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE, RANGE,
+    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, DATE, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
@@ -60,8 +60,15 @@ pub fn blob(head: &Parts, account: &str) -> Option<String> {
 ///
 /// Returns `None` if a field or parameter is ambiguous or not text.
 pub fn blob_lite(head: &Parts, account: &str) -> Option<String> {
-    let date = if head.headers.contains_key(X_MS_DATE) { Cow::default() } else { value(&head.headers, &DATE)? };
-    let (md5, media_type) = (value(&head.headers, &CONTENT_MD5)?, value(&head.headers, &CONTENT_TYPE)?);
+    let date = if head.headers.contains_key(X_MS_DATE) {
+        Cow::default()
+    } else {
+        value(&head.headers, &DATE)?
+    };
+    let (md5, media_type) = (
+        value(&head.headers, &CONTENT_MD5)?,
+        value(&head.headers, &CONTENT_TYPE)?,
+    );
     let mut text = format!("{}\n{md5}\n{media_type}\n{date}\n", head.method);
     push_own_fields(&mut text, &head.headers)?;
     push_resource(&mut text, head, account);
@@ -73,8 +80,15 @@ pub fn blob_lite(head: &Parts, account: &str) -> Option<String> {
 ///
 /// Returns `None` if a field or parameter is ambiguous or not text.
 pub fn table(head: &Parts, account: &str) -> Option<String> {
-    let (md5, media_type) = (value(&head.headers, &CONTENT_MD5)?, value(&head.headers, &CONTENT_TYPE)?);
-    let mut text = format!("{}\n{md5}\n{media_type}\n{}\n", head.method, any_date(&head.headers)?);
+    let (md5, media_type) = (
+        value(&head.headers, &CONTENT_MD5)?,
+        value(&head.headers, &CONTENT_TYPE)?,
+    );
+    let mut text = format!(
+        "{}\n{md5}\n{media_type}\n{}\n",
+        head.method,
+        any_date(&head.headers)?
+    );
     push_resource(&mut text, head, account);
     push_comp(&mut text, head)?;
     Some(text)
@@ -91,7 +105,10 @@ pub fn table_lite(head: &Parts, account: &str) -> Option<String> {
 }
 
 /// Returns the values of headers, lines joined by commas, empty if absent. Passes over all headers once.
-fn values<'a, const N: usize>(headers: &'a HeaderMap, names: &[HeaderName; N]) -> Option<[Cow<'a, str>; N]> {
+fn values<'a, const N: usize>(
+    headers: &'a HeaderMap,
+    names: &[HeaderName; N],
+) -> Option<[Cow<'a, str>; N]> {
     let mut values = [const { None }; N];
     for (name, line) in headers {
         if let Some(at) = names.iter().position(|other| other == name) {
@@ -115,7 +132,11 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> 
 }
 
 fn any_date(headers: &HeaderMap) -> Option<Cow<'_, str>> {
-    let name = if headers.contains_key(X_MS_DATE) { X_MS_DATE } else { DATE };
+    let name = if headers.contains_key(X_MS_DATE) {
+        X_MS_DATE
+    } else {
+        DATE
+    };
     value(headers, &name)
 }
 
@@ -123,7 +144,10 @@ fn any_date(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
     let mut fields: Vec<(&str, Option<Cow<'_, str>>)> = Vec::with_capacity(headers.keys_len());
     // The lines of a header are adjacent.
-    for (name, line) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PREFIX)) {
+    for (name, line) in headers
+        .iter()
+        .filter(|(name, _)| name.as_str().starts_with(PREFIX))
+    {
         if fields.last().is_none_or(|(last, _)| *last != name.as_str()) {
             fields.push((name.as_str(), None));
         }
@@ -131,10 +155,12 @@ fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
             add(value, line.to_str().ok()?);
         }
     }
-    fields.sort_unstable_by(|(one, _), (other, _)| match header_order::compare(one, other) {
-        Ordering::Equal => one.cmp(other),
-        order => order,
-    });
+    fields.sort_unstable_by(
+        |(one, _), (other, _)| match header_order::compare(one, other) {
+            Ordering::Equal => one.cmp(other),
+            order => order,
+        },
+    );
     for (name, value) in fields {
         text.extend([name, ":", value.unwrap_or_default().trim(), "\n"]);
     }
@@ -149,9 +175,17 @@ fn push_resource(text: &mut String, head: &Parts, account: &str) {
 /// Appends all parameters: names in lower case and sorted, values sorted.
 fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for parameter in head.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
+    for parameter in head
+        .uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|parameter| !parameter.is_empty())
+    {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let name = decode(name).filter(|name| !name.contains(':'))?.to_ascii_lowercase();
+        let name = decode(name)
+            .filter(|name| !name.contains(':'))?
+            .to_ascii_lowercase();
         parameters.entry(name).or_default().push(decode(value)?);
     }
     for (name, mut values) in parameters {
@@ -177,7 +211,10 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
 /// parameter.
 fn decode(text: &str) -> Option<String> {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
-    if !text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2)) {
+    if !text
+        .match_indices('%')
+        .all(|(at, _)| is_hex(at + 1) && is_hex(at + 2))
+    {
         return None;
     }
     let text = text.replace('+', " ");

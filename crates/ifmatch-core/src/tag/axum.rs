@@ -36,6 +36,9 @@ mod tests {
         let response = (tag.clone(), "text").into_response();
         assert_eq!(response.headers()[ETAG], tag.to_header());
         let response = (StatusCode::CREATED, tag.clone()).into_response();
-        assert_eq!((response.status(), &response.headers()[ETAG]), (StatusCode::CREATED, &tag.to_header()));
+        assert_eq!(
+            (response.status(), &response.headers()[ETAG]),
+            (StatusCode::CREATED, &tag.to_header())
+        );
     }
 }

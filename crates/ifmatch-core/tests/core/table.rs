@@ -52,7 +52,10 @@ pub(crate) fn each_row(file: &str, columns: usize, check: impl Fn(&Row)) {
         }
         let row = Row {
             place: format!("{file}:{}: {line}", number + 1),
-            columns: line.split(" | ").map(|column| column.trim().to_owned()).collect(),
+            columns: line
+                .split(" | ")
+                .map(|column| column.trim().to_owned())
+                .collect(),
         };
         assert_eq!(row.columns.len(), columns, "{}", row.place);
         check(&row);
@@ -92,11 +95,16 @@ pub(crate) struct Current {
 
 /// Reads `"a" W/"b" @100`: tags, and the modification date in seconds. `-` means neither, `absent` no representation.
 pub(crate) fn current(text: &str) -> Option<Current> {
-    let mut current = Current { tags: Vec::new(), last_modified: None };
+    let mut current = Current {
+        tags: Vec::new(),
+        last_modified: None,
+    };
     for word in text.split_whitespace().filter(|word| *word != "-") {
         match word.strip_prefix('@') {
             _ if word == "absent" => return None,
-            Some(seconds) => current.last_modified = Some(HttpDate::from_unix(seconds.parse().unwrap())),
+            Some(seconds) => {
+                current.last_modified = Some(HttpDate::from_unix(seconds.parse().unwrap()))
+            }
             None => current.tags.push(EntityTag::parse(&bytes(word)).unwrap()),
         }
     }

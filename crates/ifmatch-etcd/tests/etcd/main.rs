@@ -13,8 +13,15 @@ use ifmatch_testbed::{Server, engine, etcd};
 struct Etcd;
 
 impl engine::Engine for Etcd {
-    const WRONG_URLS: &[&str] =
-        &["", "localhost", "http://localhost", "etcd://", "etcd://a,,b", "etcd://user@host", "etcd://host/?x=y"];
+    const WRONG_URLS: &[&str] = &[
+        "",
+        "localhost",
+        "http://localhost",
+        "etcd://",
+        "etcd://a,,b",
+        "etcd://user@host",
+        "etcd://host/?x=y",
+    ];
 
     async fn start(settings: &'static [&'static str]) -> Server {
         etcd::start(settings).await

@@ -37,12 +37,21 @@ async fn a_cluster_that_lacks_changes_is_noticed() {
     let register = connect(&server.url()).await;
     let key = Key::new("key").unwrap();
     let record = Record::forgotten(Revision::new(1));
-    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key, Revision::NONE, Some(&record))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     server.kill();
     fs::remove_dir_all(server.folder().join("member")).unwrap();
     server.restart().await;
     loop {
-        let error = register.load(&key).await.expect_err("the change is missing");
+        let error = register
+            .load(&key)
+            .await
+            .expect_err("the change is missing");
         if error.to_string().contains("restored from a backup") {
             break;
         }
@@ -62,33 +71,62 @@ async fn another_cluster_is_noticed() {
         let register = connect(&format!("etcd://{}", proxy.address())).await;
         proxy.redirect(second.address());
         tokio::time::sleep(pause).await;
-        let scan = Scan { limit: 1, ..Scan::default() };
+        let scan = Scan {
+            limit: 1,
+            ..Scan::default()
+        };
         // The first failure may be the old connection's.
         let mut errors = Vec::new();
         for _ in 0..3 {
             errors.push(register.scan(&scan).await.unwrap_err());
         }
-        assert!(errors.iter().all(|error| error.kind() == RegisterErrorKind::Unavailable), "{errors:?}");
-        assert!(errors[2].to_string().contains("another etcd cluster"), "{errors:?}");
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.kind() == RegisterErrorKind::Unavailable),
+            "{errors:?}"
+        );
+        assert!(
+            errors[2].to_string().contains("another etcd cluster"),
+            "{errors:?}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefixes_separate_registers() {
     let server = start(&[]).await;
-    let (one, other) = (connect(&format!("{}/one", server.url())).await, connect(&server.url()).await);
+    let (one, other) = (
+        connect(&format!("{}/one", server.url())).await,
+        connect(&server.url()).await,
+    );
     conformance::run(one, RaceSize::new(2, 1)).await;
-    assert_eq!(other.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap(), []);
+    assert_eq!(
+        other
+            .scan(&Scan {
+                limit: 1,
+                ..Scan::default()
+            })
+            .await
+            .unwrap(),
+        []
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_verified() {
     let [ours, stranger] = [Certificate::of("localhost"), Certificate::of("localhost")];
-    let (file, key) = (ours.file().display().to_string(), ours.key_file().display().to_string());
+    let (file, key) = (
+        ours.file().display().to_string(),
+        ours.key_file().display().to_string(),
+    );
     let server = start(&["--cert-file", &file, "--key-file", &key]).await;
     let url = format!("etcds://localhost:{}", server.address().port());
     let trusting = |certificate: &Certificate| {
-        url.parse::<Address>().unwrap().with_root_certificate(certificate.pem().as_bytes()).unwrap()
+        url.parse::<Address>()
+            .unwrap()
+            .with_root_certificate(certificate.pem().as_bytes())
+            .unwrap()
     };
 
     // The cluster may still be without a leader.
@@ -100,7 +138,13 @@ async fn certificates_are_verified() {
     };
     conformance::run(register, RaceSize::new(2, 1)).await;
 
-    let error = EtcdRegister::connect_to(trusting(&stranger)).await.unwrap_err();
+    let error = EtcdRegister::connect_to(trusting(&stranger))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
-    assert_eq!(refusal::<Etcd>(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
+    assert_eq!(
+        refusal::<Etcd>(&url).await.0,
+        ConnectErrorKind::Unreachable,
+        "the system does not trust it"
+    );
 }

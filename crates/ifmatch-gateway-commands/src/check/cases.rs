@@ -60,7 +60,10 @@ struct CaseResource {
 /// If a row is malformed.
 pub(super) fn all() -> Result<Vec<CheckCase>, Error> {
     let mut cases = Vec::new();
-    for row in include_str!("cases.txt").lines().filter(|row| !row.is_empty() && !row.starts_with('#')) {
+    for row in include_str!("cases.txt")
+        .lines()
+        .filter(|row| !row.is_empty() && !row.starts_with('#'))
+    {
         let case = parse(row).ok_or_else(|| Error::runtime(format!("malformed case: {row}")))?;
         cases.extend(case);
     }
@@ -69,7 +72,9 @@ pub(super) fn all() -> Result<Vec<CheckCase>, Error> {
 
 fn parse(row: &'static str) -> Option<Vec<CheckCase>> {
     let columns: Vec<&'static str> = row.split(" | ").map(str::trim).collect();
-    let [section, risk, methods, state, fields, expected, name] = columns[..] else { return None };
+    let [section, risk, methods, state, fields, expected, name] = columns[..] else {
+        return None;
+    };
     let risk = match risk {
         "-" => None,
         other => Some(ClientRisk::parse(other)?),
@@ -88,7 +93,15 @@ fn parse(row: &'static str) -> Option<Vec<CheckCase>> {
     let case = |method: &str| {
         let name = name.replace("{method}", method);
         let (fields, expected) = (fields.clone(), expected.clone());
-        Some(CheckCase { section, name, risk, method: method.parse().ok()?, present, fields, expected })
+        Some(CheckCase {
+            section,
+            name,
+            risk,
+            method: method.parse().ok()?,
+            present,
+            fields,
+            expected,
+        })
     };
     methods.split(' ').map(case).collect()
 }
@@ -103,7 +116,9 @@ impl ExpectedResponse {
             "done" => Self::Done,
             "whole" => Self::Whole,
             "part" => Self::Part,
-            ranges if ranges.contains('-') => Self::Ranges(ranges.split(' ').map(range).collect::<Option<_>>()?),
+            ranges if ranges.contains('-') => {
+                Self::Ranges(ranges.split(' ').map(range).collect::<Option<_>>()?)
+            }
             status => Self::Status(status.parse().ok()?),
         })
     }
@@ -113,14 +128,22 @@ impl ExpectedResponse {
 ///
 /// # Errors
 /// If the server doesn't respond, or can't store anything.
-pub(super) async fn check(site: &CheckSite<'_>, cases: &[CheckCase]) -> Result<Vec<CheckFinding>, Error> {
+pub(super) async fn check(
+    site: &CheckSite<'_>,
+    cases: &[CheckCase],
+) -> Result<Vec<CheckFinding>, Error> {
     let writes = |case: &&CheckCase| case.present && !is_read(&case.method);
     let resources = prepare(site, 1 + cases.iter().filter(writes).count()).await?;
     let mut resources = resources.iter();
-    let Some(read) = resources.next() else { return Ok(Vec::new()) };
+    let Some(read) = resources.next() else {
+        return Ok(Vec::new());
+    };
     let mut findings = Vec::new();
     for case in cases {
-        let absent = CaseResource { key: site.key(), old: None };
+        let absent = CaseResource {
+            key: site.key(),
+            old: None,
+        };
         let resource = match case {
             CheckCase { present: false, .. } => &absent,
             CheckCase { method, .. } if is_read(method) => read,
@@ -157,12 +180,22 @@ async fn prepare(site: &CheckSite<'_>, count: usize) -> Result<Vec<CaseResource>
 }
 
 impl CheckCase {
-    async fn run(&self, site: &CheckSite<'_>, resource: &CaseResource) -> Result<CheckFinding, Error> {
+    async fn run(
+        &self,
+        site: &CheckSite<'_>,
+        resource: &CaseResource,
+    ) -> Result<CheckFinding, Error> {
         let before = site.get(&resource.key).await?;
-        let fields: Vec<_> =
-            self.fields.iter().map(|(name, value)| Some((name.clone(), resource.fill(value, &before)?))).collect();
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .map(|(name, value)| Some((name.clone(), resource.fill(value, &before)?)))
+            .collect();
         let Some(fields) = fields.into_iter().collect::<Option<Vec<_>>>() else {
-            return Ok(self.finding(CheckVerdict::Unchecked, "the server sends no strong tag, or no date".to_owned()));
+            return Ok(self.finding(
+                CheckVerdict::Unchecked,
+                "the server sends no strong tag, or no date".to_owned(),
+            ));
         };
         let body = match (&self.method, &self.expected) {
             (&Method::PUT, ExpectedResponse::Part) => PART,
@@ -170,7 +203,11 @@ impl CheckCase {
             _ => "",
         };
         let sent = site.send(&self.method, &resource.key, &fields, body).await;
-        let after = if is_read(&self.method) { None } else { Some(site.get(&resource.key).await?) };
+        let after = if is_read(&self.method) {
+            None
+        } else {
+            Some(site.get(&resource.key).await?)
+        };
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
@@ -180,12 +217,25 @@ impl CheckCase {
                 return Ok(self.finding(verdict, detail));
             }
         };
-        let (verdict, detail) = judge(self, &CaseAnswer { response, before, after });
+        let (verdict, detail) = judge(
+            self,
+            &CaseAnswer {
+                response,
+                before,
+                after,
+            },
+        );
         Ok(self.finding(verdict, detail))
     }
 
     fn finding(&self, verdict: CheckVerdict, detail: String) -> CheckFinding {
-        CheckFinding { section: self.section, name: self.name.clone(), risk: self.risk, verdict, detail }
+        CheckFinding {
+            section: self.section,
+            name: self.name.clone(),
+            risk: self.risk,
+            verdict,
+            detail,
+        }
     }
 }
 
@@ -200,11 +250,19 @@ impl CaseResource {
             Some(())
         };
         let seconds = i64::try_from(HOUR.as_secs()).ok()?;
-        let date = |shift: i64| seen.date.map(|date| HttpDate::from_unix(date.unix() + shift).to_string());
+        let date = |shift: i64| {
+            seen.date
+                .map(|date| HttpDate::from_unix(date.unix() + shift).to_string())
+        };
         put("{tag}", seen.tag.clone())?;
         put("{old}", self.old.clone())?;
         put("{weak}", seen.tag.as_ref().map(|tag| format!("W/{tag}")))?;
-        put("{bare}", seen.tag.as_ref().map(|tag| tag.trim_matches('"').to_owned()))?;
+        put(
+            "{bare}",
+            seen.tag
+                .as_ref()
+                .map(|tag| tag.trim_matches('"').to_owned()),
+        )?;
         put("{date}", date(0))?;
         put("{before}", date(-seconds))?;
         put("{after}", date(seconds))?;
@@ -219,10 +277,18 @@ mod tests {
     #[test]
     fn the_table_has_each_condition_and_names_each_case_once() {
         let cases = all().unwrap();
-        for section in ["13.1.1", "13.1.2", "13.1.3", "13.1.4", "13.1.5", "13.2.2", "14.2", "15.5.17"] {
-            assert!(cases.iter().any(|case| case.section == section), "{section}");
+        for section in [
+            "13.1.1", "13.1.2", "13.1.3", "13.1.4", "13.1.5", "13.2.2", "14.2", "15.5.17",
+        ] {
+            assert!(
+                cases.iter().any(|case| case.section == section),
+                "{section}"
+            );
         }
-        let mut names: Vec<_> = cases.iter().map(|case| (case.section, &case.name)).collect();
+        let mut names: Vec<_> = cases
+            .iter()
+            .map(|case| (case.section, &case.name))
+            .collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), cases.len());

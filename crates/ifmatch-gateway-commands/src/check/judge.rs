@@ -52,7 +52,9 @@ pub(super) struct CaseAnswer {
 
 impl ClientRisk {
     pub(super) fn parse(text: &str) -> Option<Self> {
-        [Self::Lost, Self::Mixed, Self::Unusable].into_iter().find(|risk| risk.name() == text)
+        [Self::Lost, Self::Mixed, Self::Unusable]
+            .into_iter()
+            .find(|risk| risk.name() == text)
     }
 
     fn name(self) -> &'static str {
@@ -104,29 +106,60 @@ pub(super) fn judge(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, Str
         Some(after) => written(case, answer, after),
         None => read(case, answer),
     };
-    (verdict, if why.is_empty() { status.to_string() } else { format!("{status}, {why}") })
+    (
+        verdict,
+        if why.is_empty() {
+            status.to_string()
+        } else {
+            format!("{status}, {why}")
+        },
+    )
 }
 
 /// Judges a request whose response is missing or malformed.
-pub(super) fn unanswered(before: &SeenResource, after: Option<&SeenResource>, why: &str) -> (CheckVerdict, String) {
+pub(super) fn unanswered(
+    before: &SeenResource,
+    after: Option<&SeenResource>,
+    why: &str,
+) -> (CheckVerdict, String) {
     let kept = after.is_none_or(|after| before.is_same(after));
-    let verdict = if kept { CheckVerdict::Differs } else { CheckVerdict::No };
+    let verdict = if kept {
+        CheckVerdict::Differs
+    } else {
+        CheckVerdict::No
+    };
     (verdict, format!("no valid response: {why}"))
 }
 
 /// Judges a write by what it did, before the status.
-fn written(case: &CheckCase, answer: &CaseAnswer, after: &SeenResource) -> (CheckVerdict, &'static str) {
+fn written(
+    case: &CheckCase,
+    answer: &CaseAnswer,
+    after: &SeenResource,
+) -> (CheckVerdict, &'static str) {
     let status = answer.response.status();
     let kept = answer.before.is_same(after);
-    let done = if case.method == Method::DELETE { !after.exists() } else { after.exists() && after.body == WRITTEN };
+    let done = if case.method == Method::DELETE {
+        !after.exists()
+    } else {
+        after.exists() && after.body == WRITTEN
+    };
     match &case.expected {
         ExpectedResponse::Done if status.is_success() && done => (CheckVerdict::Yes, ""),
-        ExpectedResponse::Done if status.is_success() => (CheckVerdict::No, "but the content differs"),
-        ExpectedResponse::Done if kept && case.risk == Some(ClientRisk::Unusable) => (CheckVerdict::No, ""),
+        ExpectedResponse::Done if status.is_success() => {
+            (CheckVerdict::No, "but the content differs")
+        }
+        ExpectedResponse::Done if kept && case.risk == Some(ClientRisk::Unusable) => {
+            (CheckVerdict::No, "")
+        }
         _ if status.is_success() && kept && !done => (CheckVerdict::No, "but nothing was changed"),
-        ExpectedResponse::Part if after.body == spliced() => (CheckVerdict::Yes, "only the part was changed"),
+        ExpectedResponse::Part if after.body == spliced() => {
+            (CheckVerdict::Yes, "only the part was changed")
+        }
         ExpectedResponse::Part if kept => (CheckVerdict::Yes, ""),
-        ExpectedResponse::Status(expected) if kept && status == *expected => (CheckVerdict::Yes, ""),
+        ExpectedResponse::Status(expected) if kept && status == *expected => {
+            (CheckVerdict::Yes, "")
+        }
         _ if kept => (CheckVerdict::Differs, "nothing was changed"),
         _ if case.risk == Some(ClientRisk::Lost) || !status.is_success() => {
             (CheckVerdict::No, "and the content was changed")
@@ -143,27 +176,42 @@ fn spliced() -> String {
 fn read(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, &'static str) {
     let response = &answer.response;
     let whole = case.method == Method::HEAD || response.body() == &answer.before.body;
-    let departs = if case.risk == Some(ClientRisk::Mixed) { CheckVerdict::No } else { CheckVerdict::Differs };
+    let departs = if case.risk == Some(ClientRisk::Mixed) {
+        CheckVerdict::No
+    } else {
+        CheckVerdict::Differs
+    };
     match (&case.expected, response.status()) {
         (_, StatusCode::OK) if !whole => (CheckVerdict::No, "but the content is wrong"),
-        (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => {
-            (CheckVerdict::No, "but the bytes aren't those in its Content-Range")
-        }
+        (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => (
+            CheckVerdict::No,
+            "but the bytes aren't those in its Content-Range",
+        ),
         (ExpectedResponse::Whole, StatusCode::OK) => (CheckVerdict::Yes, ""),
         // The client keeps, or combines, bytes of another version.
-        (ExpectedResponse::Whole, StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT) => (departs, ""),
-        (ExpectedResponse::Ranges(ranges), StatusCode::PARTIAL_CONTENT) if has(response, ranges) => {
+        (ExpectedResponse::Whole, StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT) => {
+            (departs, "")
+        }
+        (ExpectedResponse::Ranges(ranges), StatusCode::PARTIAL_CONTENT)
+            if has(response, ranges) =>
+        {
             (CheckVerdict::Yes, "")
         }
-        (ExpectedResponse::Ranges(_), StatusCode::PARTIAL_CONTENT) => (CheckVerdict::Differs, "with other ranges"),
-        (ExpectedResponse::Ranges(_), StatusCode::OK) => (CheckVerdict::Differs, "all of the content"),
+        (ExpectedResponse::Ranges(_), StatusCode::PARTIAL_CONTENT) => {
+            (CheckVerdict::Differs, "with other ranges")
+        }
+        (ExpectedResponse::Ranges(_), StatusCode::OK) => {
+            (CheckVerdict::Differs, "all of the content")
+        }
         (ExpectedResponse::Status(StatusCode::NOT_MODIFIED), StatusCode::NOT_MODIFIED) => {
             match response.headers().get(ETAG) {
                 None => (CheckVerdict::Differs, "without the tag"),
                 Some(_) => (CheckVerdict::Yes, ""),
             }
         }
-        (ExpectedResponse::Status(expected), status) if *expected == status => (CheckVerdict::Yes, ""),
+        (ExpectedResponse::Status(expected), status) if *expected == status => {
+            (CheckVerdict::Yes, "")
+        }
         _ => (CheckVerdict::Differs, ""),
     }
 }
@@ -171,7 +219,9 @@ fn read(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, &'static str) {
 /// Returns `true` if a single part has the bytes that its header field names. Several parts are compared by [`has`].
 fn is_part(response: &Response<Bytes>) -> bool {
     match named(response) {
-        Some((first, last)) => NEW.get(first..=last).is_some_and(|part| response.body() == part),
+        Some((first, last)) => NEW
+            .get(first..=last)
+            .is_some_and(|part| response.body() == part),
         None => is_multipart(response),
     }
 }
@@ -184,14 +234,21 @@ fn has(response: &Response<Bytes>, ranges: &[(usize, usize)]) -> bool {
     let part = |(first, last): &(usize, usize)| {
         let line = format!("content-range: bytes {first}-{last}/{}", NEW.len());
         let content = NEW.get(*first..=*last).unwrap_or_default().to_lowercase();
-        let after = text.split(&line).nth(1).and_then(|rest| rest.split("\r\n\r\n").nth(1));
+        let after = text
+            .split(&line)
+            .nth(1)
+            .and_then(|rest| rest.split("\r\n\r\n").nth(1));
         after.is_some_and(|rest| rest.starts_with(&format!("{content}\r\n--")))
     };
     is_multipart(response) && ranges.iter().all(part)
 }
 
 fn is_multipart(response: &Response<Bytes>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
     kind.starts_with("multipart/byteranges")
 }
 
@@ -209,9 +266,10 @@ mod tests {
     use super::*;
 
     fn response(status: u16, field: Option<(&str, &str)>, body: &'static str) -> Response<Bytes> {
-        let builder = field
-            .into_iter()
-            .fold(Response::builder().status(status), |builder, (name, value)| builder.header(name, value));
+        let builder = field.into_iter().fold(
+            Response::builder().status(status),
+            |builder, (name, value)| builder.header(name, value),
+        );
         builder.body(Bytes::from(body)).unwrap()
     }
 
@@ -220,19 +278,31 @@ mod tests {
     }
 
     fn case(name: &str) -> CheckCase {
-        cases::all().unwrap().into_iter().find(|case| case.name == name).unwrap()
+        cases::all()
+            .unwrap()
+            .into_iter()
+            .find(|case| case.name == name)
+            .unwrap()
     }
 
     #[track_caller]
     fn write(name: &str, status: u16, after: SeenResource, verdict: CheckVerdict) {
-        let answer = CaseAnswer { response: response(status, None, ""), before: seen(200, NEW), after: Some(after) };
+        let answer = CaseAnswer {
+            response: response(status, None, ""),
+            before: seen(200, NEW),
+            after: Some(after),
+        };
         assert_eq!(judge(&case(name), &answer).0, verdict, "{name}: {status}");
     }
 
     #[track_caller]
     fn read(name: &str, response: Response<Bytes>, verdict: CheckVerdict) {
         let shown = format!("{name}: {response:?}");
-        let answer = CaseAnswer { response, before: seen(200, NEW), after: None };
+        let answer = CaseAnswer {
+            response,
+            before: seen(200, NEW),
+            after: None,
+        };
         assert_eq!(judge(&case(name), &answer).0, verdict, "{shown}");
     }
 
@@ -248,11 +318,26 @@ mod tests {
         write(passes, 204, seen(200, WRITTEN), CheckVerdict::Yes);
         write(passes, 204, seen(200, NEW), CheckVerdict::No);
         write(passes, 501, seen(200, NEW), CheckVerdict::No);
-        write("If-Match: * lets PUT pass", 501, seen(200, NEW), CheckVerdict::Differs);
-        write("If-Match with the current tag lets DELETE pass", 204, seen(404, ""), CheckVerdict::Yes);
+        write(
+            "If-Match: * lets PUT pass",
+            501,
+            seen(200, NEW),
+            CheckVerdict::Differs,
+        );
+        write(
+            "If-Match with the current tag lets DELETE pass",
+            204,
+            seen(404, ""),
+            CheckVerdict::Yes,
+        );
         let part = "a part does not replace the whole";
         write(part, 400, seen(200, NEW), CheckVerdict::Yes);
-        write(part, 204, seen(200, "01234FGHIJKLMNOPQRSTUVWXYZ"), CheckVerdict::Yes);
+        write(
+            part,
+            204,
+            seen(200, "01234FGHIJKLMNOPQRSTUVWXYZ"),
+            CheckVerdict::Yes,
+        );
         write(part, 204, seen(200, PART), CheckVerdict::No);
     }
 
@@ -266,18 +351,42 @@ mod tests {
     #[test]
     fn a_read_is_judged_by_its_bytes() {
         let cached = "If-None-Match with the current tag: 304 to GET";
-        read(cached, response(304, Some(("etag", "\"a\"")), ""), CheckVerdict::Yes);
+        read(
+            cached,
+            response(304, Some(("etag", "\"a\"")), ""),
+            CheckVerdict::Yes,
+        );
         read(cached, response(304, None, ""), CheckVerdict::Differs);
         read(cached, response(200, None, NEW), CheckVerdict::Differs);
         read(cached, response(200, None, "other"), CheckVerdict::No);
         let stale = "If-Range with an old tag: all of the new content";
         read(stale, response(200, None, NEW), CheckVerdict::Yes);
-        read(stale, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), CheckVerdict::No);
-        read("If-None-Match with an old tag: the new content", response(304, None, ""), CheckVerdict::No);
+        read(
+            stale,
+            response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"),
+            CheckVerdict::No,
+        );
+        read(
+            "If-None-Match with an old tag: the new content",
+            response(304, None, ""),
+            CheckVerdict::No,
+        );
         let range = "a range from the start";
-        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"), CheckVerdict::Yes);
-        read(range, response(206, Some(("content-range", "bytes 0-9/26")), "BCDEFGHIJK"), CheckVerdict::No);
-        read(range, response(206, Some(("content-range", "bytes 0-1/26")), "AB"), CheckVerdict::Differs);
+        read(
+            range,
+            response(206, Some(("content-range", "bytes 0-9/26")), "ABCDEFGHIJ"),
+            CheckVerdict::Yes,
+        );
+        read(
+            range,
+            response(206, Some(("content-range", "bytes 0-9/26")), "BCDEFGHIJK"),
+            CheckVerdict::No,
+        );
+        read(
+            range,
+            response(206, Some(("content-range", "bytes 0-1/26")), "AB"),
+            CheckVerdict::Differs,
+        );
         read(range, response(206, None, "ABCDEFGHIJ"), CheckVerdict::No);
         read(range, response(200, None, NEW), CheckVerdict::Differs);
         read(
@@ -289,18 +398,30 @@ mod tests {
 
     #[test]
     fn a_write_without_a_response_must_change_nothing() {
-        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, NEW)), "").0, CheckVerdict::Differs);
-        assert_eq!(unanswered(&seen(200, NEW), Some(&seen(200, WRITTEN)), "").0, CheckVerdict::No);
-        assert_eq!(unanswered(&seen(200, NEW), None, "").0, CheckVerdict::Differs);
+        assert_eq!(
+            unanswered(&seen(200, NEW), Some(&seen(200, NEW)), "").0,
+            CheckVerdict::Differs
+        );
+        assert_eq!(
+            unanswered(&seen(200, NEW), Some(&seen(200, WRITTEN)), "").0,
+            CheckVerdict::No
+        );
+        assert_eq!(
+            unanswered(&seen(200, NEW), None, "").0,
+            CheckVerdict::Differs
+        );
     }
 
     #[test]
     fn several_ranges_need_all_parts() {
-        let parts =
-            "--x\r\nContent-Range: bytes 0-0/26\r\n\r\nA\r\n--x\r\nContent-Range: bytes 25-25/26\r\n\r\nZ\r\n--x--\r\n";
+        let parts = "--x\r\nContent-Range: bytes 0-0/26\r\n\r\nA\r\n--x\r\nContent-Range: bytes 25-25/26\r\n\r\nZ\r\n--x--\r\n";
         let kind = Some(("content-type", "multipart/byteranges; boundary=x"));
         read("two ranges", response(206, kind, parts), CheckVerdict::Yes);
         let first = "--x\r\nContent-Range: bytes 0-0/26\r\n\r\nA\r\n--x--\r\n";
-        read("two ranges", response(206, kind, first), CheckVerdict::Differs);
+        read(
+            "two ranges",
+            response(206, kind, first),
+            CheckVerdict::Differs,
+        );
     }
 }

@@ -97,11 +97,18 @@ pub fn run(args: &CheckArgs) -> Result<u8, Error> {
     } else {
         print(&findings)?;
     }
-    Ok(if unsafe_ones(&findings) == 0 { 0 } else { NOT_HONOURED })
+    Ok(if unsafe_ones(&findings) == 0 {
+        0
+    } else {
+        NOT_HONOURED
+    })
 }
 
 async fn findings(site: &CheckSite<'_>, all: bool) -> Result<Vec<CheckFinding>, Error> {
-    let cases: Vec<CheckCase> = cases::all()?.into_iter().filter(|case| all || case.risk.is_some()).collect();
+    let cases: Vec<CheckCase> = cases::all()?
+        .into_iter()
+        .filter(|case| all || case.risk.is_some())
+        .collect();
     let mut findings = tags::check(site).await?;
     findings.extend(cases::check(site, &cases).await?);
     findings.extend(races::check(site).await?);
@@ -119,21 +126,37 @@ fn print(findings: &[CheckFinding]) -> Result<(), Error> {
         0 => "The server honours the conditions that clients rely on.".to_owned(),
         count => {
             let checks = counted(count as u64, "check says", "checks say");
-            format!("Don't rely on this server: {checks} NO.\nClients can lose data, or can't write conditionally.")
+            format!(
+                "Don't rely on this server: {checks} NO.\nClients can lose data, or can't write conditionally."
+            )
         }
     })
 }
 
 /// Returns the lines of a finding, which fit 80 columns: the verdict, the check, and of a check that failed what the server did.
 fn row(finding: &CheckFinding, style: TextStyle) -> String {
-    let CheckFinding { section, name, verdict, detail, .. } = finding;
-    let (alarm, plain) = if *verdict == CheckVerdict::No { (style.alarm, style.plain) } else { ("", "") };
+    let CheckFinding {
+        section,
+        name,
+        verdict,
+        detail,
+        ..
+    } = finding;
+    let (alarm, plain) = if *verdict == CheckVerdict::No {
+        (style.alarm, style.plain)
+    } else {
+        ("", "")
+    };
     let start = format!("{alarm}{:<7}{plain}  {section:<8}  ", verdict.shown());
     let named = wrapped(name, WIDTH - INDENT).join(&format!("\n{:INDENT$}", ""));
     let mut row = format!("{start}{named}\n");
     if *verdict != CheckVerdict::Yes {
         let indent = " ".repeat(INDENT + 2);
-        row.extend(wrapped(&printable(detail), WIDTH - INDENT - 2).into_iter().map(|line| format!("{indent}{line}\n")));
+        row.extend(
+            wrapped(&printable(detail), WIDTH - INDENT - 2)
+                .into_iter()
+                .map(|line| format!("{indent}{line}\n")),
+        );
     }
     row
 }
@@ -163,11 +186,19 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 fn unsafe_ones(findings: &[CheckFinding]) -> usize {
-    findings.iter().filter(|finding| finding.verdict == CheckVerdict::No).count()
+    findings
+        .iter()
+        .filter(|finding| finding.verdict == CheckVerdict::No)
+        .count()
 }
 
 fn report(findings: &[CheckFinding]) -> Value {
-    let count = |wanted: CheckVerdict| findings.iter().filter(|finding| finding.verdict == wanted).count();
+    let count = |wanted: CheckVerdict| {
+        findings
+            .iter()
+            .filter(|finding| finding.verdict == wanted)
+            .count()
+    };
     let checks: Vec<Value> = findings.iter().map(CheckFinding::json).collect();
     json!({
         "yes": count(CheckVerdict::Yes),
@@ -185,25 +216,56 @@ mod tests {
     #[test]
     fn each_line_fits_80_columns_with_the_verdict_first() {
         for case in cases::all().unwrap() {
-            for verdict in [CheckVerdict::Yes, CheckVerdict::No, CheckVerdict::Differs, CheckVerdict::Unchecked] {
+            for verdict in [
+                CheckVerdict::Yes,
+                CheckVerdict::No,
+                CheckVerdict::Differs,
+                CheckVerdict::Unchecked,
+            ] {
                 let detail = format!("200 OK, {} \"{}\"", case.name, "x".repeat(300));
-                let finding =
-                    CheckFinding { section: case.section, name: case.name.clone(), risk: None, verdict, detail };
+                let finding = CheckFinding {
+                    section: case.section,
+                    name: case.name.clone(),
+                    risk: None,
+                    verdict,
+                    detail,
+                };
                 let shown = row(&finding, TextStyle::new(false));
-                assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
-                assert!(shown.starts_with(&format!("{:<7}  {}", verdict.shown(), case.section)), "{shown}");
-                assert_eq!(shown.contains("200 OK"), verdict != CheckVerdict::Yes, "{shown}");
+                assert!(
+                    shown.lines().all(|line| line.chars().count() <= WIDTH),
+                    "{shown}"
+                );
+                assert!(
+                    shown.starts_with(&format!("{:<7}  {}", verdict.shown(), case.section)),
+                    "{shown}"
+                );
+                assert_eq!(
+                    shown.contains("200 OK"),
+                    verdict != CheckVerdict::Yes,
+                    "{shown}"
+                );
             }
         }
     }
 
     #[test]
     fn only_no_is_in_colour() {
-        for (verdict, expected) in
-            [(CheckVerdict::No, true), (CheckVerdict::Yes, false), (CheckVerdict::Differs, false)]
-        {
-            let finding = CheckFinding { section: "13", name: "x".into(), risk: None, verdict, detail: "y".into() };
-            assert_eq!(row(&finding, TextStyle::new(true)).contains('\u{1b}'), expected);
+        for (verdict, expected) in [
+            (CheckVerdict::No, true),
+            (CheckVerdict::Yes, false),
+            (CheckVerdict::Differs, false),
+        ] {
+            let finding = CheckFinding {
+                section: "13",
+                name: "x".into(),
+                risk: None,
+                verdict,
+                detail: "y".into(),
+            };
+            assert_eq!(
+                row(&finding, TextStyle::new(true)).contains('\u{1b}'),
+                expected
+            );
         }
     }
 }

@@ -39,14 +39,32 @@ pub(super) enum RaceOutcome {
 /// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
     let kinds = [
-        (RaceKind::Create, "13.1.2", "one of 16 concurrent creates succeeds"),
-        (RaceKind::Replace, "13.1.1", "one of 16 concurrent replacements succeeds"),
-        (RaceKind::Delete, "13.1.1", "one of 16 concurrent replacements and deletions succeeds"),
+        (
+            RaceKind::Create,
+            "13.1.2",
+            "one of 16 concurrent creates succeeds",
+        ),
+        (
+            RaceKind::Replace,
+            "13.1.1",
+            "one of 16 concurrent replacements succeeds",
+        ),
+        (
+            RaceKind::Delete,
+            "13.1.1",
+            "one of 16 concurrent replacements and deletions succeeds",
+        ),
     ];
     let mut findings = Vec::new();
     for (kind, section, name) in kinds {
         let (verdict, detail) = races(site, kind).await?;
-        findings.push(CheckFinding { section, name: name.to_owned(), risk: Some(ClientRisk::Lost), verdict, detail });
+        findings.push(CheckFinding {
+            section,
+            name: name.to_owned(),
+            risk: Some(ClientRisk::Lost),
+            verdict,
+            detail,
+        });
     }
     Ok(findings)
 }
@@ -65,7 +83,12 @@ async fn races(site: &CheckSite<'_>, kind: RaceKind) -> Result<(CheckVerdict, St
         } else {
             match site.settled(&key, false).await?.tag {
                 Some(tag) => (IF_MATCH, tag),
-                None => return Ok((CheckVerdict::No, "no strong tag, so no race is possible".to_owned())),
+                None => {
+                    return Ok((
+                        CheckVerdict::No,
+                        "no strong tag, so no race is possible".to_owned(),
+                    ));
+                }
             }
         };
         outcomes.push(race(site, kind, &key, &condition).await?);
@@ -89,7 +112,10 @@ pub(super) fn judged(outcomes: &[RaceOutcome]) -> (CheckVerdict, String) {
             verdict = round;
         }
     }
-    (verdict, format!("winners of {} races: {}", outcomes.len(), winners.join(" ")))
+    (
+        verdict,
+        format!("winners of {} races: {}", outcomes.len(), winners.join(" ")),
+    )
 }
 
 async fn race(
@@ -114,17 +140,26 @@ async fn race(
 }
 
 /// Returns the outcome of a race, by the content after it and the statuses of its requests.
-pub(super) fn outcome(kind: RaceKind, after: &SeenResource, statuses: &[StatusCode]) -> RaceOutcome {
+pub(super) fn outcome(
+    kind: RaceKind,
+    after: &SeenResource,
+    statuses: &[StatusCode],
+) -> RaceOutcome {
     let numbers = |wanted: fn(&StatusCode) -> bool| {
         let all = statuses.iter().enumerate();
-        all.filter(move |(_, status)| wanted(status)).map(|(number, _)| number)
+        all.filter(move |(_, status)| wanted(status))
+            .map(|(number, _)| number)
     };
     let is_now = |number: &usize| match effect(kind, *number) {
         Some(body) => after.exists() && after.body == body,
         None => !after.exists(),
     };
     let won: Vec<usize> = numbers(StatusCode::is_success).collect();
-    let untouched = if kind == RaceKind::Create { !after.exists() } else { after.body == content(WRITERS) };
+    let untouched = if kind == RaceKind::Create {
+        !after.exists()
+    } else {
+        after.body == content(WRITERS)
+    };
     if won.iter().any(is_now) || (won.is_empty() && untouched) {
         return RaceOutcome::Won(won.len());
     }
@@ -148,7 +183,12 @@ mod tests {
     use super::*;
 
     fn seen(status: u16, body: &'static str) -> SeenResource {
-        SeenResource::of(Response::builder().status(status).body(Bytes::from(body)).unwrap())
+        SeenResource::of(
+            Response::builder()
+                .status(status)
+                .body(Bytes::from(body))
+                .unwrap(),
+        )
     }
 
     /// Judges a race of three requests.
@@ -160,14 +200,41 @@ mod tests {
     #[test]
     fn a_race_has_one_winner_whose_content_is_there() {
         let second = seen(200, "writer 01");
-        assert_eq!(of(RaceKind::Replace, &second, [412, 200, 412]), RaceOutcome::Won(1));
-        assert_eq!(of(RaceKind::Replace, &second, [200, 200, 412]), RaceOutcome::Won(2));
-        assert_eq!(of(RaceKind::Replace, &second, [200, 412, 412]), RaceOutcome::Foreign(false));
-        assert_eq!(of(RaceKind::Replace, &second, [200, 500, 412]), RaceOutcome::Foreign(true));
-        assert_eq!(of(RaceKind::Replace, &second, [412, 412, 412]), RaceOutcome::Foreign(false));
-        assert_eq!(of(RaceKind::Replace, &seen(200, "writer 16"), [412, 503, 412]), RaceOutcome::Won(0));
-        assert_eq!(of(RaceKind::Create, &seen(404, ""), [409, 409, 409]), RaceOutcome::Won(0));
-        assert_eq!(of(RaceKind::Delete, &seen(404, ""), [412, 204, 412]), RaceOutcome::Won(1));
-        assert_eq!(of(RaceKind::Delete, &seen(200, "writer 00"), [412, 204, 412]), RaceOutcome::Foreign(false));
+        assert_eq!(
+            of(RaceKind::Replace, &second, [412, 200, 412]),
+            RaceOutcome::Won(1)
+        );
+        assert_eq!(
+            of(RaceKind::Replace, &second, [200, 200, 412]),
+            RaceOutcome::Won(2)
+        );
+        assert_eq!(
+            of(RaceKind::Replace, &second, [200, 412, 412]),
+            RaceOutcome::Foreign(false)
+        );
+        assert_eq!(
+            of(RaceKind::Replace, &second, [200, 500, 412]),
+            RaceOutcome::Foreign(true)
+        );
+        assert_eq!(
+            of(RaceKind::Replace, &second, [412, 412, 412]),
+            RaceOutcome::Foreign(false)
+        );
+        assert_eq!(
+            of(RaceKind::Replace, &seen(200, "writer 16"), [412, 503, 412]),
+            RaceOutcome::Won(0)
+        );
+        assert_eq!(
+            of(RaceKind::Create, &seen(404, ""), [409, 409, 409]),
+            RaceOutcome::Won(0)
+        );
+        assert_eq!(
+            of(RaceKind::Delete, &seen(404, ""), [412, 204, 412]),
+            RaceOutcome::Won(1)
+        );
+        assert_eq!(
+            of(RaceKind::Delete, &seen(200, "writer 00"), [412, 204, 412]),
+            RaceOutcome::Foreign(false)
+        );
     }
 }

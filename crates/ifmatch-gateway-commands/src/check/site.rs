@@ -96,10 +96,16 @@ impl<'a> CheckSite<'a> {
     ) -> Result<Response<Bytes>, Error> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            let value = HeaderValue::from_str(value).map_err(|error| Error::runtime(error.to_string()))?;
+            let value =
+                HeaderValue::from_str(value).map_err(|error| Error::runtime(error.to_string()))?;
             headers.append(name, value);
         }
-        let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
+        let sent = self.server.send(
+            method.clone(),
+            key,
+            headers,
+            Bytes::copy_from_slice(body.as_bytes()),
+        );
         let late = |_| {
             Error::runtime(format!(
                 "the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."
@@ -112,14 +118,18 @@ impl<'a> CheckSite<'a> {
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<SeenResource, Error> {
-        self.send(&Method::GET, key, &[], "").await.map(SeenResource::of)
+        self.send(&Method::GET, key, &[], "")
+            .await
+            .map(SeenResource::of)
     }
 
     /// Writes a resource. Sends a condition only to a server that demands one.
     pub(super) async fn write(&self, key: &str, body: &str) -> Result<(), Error> {
         let mut response = self.send(&Method::PUT, key, &[], body).await?;
         if response.status() == StatusCode::PRECONDITION_REQUIRED {
-            response = self.send(&Method::PUT, key, &self.current(key).await?, body).await?;
+            response = self
+                .send(&Method::PUT, key, &self.current(key).await?, body)
+                .await?;
         }
         let status = response.status();
         if status.is_success() {
@@ -131,7 +141,9 @@ impl<'a> CheckSite<'a> {
             StatusCode::UNAUTHORIZED => {
                 format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}.")
             }
-            StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
+            StatusCode::FORBIDDEN => {
+                format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}.")
+            }
             status => format!(
                 "the server responded {status} to PUT of {key}{separator}{detail}. Use the URL of a folder or container that you can write, such as \
                  http://127.0.0.1:10000/box."
@@ -145,7 +157,8 @@ impl<'a> CheckSite<'a> {
         let [no_tag, no_date] = &self.has_no;
         for _ in 0..LOOKS {
             let seen = self.get(key).await?;
-            let is_known = no_tag.load(Ordering::Relaxed) || dated && no_date.load(Ordering::Relaxed);
+            let is_known =
+                no_tag.load(Ordering::Relaxed) || dated && no_date.load(Ordering::Relaxed);
             if is_known || seen.tag.is_some() && (!dated || seen.aged) {
                 return Ok(seen);
             }
@@ -162,7 +175,8 @@ impl<'a> CheckSite<'a> {
         for key in keys {
             let status = self.send(&Method::DELETE, &key, &[], "").await?.status();
             if status == StatusCode::PRECONDITION_REQUIRED {
-                self.send(&Method::DELETE, &key, &self.current(&key).await?, "").await?;
+                self.send(&Method::DELETE, &key, &self.current(&key).await?, "")
+                    .await?;
             }
         }
         Ok(())
@@ -180,10 +194,18 @@ impl<'a> CheckSite<'a> {
 impl SeenResource {
     pub(super) fn of(response: Response<Bytes>) -> Self {
         let (head, body) = response.into_parts();
-        let (date, now) =
-            (HttpDate::from_headers(&head.headers, LAST_MODIFIED), HttpDate::from_headers(&head.headers, DATE));
+        let (date, now) = (
+            HttpDate::from_headers(&head.headers, LAST_MODIFIED),
+            HttpDate::from_headers(&head.headers, DATE),
+        );
         let aged = date.zip(now).is_some_and(|(date, now)| date.next() < now);
-        Self { status: head.status, tag: strong_tag(&head.headers), date, aged, body }
+        Self {
+            status: head.status,
+            tag: strong_tag(&head.headers),
+            date,
+            aged,
+            body,
+        }
     }
 
     /// Returns `true` if the resource exists.
@@ -203,6 +225,8 @@ impl SeenResource {
 
 /// Returns the tag of a response, if it is a strong one.
 pub(super) fn strong_tag(headers: &HeaderMap) -> Option<String> {
-    let tag = headers.get(ETAG).and_then(|tag| EntityTag::from_header(tag).ok());
+    let tag = headers
+        .get(ETAG)
+        .and_then(|tag| EntityTag::from_header(tag).ok());
     tag.filter(|tag| !tag.is_weak()).map(|tag| tag.to_string())
 }

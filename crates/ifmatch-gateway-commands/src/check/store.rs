@@ -35,7 +35,11 @@ type ObjectState = Option<(Bytes, Version)>;
 /// If the store doesn't respond, or can't store anything.
 pub(super) async fn check(place: ObjectPlace) -> Result<Vec<CheckFinding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-    let bench = CheckedObjects { place, random, keys: RefCell::default() };
+    let bench = CheckedObjects {
+        place,
+        random,
+        keys: RefCell::default(),
+    };
     let findings = bench.findings().await;
     // In any case, even after an error.
     let cleared = bench.clear().await;
@@ -50,17 +54,51 @@ impl CheckedObjects {
         let created = self.put(&key, 0, When::Absent).await;
         created.map_err(|error| Error::runtime(format!("the store rejected {key}: {error}")))?;
         let Some((_, first)) = self.state(&key).await? else {
-            return Err(Error::runtime(format!("the store lost {key} right after it was created")));
+            return Err(Error::runtime(format!(
+                "the store lost {key} right after it was created"
+            )));
         };
         let mut findings = self.replacements(&key, &first).await?;
-        findings.push(self.rejects("a creation is rejected if the object exists", "13.1.2", &key, When::Absent).await?);
+        findings.push(
+            self.rejects(
+                "a creation is rejected if the object exists",
+                "13.1.2",
+                &key,
+                When::Absent,
+            )
+            .await?,
+        );
         let old = When::Is(first);
-        findings.push(self.rejects("a replacement of an old version is rejected", "13.1.1", &key, old.clone()).await?);
+        findings.push(
+            self.rejects(
+                "a replacement of an old version is rejected",
+                "13.1.1",
+                &key,
+                old.clone(),
+            )
+            .await?,
+        );
         let absent = self.key();
-        findings.push(self.rejects("a replacement of an absent object is rejected", "13.1.1", &absent, old).await?);
+        findings.push(
+            self.rejects(
+                "a replacement of an absent object is rejected",
+                "13.1.1",
+                &absent,
+                old,
+            )
+            .await?,
+        );
         for (kind, section, name) in [
-            (RaceKind::Create, "13.1.2", "one of 16 concurrent creates succeeds"),
-            (RaceKind::Replace, "13.1.1", "one of 16 concurrent replacements succeeds"),
+            (
+                RaceKind::Create,
+                "13.1.2",
+                "one of 16 concurrent creates succeeds",
+            ),
+            (
+                RaceKind::Replace,
+                "13.1.1",
+                "one of 16 concurrent replacements succeeds",
+            ),
         ] {
             let mut outcomes = Vec::new();
             for _ in 0..ROUNDS {
@@ -77,7 +115,9 @@ impl CheckedObjects {
         let (mut versions, mut told, mut wrong) = (vec![first.clone()], 0, 0);
         let mut failed = None;
         for number in 1..=WRITES {
-            let Some(current) = versions.last().cloned() else { break };
+            let Some(current) = versions.last().cloned() else {
+                break;
+            };
             let written = match self.put(key, number, When::Is(current)).await {
                 Ok(written) => written,
                 Err(error) => {
@@ -85,7 +125,9 @@ impl CheckedObjects {
                     break;
                 }
             };
-            let Some((_, read)) = self.state(key).await? else { break };
+            let Some((_, read)) = self.state(key).await? else {
+                break;
+            };
             told += usize::from(written.is_some());
             wrong += usize::from(written.is_some_and(|written| written != read));
             versions.push(read);
@@ -94,16 +136,34 @@ impl CheckedObjects {
         let is_done = failed.is_none();
         let detail = failed.unwrap_or_else(|| format!("{WRITES} of {WRITES}"));
         let name = "a replacement of the current version succeeds";
-        let mut findings = vec![finding("13.1.1", name, ClientRisk::Unusable, CheckVerdict::safe_if(is_done), detail)];
+        let mut findings = vec![finding(
+            "13.1.1",
+            name,
+            ClientRisk::Unusable,
+            CheckVerdict::safe_if(is_done),
+            detail,
+        )];
         let mut distinct: Vec<&str> = versions.iter().map(Version::as_str).collect();
         distinct.sort_unstable();
         distinct.dedup();
         let detail = format!("{} versions after {count} writes", distinct.len());
         let verdict = CheckVerdict::safe_if(distinct.len() == count);
-        findings.push(finding("8.8.3", "a write changes the version", ClientRisk::Lost, verdict, detail));
+        findings.push(finding(
+            "8.8.3",
+            "a write changes the version",
+            ClientRisk::Lost,
+            verdict,
+            detail,
+        ));
         let (verdict, detail) = match (told, wrong) {
-            (0, _) => (CheckVerdict::Unchecked, "no write returns a version".to_owned()),
-            _ => (CheckVerdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
+            (0, _) => (
+                CheckVerdict::Unchecked,
+                "no write returns a version".to_owned(),
+            ),
+            _ => (
+                CheckVerdict::safe_if(wrong == 0),
+                format!("{wrong} of {told} differ"),
+            ),
         };
         let name = "a write returns the version of the next read";
         findings.push(finding("8.8.3", name, ClientRisk::Lost, verdict, detail));
@@ -111,13 +171,22 @@ impl CheckedObjects {
     }
 
     /// Makes a write whose condition is false.
-    async fn rejects(&self, name: &str, section: &'static str, key: &str, when: When) -> Result<CheckFinding, Error> {
+    async fn rejects(
+        &self,
+        name: &str,
+        section: &'static str,
+        key: &str,
+        when: When,
+    ) -> Result<CheckFinding, Error> {
         let before = self.state(key).await?;
         let result = self.put(key, WRITERS, when).await;
         let is_kept = self.state(key).await? == before;
         let (verdict, detail) = match &result {
             Ok(_) => (CheckVerdict::No, "it succeeded".to_owned()),
-            Err(error) if !is_kept => (CheckVerdict::No, format!("the object was changed, despite: {error}")),
+            Err(error) if !is_kept => (
+                CheckVerdict::No,
+                format!("the object was changed, despite: {error}"),
+            ),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {
                 (CheckVerdict::Yes, "a conflict".to_owned())
             }
@@ -132,7 +201,10 @@ impl CheckedObjects {
         if kind == RaceKind::Replace {
             let created = self.put(&key, WRITERS, When::Absent).await;
             created.map_err(|error| Error::runtime(format!("can't create {key}: {error}")))?;
-            when = self.state(&key).await?.map_or(When::Absent, |(_, version)| When::Is(version));
+            when = self
+                .state(&key)
+                .await?
+                .map_or(When::Absent, |(_, version)| When::Is(version));
         }
         let put = |number| {
             let (key, when) = (&key, when.clone());
@@ -153,15 +225,36 @@ impl CheckedObjects {
         let mut keys = self.keys.borrow_mut();
         let name = format!("ifmatch-check-{:016x}-{}", self.random, keys.len());
         let folder = &self.place.path;
-        let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let key = if folder.is_empty() {
+            name
+        } else {
+            format!("{folder}/{name}")
+        };
         keys.push(key.clone());
         key
     }
 
-    async fn put(&self, key: &str, number: usize, when: When) -> Result<Option<Version>, ClientError> {
-        let put = Put { body: content(number).into(), when, id: String::new(), fence: None };
-        let late = |_| ClientError::new(ErrorKind::Unknown, format!("no response within {PATIENCE:?}"));
-        timeout(PATIENCE, self.place.objects.put(key, &put)).await.map_err(late)?
+    async fn put(
+        &self,
+        key: &str,
+        number: usize,
+        when: When,
+    ) -> Result<Option<Version>, ClientError> {
+        let put = Put {
+            body: content(number).into(),
+            when,
+            id: String::new(),
+            fence: None,
+        };
+        let late = |_| {
+            ClientError::new(
+                ErrorKind::Unknown,
+                format!("no response within {PATIENCE:?}"),
+            )
+        };
+        timeout(PATIENCE, self.place.objects.put(key, &put))
+            .await
+            .map_err(late)?
     }
 
     async fn state(&self, key: &str) -> Result<ObjectState, Error> {
@@ -203,6 +296,18 @@ fn status(error: Option<&ClientError>) -> StatusCode {
     }
 }
 
-fn finding(section: &'static str, name: &str, risk: ClientRisk, verdict: CheckVerdict, detail: String) -> CheckFinding {
-    CheckFinding { section, name: name.to_owned(), risk: Some(risk), verdict, detail }
+fn finding(
+    section: &'static str,
+    name: &str,
+    risk: ClientRisk,
+    verdict: CheckVerdict,
+    detail: String,
+) -> CheckFinding {
+    CheckFinding {
+        section,
+        name: name.to_owned(),
+        risk: Some(risk),
+        verdict,
+        detail,
+    }
 }

@@ -25,19 +25,32 @@ pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Err
         (None, Some(tag)) => format!("{tag}, after a moment"),
         (None, None) => "none".to_owned(),
     };
-    let exists =
-        finding("GET names a strong tag", ClientRisk::Unusable, CheckVerdict::safe_if(settled.tag.is_some()), named);
+    let exists = finding(
+        "GET names a strong tag",
+        ClientRisk::Unusable,
+        CheckVerdict::safe_if(settled.tag.is_some()),
+        named,
+    );
     if settled.tag.is_none() {
         return Ok(vec![exists]);
     }
-    let same = if head.tag == settled.tag { CheckVerdict::Yes } else { CheckVerdict::Differs };
+    let same = if head.tag == settled.tag {
+        CheckVerdict::Yes
+    } else {
+        CheckVerdict::Differs
+    };
     let shown = head.tag.unwrap_or_else(|| "none".to_owned());
-    let of_head = CheckFinding { risk: None, ..finding("HEAD names the same tag", ClientRisk::Lost, same, shown) };
+    let of_head = CheckFinding {
+        risk: None,
+        ..finding("HEAD names the same tag", ClientRisk::Lost, same, shown)
+    };
 
     // A weak tag is honest: it says that it may not have changed.
     let (mut tags, mut answered) = (vec![site.get(&key).await?.tag], Vec::new());
     for number in 1..=WRITES {
-        let put = site.send(&Method::PUT, &key, fields, &format!("content {number}")).await?;
+        let put = site
+            .send(&Method::PUT, &key, fields, &format!("content {number}"))
+            .await?;
         let read = site.get(&key).await?;
         answered.push((strong_tag(put.headers()), read.tag.clone()));
         tags.push(read.tag);
@@ -47,10 +60,17 @@ pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Err
     strong.sort_unstable();
     strong.dedup();
     let detail = format!("{} strong tags for {count} versions", strong.len());
-    let changes =
-        finding("a write changes the tag", ClientRisk::Lost, CheckVerdict::safe_if(strong.len() == count), detail);
+    let changes = finding(
+        "a write changes the tag",
+        ClientRisk::Lost,
+        CheckVerdict::safe_if(strong.len() == count),
+        detail,
+    );
 
-    let told: Vec<_> = answered.into_iter().filter(|(put, _)| put.is_some()).collect();
+    let told: Vec<_> = answered
+        .into_iter()
+        .filter(|(put, _)| put.is_some())
+        .collect();
     let wrong = told.iter().filter(|(put, read)| put != read).count();
     let (verdict, detail) = match (told.len(), wrong) {
         (0, _) => (CheckVerdict::Unchecked, "PUT names no tag".to_owned()),
@@ -61,10 +81,21 @@ pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Err
         exists,
         of_head,
         changes,
-        finding("a PUT returns the tag of the next GET", ClientRisk::Lost, verdict, detail),
+        finding(
+            "a PUT returns the tag of the next GET",
+            ClientRisk::Lost,
+            verdict,
+            detail,
+        ),
     ])
 }
 
 fn finding(name: &str, risk: ClientRisk, verdict: CheckVerdict, detail: String) -> CheckFinding {
-    CheckFinding { section: "8.8.3", name: name.to_owned(), risk: Some(risk), verdict, detail }
+    CheckFinding {
+        section: "8.8.3",
+        name: name.to_owned(),
+        risk: Some(risk),
+        verdict,
+        detail,
+    }
 }

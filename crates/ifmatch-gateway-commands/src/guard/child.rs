@@ -30,7 +30,10 @@ pub(super) async fn run(
 ) -> io::Result<CommandEnd> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    command.args(arguments).env("IFMATCH_FENCE", held.fence().to_string()).env("IFMATCH_LEASE_ID", held.id());
+    command
+        .args(arguments)
+        .env("IFMATCH_FENCE", held.fence().to_string())
+        .env("IFMATCH_LEASE_ID", held.id());
     let mut running = RunningCommand::spawn(command)?;
     loop {
         tokio::select! {

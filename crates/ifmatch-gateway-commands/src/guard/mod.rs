@@ -131,9 +131,16 @@ when leadership is lost, and starts again when it is regained. If the command ex
 
 /// Parses the time to live of a lock.
 fn time_to_live(text: &str) -> Result<Span, String> {
-    let ttl: Span = text.parse().map_err(|error: InvalidQuantity| error.to_string())?;
+    let ttl: Span = text
+        .parse()
+        .map_err(|error: InvalidQuantity| error.to_string())?;
     let is_enough = ttl.duration() >= MIN_TTL;
-    is_enough.then_some(ttl).ok_or_else(|| format!("a lock's time to live must be at least {}s", MIN_TTL.as_secs()))
+    is_enough.then_some(ttl).ok_or_else(|| {
+        format!(
+            "a lock's time to live must be at least {}s",
+            MIN_TTL.as_secs()
+        )
+    })
 }
 
 /// Runs a command under a lock, and returns the exit code.
@@ -164,7 +171,10 @@ pub fn lock(args: &LockArgs) -> Result<u8, Error> {
                     }
                     _ => "Wait for it with --wait TIME, or try again later.".to_owned(),
                 };
-                return Ok(complain(NOT_ACQUIRED, &format!("another holder has the lock. {advice}")));
+                return Ok(complain(
+                    NOT_ACQUIRED,
+                    &format!("another holder has the lock. {advice}"),
+                ));
             }
             Err(error) if *error.kind() == ErrorKind::Unknown => {
                 return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error)));
@@ -182,7 +192,8 @@ pub fn lock(args: &LockArgs) -> Result<u8, Error> {
 
 /// Handles the signals, which no longer end this process by themselves.
 fn listen() -> Result<ForwardedSignals, Error> {
-    ForwardedSignals::listen().map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
+    ForwardedSignals::listen()
+        .map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
 }
 
 /// Runs a command whenever this process is the leader, and returns the exit code.
@@ -203,7 +214,9 @@ pub fn elect(args: &ElectArgs) -> Result<u8, Error> {
             args.guard.release(held, &mut signals).await;
             match end {
                 CommandEnd::Exited(code) => return Ok(code),
-                CommandEnd::Lost => complain(LOST, "leadership was lost, so the command was stopped"),
+                CommandEnd::Lost => {
+                    complain(LOST, "leadership was lost, so the command was stopped")
+                }
             };
         }
     })
@@ -212,7 +225,11 @@ pub fn elect(args: &ElectArgs) -> Result<u8, Error> {
 impl GuardArgs {
     /// Returns the lock, its client, and the document with its record.
     async fn lock(&self) -> Result<(Client, Lock, Document<LockRecord>), Error> {
-        let (client, key) = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
+        let (client, key) = if is_store(&self.url) {
+            self.of_object().await?
+        } else {
+            self.of_resource()?
+        };
         let record = client.json(key.clone());
         let lock = client.lock(key).ttl(self.ttl.duration());
         let lock = match &self.name {
@@ -241,13 +258,25 @@ impl GuardArgs {
             Some((url, query)) => (url, format!("?{query}")),
             None => (self.url.as_str(), String::new()),
         };
-        let wrong = || Error::usage(format!("{url} is not the URL of a lock. Use one such as {example}."));
-        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        let wrong = || {
+            Error::usage(format!(
+                "{url} is not the URL of a lock. Use one such as {example}."
+            ))
+        };
+        if !["http://", "https://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
             return Err(wrong());
         }
-        let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
+        let (folder, key) = url
+            .trim_end_matches('/')
+            .rsplit_once('/')
+            .ok_or_else(wrong)?;
         if folder.ends_with(":/") {
-            return Err(Error::usage(format!("{url} names a server, not a lock. Add a path, such as {example}.")));
+            return Err(Error::usage(format!(
+                "{url} names a server, not a lock. Add a path, such as {example}."
+            )));
         }
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
         let server = self.remote.connect(&format!("{folder}{query}"))?;
@@ -263,7 +292,13 @@ impl GuardArgs {
                 Ok(None) => is_reported = false,
                 Err(error) if *error.kind() == ErrorKind::Unknown => {
                     if !is_reported {
-                        complain(0, &format!("{}. Retrying until the server responds.", self.explained(&error)));
+                        complain(
+                            0,
+                            &format!(
+                                "{}. Retrying until the server responds.",
+                                self.explained(&error)
+                            ),
+                        );
                     }
                     is_reported = true;
                 }
@@ -276,7 +311,11 @@ impl GuardArgs {
         match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
             Err(error) => {
-                let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
+                let command = self
+                    .command
+                    .first()
+                    .map(|command| command.to_string_lossy())
+                    .unwrap_or_default();
                 CommandEnd::Exited(complain(
                     127,
                     &format!("can't start {command}: {error}. Check its path and its permissions."),
@@ -294,7 +333,10 @@ impl GuardArgs {
             },
             _ = signals.next() => "a signal interrupted the release".to_owned(),
         };
-        complain(0, &format!("the lock may stay held for {}: {why}", self.ttl));
+        complain(
+            0,
+            &format!("the lock may stay held for {}: {why}", self.ttl),
+        );
     }
 
     fn failed(&self, error: &ClientError) -> Error {
@@ -304,10 +346,18 @@ impl GuardArgs {
         let is_unfit = text.starts_with("405") || text.contains(NO_TAG);
         Error::runtime(match text.get(..3) {
             _ if is_unfit => {
-                let why = if text.contains(NO_TAG) { format!(" ({NO_TAG})") } else { String::new() };
-                format!("{url} can't hold a lock{why}. Use the URL of a document in a folder, such as {url}/backup.")
+                let why = if text.contains(NO_TAG) {
+                    format!(" ({NO_TAG})")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{url} can't hold a lock{why}. Use the URL of a document in a folder, such as {url}/backup."
+                )
             }
-            Some("401") => format!("{url} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
+            Some("401") => {
+                format!("{url} rejected the request (401). Pass a valid token {GIVE_TOKEN}.")
+            }
             Some("403") => format!("{url} requires a write token (403). Pass one {GIVE_TOKEN}."),
             _ => self.explained(error),
         })
@@ -328,7 +378,13 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
         if let Ok(Some(found)) = record.get().await
             && found.value.held
         {
-            complain(0, &format!("waiting for the lock held by {}", printable(&found.value.holder)));
+            complain(
+                0,
+                &format!(
+                    "waiting for the lock held by {}",
+                    printable(&found.value.holder)
+                ),
+            );
         }
         std::future::pending::<Infallible>().await
     };

@@ -14,6 +14,7 @@ mod windows;
 use windows as imp;
 
 pub use imp::{
-    AskedSignal, ForwardedSignals, ReceivedSignal, RunningCommand, StopSignals, code, group_readable, identity,
-    is_listening, lock_folder, prepare, tell_ready, tell_reloaded, tell_reloading, tell_stopping,
+    AskedSignal, ForwardedSignals, ReceivedSignal, RunningCommand, StopSignals, code,
+    group_readable, identity, is_listening, lock_folder, prepare, tell_ready, tell_reloaded,
+    tell_reloading, tell_stopping,
 };

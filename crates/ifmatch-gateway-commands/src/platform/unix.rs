@@ -27,7 +27,10 @@ pub struct StopSignals {
 impl StopSignals {
     /// Handles the signals.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Waits for the next signal, and returns its name.
@@ -120,8 +123,14 @@ impl RunningCommand {
             command.process_group(0);
         }
         let child = command.spawn()?;
-        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(Self { child, pid, shares_terminal })
+        let pid = child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Self {
+            child,
+            pid,
+            shares_terminal,
+        })
     }
 
     /// Waits until the command ends.
@@ -150,13 +159,19 @@ impl RunningCommand {
     fn send(&self, signal: Signal) {
         let Some(pid) = self.pid else { return };
         // An error means that it has ended.
-        let _ = if self.shares_terminal { kill_process(pid, signal) } else { kill_process_group(pid, signal) };
+        let _ = if self.shares_terminal {
+            kill_process(pid, signal)
+        } else {
+            kill_process_group(pid, signal)
+        };
     }
 }
 
 /// Returns the exit code of a process, as shells do.
 pub fn code(status: ExitStatus) -> u8 {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 

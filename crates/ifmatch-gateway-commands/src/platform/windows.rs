@@ -14,7 +14,8 @@ use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::TcpSocket;
 use tokio::process::Command;
 use tokio::signal::windows::{
-    CtrlBreak, CtrlC, CtrlClose, CtrlLogoff, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_logoff, ctrl_shutdown,
+    CtrlBreak, CtrlC, CtrlClose, CtrlLogoff, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close,
+    ctrl_logoff, ctrl_shutdown,
 };
 
 /// The console events that stop a process. They no longer end it on their own, but after those of the session's end,
@@ -105,7 +106,11 @@ pub struct RunningCommand(Box<dyn ChildWrapper>);
 impl RunningCommand {
     /// Starts a command.
     pub fn spawn(command: Command) -> io::Result<Self> {
-        CommandWrap::from(command).wrap(KillOnDrop).wrap(JobObject).spawn().map(Self)
+        CommandWrap::from(command)
+            .wrap(KillOnDrop)
+            .wrap(JobObject)
+            .spawn()
+            .map(Self)
     }
 
     /// Waits until the command ends, but not for processes that it has started.
@@ -126,7 +131,10 @@ impl RunningCommand {
 
 /// Returns the exit code of a process. Those above 255, such as an exception's, become 255.
 pub fn code(status: ExitStatus) -> u8 {
-    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+    status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
 }
 
 /// Tells nobody.
@@ -149,7 +157,11 @@ pub fn is_listening(_: &std::net::TcpListener) -> io::Result<bool> {
 /// Prepares a socket before it is bound. Here, `SO_REUSEADDR` would let two servers share a port, and a restart needs no such option;
 /// and `[::]` includes the addresses of IPv4 only if told to.
 pub fn prepare(socket: &TcpSocket, address: SocketAddr, only_ipv6: bool) -> io::Result<()> {
-    if address.is_ipv6() { Ok(set_ipv6_v6only(socket, only_ipv6)?) } else { Ok(()) }
+    if address.is_ipv6() {
+        Ok(set_ipv6_v6only(socket, only_ipv6)?)
+    } else {
+        Ok(())
+    }
 }
 
 /// Leaves a new file to the access rights of its folder.
@@ -164,11 +176,18 @@ pub fn lock_folder(folder: &Path) -> Result<File, TryLockError> {
     const ERROR_SHARING_VIOLATION: i32 = 32;
 
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).share_mode(0).custom_flags(FILE_FLAG_DELETE_ON_CLOSE);
-    options.open(folder.join(".ifmatch-lock")).map_err(|error| match error.raw_os_error() {
-        Some(ERROR_SHARING_VIOLATION) => TryLockError::WouldBlock,
-        _ => TryLockError::Error(error),
-    })
+    options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .share_mode(0)
+        .custom_flags(FILE_FLAG_DELETE_ON_CLOSE);
+    options
+        .open(folder.join(".ifmatch-lock"))
+        .map_err(|error| match error.raw_os_error() {
+            Some(ERROR_SHARING_VIOLATION) => TryLockError::WouldBlock,
+            _ => TryLockError::Error(error),
+        })
 }
 
 /// Returns the times of a file's creation and of its last change: two indexes of snapshots have different ones.

@@ -40,13 +40,19 @@ impl FromStr for AccountSetting {
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let mut parts = text.splitn(3, ':').map(str::to_owned);
         let name = parts.next().unwrap_or_default();
-        Ok(Self { name, key: parts.next(), key2: parts.next() })
+        Ok(Self {
+            name,
+            key: parts.next(),
+            key2: parts.next(),
+        })
     }
 }
 
 impl fmt::Debug for AccountSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccountSetting").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AccountSetting")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,9 +70,14 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
              -base64 48), or listen on 127.0.0.1."
         )));
     }
-    let accounts = set.iter().map(AccountSetting::account).collect::<Result<Vec<_>, _>>()?;
+    let accounts = set
+        .iter()
+        .map(AccountSetting::account)
+        .collect::<Result<Vec<_>, _>>()?;
     if let Exposure::Network(address) = exposure
-        && let Some(account) = set.iter().find(|account| account.keys().any(|key| bytes(key) < MIN_BYTES))
+        && let Some(account) = set
+            .iter()
+            .find(|account| account.keys().any(|key| bytes(key) < MIN_BYTES))
     {
         return Err(Error::usage(format!(
             "a key of {} has fewer than {MIN_BYTES} bytes and can be guessed, and other machines can reach \
@@ -113,13 +124,16 @@ impl AccountSetting {
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
-        [self.key.as_deref(), self.key2.as_deref()].into_iter().flatten()
+        [self.key.as_deref(), self.key2.as_deref()]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns the account's name for a message. A text that is too long for a name, or has other characters, may have a key in it:
     /// someone may have written NAME=KEY.
     fn shown(&self) -> String {
-        let may_be_shown = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let may_be_shown =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if self.name.len() <= LONGEST_NAME && self.name.bytes().all(may_be_shown) {
             format!("the account {:?}", self.name)
         } else {
@@ -154,11 +168,25 @@ mod tests {
     #[test]
     fn no_message_shows_a_key_in_the_place_of_a_name() {
         let key = "aHVudGVyMmh1bnRlcjJodW50ZXIy";
-        for text in [format!("photos={key}"), key.to_owned(), format!("{key}:{key}"), format!("photos={key}:")] {
-            let error = resolve(&set(&[&text]), LOOPBACK).map(drop).unwrap_err().to_string();
-            assert!(!error.contains(key) && error.starts_with("an account"), "{error}");
+        for text in [
+            format!("photos={key}"),
+            key.to_owned(),
+            format!("{key}:{key}"),
+            format!("photos={key}:"),
+        ] {
+            let error = resolve(&set(&[&text]), LOOPBACK)
+                .map(drop)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                !error.contains(key) && error.starts_with("an account"),
+                "{error}"
+            );
         }
-        let error = resolve(&set(&["Photos:c2VjcmV0"]), LOOPBACK).map(drop).unwrap_err().to_string();
+        let error = resolve(&set(&["Photos:c2VjcmV0"]), LOOPBACK)
+            .map(drop)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("\"Photos\""), "{error}");
     }
 
@@ -176,7 +204,11 @@ mod tests {
 
     #[test]
     fn the_first_account_is_the_default_one() {
-        let accounts = resolve(&set(&["one:c2VjcmV0", "two:c2VjcmV0:YW5vdGhlcg=="]), LOOPBACK).unwrap();
+        let accounts = resolve(
+            &set(&["one:c2VjcmV0", "two:c2VjcmV0:YW5vdGhlcg=="]),
+            LOOPBACK,
+        )
+        .unwrap();
         assert!(accounts.is_default(accounts.get("one").unwrap()));
         assert!(accounts.get("two").is_some());
     }
@@ -184,10 +216,17 @@ mod tests {
     #[test]
     fn a_published_key_is_allowed_on_loopback_only() {
         let published = format!("other:{DEVELOPMENT_KEY}");
-        for texts in [&[DEVELOPMENT_ACCOUNT][..], &[&published], &["one:c2VjcmV0", DEVELOPMENT_ACCOUNT]] {
+        for texts in [
+            &[DEVELOPMENT_ACCOUNT][..],
+            &[&published],
+            &["one:c2VjcmV0", DEVELOPMENT_ACCOUNT],
+        ] {
             assert!(resolve(&set(texts), LOOPBACK).is_ok(), "{texts:?}");
             let error = resolve(&set(texts), network()).unwrap_err().to_string();
-            assert!(error.contains("0.0.0.0:2") && error.contains("openssl"), "{error}");
+            assert!(
+                error.contains("0.0.0.0:2") && error.contains("openssl"),
+                "{error}"
+            );
         }
         let own = format!("{DEVELOPMENT_ACCOUNT}:{LONG}");
         assert!(resolve(&set(&[&own]), network()).is_ok());
@@ -197,10 +236,17 @@ mod tests {
 
     #[test]
     fn a_short_key_is_allowed_on_loopback_only() {
-        for texts in ["one:AA==".to_owned(), format!("one:{LONG}:AA=="), "one:MDEyMzQ1Njc4OWFiY2Rl".to_owned()] {
+        for texts in [
+            "one:AA==".to_owned(),
+            format!("one:{LONG}:AA=="),
+            "one:MDEyMzQ1Njc4OWFiY2Rl".to_owned(),
+        ] {
             assert!(resolve(&set(&[&texts]), LOOPBACK).is_ok(), "{texts}");
             let error = resolve(&set(&[&texts]), network()).unwrap_err().to_string();
-            assert!(error.contains("0.0.0.0:2") && error.contains("openssl") && !error.contains("AA=="), "{error}");
+            assert!(
+                error.contains("0.0.0.0:2") && error.contains("openssl") && !error.contains("AA=="),
+                "{error}"
+            );
         }
         assert!(resolve(&set(&[&format!("one:{LONG}:{LONG}")]), network()).is_ok());
     }
@@ -224,7 +270,10 @@ mod tests {
             (&["one:c2VjcmV0", "one:c2VjcmV0"], "same name"),
         ] {
             let error = resolve(&set(texts), LOOPBACK).unwrap_err().to_string();
-            assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
+            assert!(
+                error.contains(expected) && !error.contains("hunter2"),
+                "{error}"
+            );
         }
         assert!(!format!("{:?}", set(&["one:c2VjcmV0"])).contains("c2VjcmV0"));
     }

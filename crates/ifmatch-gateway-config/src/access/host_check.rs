@@ -29,8 +29,12 @@ pub fn is_for_this_machine(head: &Parts) -> bool {
 }
 
 fn are_local(uri: &Uri, headers: &HeaderMap) -> bool {
-    let named = uri.authority().map(|authority| authority.as_str().as_bytes());
-    let mut hosts = fields::lines(headers, HOST).map(http::HeaderValue::as_bytes).chain(named);
+    let named = uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    let mut hosts = fields::lines(headers, HOST)
+        .map(http::HeaderValue::as_bytes)
+        .chain(named);
     hosts.all(is_local)
 }
 
@@ -42,7 +46,10 @@ fn is_local(host: &[u8]) -> bool {
         return true;
     }
     let name = host.split(|byte| *byte == b':').next().unwrap_or_default();
-    let end = name.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
+    let end = name
+        .iter()
+        .rposition(|byte| *byte != b'.')
+        .map_or(0, |last| last + 1);
     let name = &name[..end];
     let mut labels = name.rsplit(|byte| *byte == b'.');
     let last = labels.next().unwrap_or_default();
@@ -88,12 +95,20 @@ mod tests {
 
     #[test]
     fn every_host_of_a_request_is_checked() {
-        let request = |uri: &str, host: &str| Request::get(uri).header(HOST, host).body(()).unwrap();
+        let request =
+            |uri: &str, host: &str| Request::get(uri).header(HOST, host).body(()).unwrap();
         assert!(reject(&request("/", "localhost")).is_none());
         assert!(reject(&request("http://localhost/", "localhost")).is_none());
-        for (uri, host) in [("/", "a.example"), ("http://a.example/", "localhost"), ("http://localhost/", "a.example")]
-        {
-            assert_eq!(reject(&request(uri, host)).unwrap().status(), 421, "{uri} {host}");
+        for (uri, host) in [
+            ("/", "a.example"),
+            ("http://a.example/", "localhost"),
+            ("http://localhost/", "a.example"),
+        ] {
+            assert_eq!(
+                reject(&request(uri, host)).unwrap().status(),
+                421,
+                "{uri} {host}"
+            );
         }
     }
 }

@@ -33,7 +33,10 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
         write.extend(read_tokens("--write-token-file", path)?);
     }
     if let Exposure::Network(address) = exposure
-        && read.iter().chain(&write).any(|token| token.len() < MIN_LENGTH)
+        && read
+            .iter()
+            .chain(&write)
+            .any(|token| token.len() < MIN_LENGTH)
     {
         return Err(Error::usage(format!(
             "a token with fewer than {MIN_LENGTH} characters can be guessed, and other machines can reach {address}. Create a \
@@ -50,16 +53,30 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// Fails if the file can't be read or contains no token.
 pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::usage(format!("can't read {flag} {}: {error}. Check the path and its permissions.", path.display()))
-            .about(flag)
+        Error::usage(format!(
+            "can't read {flag} {}: {error}. Check the path and its permissions.",
+            path.display()
+        ))
+        .about(flag)
     })?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let tokens: Vec<String> = lines.map(str::to_owned).collect();
     if tokens.is_empty() {
-        return Err(Error::setting(flag, format!("{} contains no token. Write one per line.", path.display())));
+        return Err(Error::setting(
+            flag,
+            format!("{} contains no token. Write one per line.", path.display()),
+        ));
     }
     let checked = Access::new(&tokens, &[]);
-    checked.map_err(|error| Error::setting(flag, format!("{}: {error}. Write one per line.", path.display())))?;
+    checked.map_err(|error| {
+        Error::setting(
+            flag,
+            format!("{}: {error}. Write one per line.", path.display()),
+        )
+    })?;
     Ok(tokens)
 }
 
@@ -69,9 +86,18 @@ pub const KINDS: [&str; 5] = ["none", "token", "shared-key", "shared-access", "o
 /// Returns the index of the kind of credentials in [`KINDS`]. `Authorization` takes precedence over a signature in the query.
 pub fn kind_of<B>(request: &Request<B>) -> usize {
     let Some(line) = request.headers().get(AUTHORIZATION) else {
-        return if shared_access::is_in(request.uri().query()) { 3 } else { 0 };
+        return if shared_access::is_in(request.uri().query()) {
+            3
+        } else {
+            0
+        };
     };
-    let scheme = line.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default().to_ascii_lowercase();
+    let scheme = line
+        .as_bytes()
+        .split(|byte| *byte == b' ')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     match &*scheme {
         b"bearer" => 1,
         b"sharedkey" | b"sharedkeylite" => 2,
@@ -88,15 +114,26 @@ mod tests {
         let network = Exposure::of(["0.0.0.0:80".parse().unwrap()]);
         for (lines, is_short) in [
             ("write-token = ['x']", true),
-            ("read-token = ['fifteen-letters']\nwrite-token = ['0123456789abcdef']", true),
+            (
+                "read-token = ['fifteen-letters']\nwrite-token = ['0123456789abcdef']",
+                true,
+            ),
             ("write-token = ['0123456789abcdef']", false),
             ("", false),
         ] {
             let settings = Settings::from_toml(lines).unwrap();
-            assert!(from_settings(&settings, Exposure::Loopback).is_ok(), "{lines}");
-            let error = from_settings(&settings, network).err().map(|error| error.to_string());
+            assert!(
+                from_settings(&settings, Exposure::Loopback).is_ok(),
+                "{lines}"
+            );
+            let error = from_settings(&settings, network)
+                .err()
+                .map(|error| error.to_string());
             assert_eq!(error.is_some(), is_short, "{lines}");
-            assert!(error.is_none_or(|error| error.contains("0.0.0.0:80") && error.contains("openssl")), "{lines}");
+            assert!(
+                error.is_none_or(|error| error.contains("0.0.0.0:80") && error.contains("openssl")),
+                "{lines}"
+            );
         }
     }
 
@@ -104,7 +141,10 @@ mod tests {
     fn a_short_token_in_a_file_is_rejected_as_well() {
         let file = std::env::temp_dir().join(format!("ifmatch-access-{}", std::process::id()));
         std::fs::write(&file, "# comment\nshort\n").unwrap();
-        let settings = Settings { write_token_file: Some(file.clone()), ..Settings::default() };
+        let settings = Settings {
+            write_token_file: Some(file.clone()),
+            ..Settings::default()
+        };
         let error = from_settings(&settings, Exposure::of(["[::]:80".parse().unwrap()])).err();
         std::fs::remove_file(file).unwrap();
         assert!(error.is_some_and(|error| error.to_string().contains("can be guessed")));

@@ -42,7 +42,10 @@ pub(super) type FormMemory = Arc<Shares<IpAddr>>;
 
 /// Allows this number of MiB.
 pub(super) fn memory(mebibytes: u32) -> FormMemory {
-    Shares::new(SlotLimit { total: mebibytes << 10, per_client: None })
+    Shares::new(SlotLimit {
+        total: mebibytes << 10,
+        per_client: None,
+    })
 }
 
 impl RequestForm {
@@ -62,18 +65,26 @@ impl RequestForm {
             return Ok(Self::of_query(head));
         }
         // The length, if it is known, or the longest one.
-        let length =
-            body.size_hint().upper().map_or(longest, |length| longest.min(usize::try_from(length).unwrap_or(longest)));
+        let length = body.size_hint().upper().map_or(longest, |length| {
+            longest.min(usize::try_from(length).unwrap_or(longest))
+        });
         let kibibytes = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
         let share = memory.take(Some(client), kibibytes.max(1)).ok_or_else(|| {
             let detail = "The console is busy with other forms. Try again in a few seconds.";
             RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         let form = Self::read_body(head, body, longest).await?;
-        Ok(Self { _share: Some(share), ..form })
+        Ok(Self {
+            _share: Some(share),
+            ..form
+        })
     }
 
-    async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, RequestFailure> {
+    async fn read_body(
+        head: &Parts,
+        body: RequestBody,
+        longest: usize,
+    ) -> Result<Self, RequestFailure> {
         let failed = |error: &dyn std::fmt::Display| {
             RequestFailure::new(
                 StatusCode::BAD_REQUEST,
@@ -90,8 +101,14 @@ impl RequestForm {
             Err(error) => failed(&error),
         });
         let body = body?.to_bytes();
-        let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let Ok(boundary) = multer::parse_boundary(media_type) else { return Ok(Self::parse(&body)) };
+        let media_type = head
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let Ok(boundary) = multer::parse_boundary(media_type) else {
+            return Ok(Self::parse(&body));
+        };
         let mut parts = Multipart::new(stream::once(ready(Ok::<_, Infallible>(body))), boundary);
         let mut form = Self::default();
         while let Some(part) = parts.next_field().await.map_err(|error| failed(&error))? {
@@ -101,18 +118,25 @@ impl RequestForm {
                 let content = part.bytes().await.map_err(|error| failed(&error))?;
                 form.file = Some((file, media_type, content)).filter(|(name, ..)| !name.is_empty());
             } else {
-                form.fields.insert(name, part.text().await.map_err(|error| failed(&error))?);
+                form.fields
+                    .insert(name, part.text().await.map_err(|error| failed(&error))?);
             }
         }
         Ok(form)
     }
 
     fn parse(text: &[u8]) -> Self {
-        Self { fields: form_urlencoded::parse(text).into_owned().collect(), ..Self::default() }
+        Self {
+            fields: form_urlencoded::parse(text).into_owned().collect(),
+            ..Self::default()
+        }
     }
 
     /// Returns a field, which is empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
-        self.fields.get(name).map(String::as_str).unwrap_or_default()
+        self.fields
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
     }
 }

@@ -6,8 +6,8 @@
 //! - Names, header fields and contents are data: the templates escape them, and no page can run a script but the console's own.
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, LAST_MODIFIED,
-    ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HOST, LAST_MODIFIED, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -37,7 +37,12 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
         && field("sec-fetch-mode") == Some("navigate")
         && field("sec-fetch-dest") == Some("document");
     let own = |host: &str| format!("{}://{host}", if is_secure { "https" } else { "http" });
-    let host = head.uri.authority().map(http::uri::Authority::as_str).or(field(HOST.as_str())).unwrap_or_default();
+    let host = head
+        .uri
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .or(field(HOST.as_str()))
+        .unwrap_or_default();
     let is_of_foreign_origin =
         !head.method.is_safe() && field(ORIGIN.as_str()).is_some_and(|origin| origin != own(host));
     if is_foreign && !is_link || is_of_foreign_origin {
@@ -57,8 +62,17 @@ pub(super) fn protect(headers: &mut HeaderMap) {
 
 /// Confines the content of a blob. Of its own header fields, those stay that say how to read it.
 pub(super) fn sandbox(headers: &mut HeaderMap) {
-    let kept = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, ETAG, LAST_MODIFIED];
-    *headers = kept.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect();
+    let kept = [
+        CONTENT_TYPE,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        ETAG,
+        LAST_MODIFIED,
+    ];
+    *headers = kept
+        .into_iter()
+        .filter_map(|name| headers.get(&name).cloned().map(|value| (name, value)))
+        .collect();
     add(headers, SANDBOX, "no-referrer");
 }
 

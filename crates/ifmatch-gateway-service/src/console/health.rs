@@ -1,6 +1,8 @@
 //! The state of each component of a gateway, with the cause of a fault and the next step.
 
-use crate::endpoints::overview::{CertificateEnd, DiskSpace, Overview, RegisterState, ServerStatus};
+use crate::endpoints::overview::{
+    CertificateEnd, DiskSpace, Overview, RegisterState, ServerStatus,
+};
 use crate::text::{self, Text};
 
 /// Part of a disk below which it is nearly full: one of this number.
@@ -47,23 +49,43 @@ impl HealthCard {
     }
 
     fn warn(self, state: &'static str, next: &'static str) -> Self {
-        Self { class: "warning", state, next: Some(next), ..self }
+        Self {
+            class: "warning",
+            state,
+            next: Some(next),
+            ..self
+        }
     }
 
     fn down(self, state: &Overview, next: &'static str) -> Self {
         let cause = state.reason.clone();
-        Self { class: "problem", state: "Down", cause, since: state.since, next: Some(next), ..self }
+        Self {
+            class: "problem",
+            state: "Down",
+            cause,
+            since: state.since,
+            next: Some(next),
+            ..self
+        }
     }
 }
 
 /// Returns the cards, faults first.
 pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
-    let is_down = |component: &str| state.component.as_ref().is_some_and(|down| down.0 == component);
+    let is_down = |component: &str| {
+        state
+            .component
+            .as_ref()
+            .is_some_and(|down| down.0 == component)
+    };
     let mut cards = Vec::new();
     if let Some(storage) = &state.storage {
         let card = HealthCard::new("Store", storage.0.as_str());
         cards.push(if is_down("store") {
-            card.down(state, "Check the store's server, or the folder's disk and permissions.")
+            card.down(
+                state,
+                "Check the store's server, or the folder's disk and permissions.",
+            )
         } else {
             card
         });
@@ -80,26 +102,52 @@ pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
         });
     }
     cards.extend(state.disk.as_ref().map(disk));
-    cards.extend(state.certificates.iter().map(|end| certificate(end, state.now)));
+    cards.extend(
+        state
+            .certificates
+            .iter()
+            .map(|end| certificate(end, state.now)),
+    );
     cards.extend(servers(state));
-    cards.sort_by_key(|card| ["problem", "warning"].iter().position(|class| *class == card.class).unwrap_or(2));
+    cards.sort_by_key(|card| {
+        ["problem", "warning"]
+            .iter()
+            .position(|class| *class == card.class)
+            .unwrap_or(2)
+    });
     cards
 }
 
 fn facts_of(register: &RegisterState) -> String {
-    let mut facts = vec![format!("{} guarantee, epoch {}", register.guarantee, register.epoch)];
+    let mut facts = vec![format!(
+        "{} guarantee, epoch {}",
+        register.guarantee, register.epoch
+    )];
     for (name, seconds) in [("load", register.mean_load), ("swap", register.mean_swap)] {
-        facts.extend(seconds.map(|seconds| format!("{name} {} on average", text::millis(Some(&seconds)))));
+        facts.extend(
+            seconds.map(|seconds| format!("{name} {} on average", text::millis(Some(&seconds)))),
+        );
     }
-    facts.extend(register.clock_error.map(|error| format!("clock within {}", text::millis(Some(&error)))));
+    facts.extend(
+        register
+            .clock_error
+            .map(|error| format!("clock within {}", text::millis(Some(&error)))),
+    );
     facts.join(", ")
 }
 
 fn disk(disk: &DiskSpace) -> HealthCard {
-    let facts = format!("{} free of {}", text::bytes(disk.free), text::bytes(disk.total));
+    let facts = format!(
+        "{} free of {}",
+        text::bytes(disk.free),
+        text::bytes(disk.total)
+    );
     let card = HealthCard::new("Disk", facts);
     if disk.free < disk.total / LOW {
-        card.warn("Nearly full", "Free space or move the data to a larger disk. Writes fail when it's full.")
+        card.warn(
+            "Nearly full",
+            "Free space or move the data to a larger disk. Writes fail when it's full.",
+        )
     } else {
         card
     }
@@ -126,16 +174,28 @@ fn servers(state: &Overview) -> Option<HealthCard> {
     if state.servers.is_empty() {
         return None;
     }
-    let (working, failing): (Vec<_>, Vec<_>) =
-        state.servers.iter().partition(|server| server.healthy && server.failing.is_none());
+    let (working, failing): (Vec<_>, Vec<_>) = state
+        .servers
+        .iter()
+        .partition(|server| server.healthy && server.failing.is_none());
     let names: Vec<_> = working.iter().map(|server| server.named()).collect();
-    let facts = if names.is_empty() { "none in use".to_owned() } else { format!("in use: {}", names.join(", ")) };
+    let facts = if names.is_empty() {
+        "none in use".to_owned()
+    } else {
+        format!("in use: {}", names.join(", "))
+    };
     let card = HealthCard::new("Upstreams", facts);
     if failing.is_empty() {
         return Some(card);
     }
-    let sinces = failing.iter().filter_map(|server| server.failing.as_ref()).map(|failing| failing.since);
-    let (class, word) = match (working.is_empty(), failing.iter().any(|server| server.healthy)) {
+    let sinces = failing
+        .iter()
+        .filter_map(|server| server.failing.as_ref())
+        .map(|failing| failing.since);
+    let (class, word) = match (
+        working.is_empty(),
+        failing.iter().any(|server| server.healthy),
+    ) {
         (true, false) => ("problem", "Down"),
         // The next request decides.
         (true, true) => ("problem", "Failing"),
@@ -181,23 +241,49 @@ mod tests {
             last: 1000.0 - ago,
             cause: "it refused the connection".into(),
         });
-        ServerStatus { route: "/".into(), name: name.into(), healthy, failing }
+        ServerStatus {
+            route: "/".into(),
+            name: name.into(),
+            healthy,
+            failing,
+        }
     }
 
     #[test]
     fn a_server_that_has_not_responded_since_it_failed_is_not_in_use() {
         for (servers, expected) in [
             (vec![server("a", true, None)], ("OK", "in use: a (/)", None)),
-            (vec![server("a", true, Some(40.0))], ("Failing", "none in use", Some(920.0))),
-            (vec![server("a", false, Some(4.0))], ("Down", "none in use", Some(992.0))),
-            (vec![server("a", true, None), server("b", true, Some(40.0))], ("Degraded", "in use: a (/)", Some(920.0))),
+            (
+                vec![server("a", true, Some(40.0))],
+                ("Failing", "none in use", Some(920.0)),
+            ),
+            (
+                vec![server("a", false, Some(4.0))],
+                ("Down", "none in use", Some(992.0)),
+            ),
+            (
+                vec![server("a", true, None), server("b", true, Some(40.0))],
+                ("Degraded", "in use: a (/)", Some(920.0)),
+            ),
         ] {
             let mut state = Overview::example();
             state.servers = servers;
-            let card = cards(&state).into_iter().find(|card| card.name == "Upstreams").unwrap();
+            let card = cards(&state)
+                .into_iter()
+                .find(|card| card.name == "Upstreams")
+                .unwrap();
             assert_eq!((card.state, card.facts.0.as_str(), card.since), expected);
-            let faults: Vec<_> = card.faults.iter().map(|fault| (fault.last, fault.is_out)).collect();
-            let failed = expected.2.map(|_| (if expected.0 == "Down" { 996.0 } else { 960.0 }, expected.0 == "Down"));
+            let faults: Vec<_> = card
+                .faults
+                .iter()
+                .map(|fault| (fault.last, fault.is_out))
+                .collect();
+            let failed = expected.2.map(|_| {
+                (
+                    if expected.0 == "Down" { 996.0 } else { 960.0 },
+                    expected.0 == "Down",
+                )
+            });
             assert_eq!(faults, Vec::from_iter(failed));
         }
     }

@@ -93,7 +93,9 @@ impl History {
     /// Returns what was counted in the last ten minutes, or since the start, and the number of seconds.
     pub(super) fn lately(&self) -> (CountSample, f64) {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return (CountSample::default(), 0.0) };
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else {
+            return (CountSample::default(), 0.0);
+        };
         let steps = u32::try_from(samples.len() - 1).unwrap_or(u32::MAX);
         (last.since(*first), (INTERVAL * steps).as_secs_f64())
     }
@@ -117,7 +119,12 @@ impl History {
 
     /// Returns the line of the share of requests that the cache has answered. It has gaps where there were none.
     pub(super) fn hits(&self) -> String {
-        line(&self.steps(|step| (step.cache_requests > 0.0).then(|| step.cache_hits / step.cache_requests)), 1.0)
+        line(
+            &self.steps(|step| {
+                (step.cache_requests > 0.0).then(|| step.cache_hits / step.cache_requests)
+            }),
+            1.0,
+        )
     }
 
     /// Returns a value for each interval of the ten minutes, oldest first.
@@ -125,7 +132,9 @@ impl History {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = samples.iter().zip(samples.iter().skip(1));
         let known = pairs.map(|(one, next)| value(next.since(*one)));
-        std::iter::repeat_n(None, KEPT - samples.len().max(1)).chain(known).collect()
+        std::iter::repeat_n(None, KEPT - samples.len().max(1))
+            .chain(known)
+            .collect()
     }
 }
 
@@ -135,10 +144,19 @@ fn line(values: &[Option<f64>], highest: f64) -> String {
     let step = WIDTH / (KEPT - 2) as f64;
     let point = |(at, value): (usize, &Option<f64>)| {
         let height = HEIGHT - 1.0 - ((*value)? / highest).min(1.0) * (HEIGHT - 2.0);
-        let command = if at == 0 || values[at - 1].is_none() { 'M' } else { 'L' };
+        let command = if at == 0 || values[at - 1].is_none() {
+            'M'
+        } else {
+            'L'
+        };
         Some(format!("{command}{:.1},{height:.1}", at as f64 * step))
     };
-    values.iter().enumerate().filter_map(point).collect::<Vec<_>>().concat()
+    values
+        .iter()
+        .enumerate()
+        .filter_map(point)
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 #[cfg(test)]
@@ -146,7 +164,12 @@ mod tests {
     use super::*;
 
     fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> CountSample {
-        CountSample { requests, cache_hits, cache_requests, ..CountSample::default() }
+        CountSample {
+            requests,
+            cache_hits,
+            cache_requests,
+            ..CountSample::default()
+        }
     }
 
     fn history(samples: &[CountSample]) -> History {
@@ -161,19 +184,31 @@ mod tests {
     fn a_plot_spans_ten_minutes_and_stays_the_same_without_requests() {
         let before = history(&[]).requests();
         let idle = history(&[sample(7.0, 0.0, 0.0); KEPT]);
-        assert_eq!((idle.requests(), history(&[sample(7.0, 0.0, 0.0); 3]).requests()), (before.clone(), before));
+        assert_eq!(
+            (
+                idle.requests(),
+                history(&[sample(7.0, 0.0, 0.0); 3]).requests()
+            ),
+            (before.clone(), before)
+        );
         idle.add(sample(57.0, 0.0, 0.0));
         let (line, highest) = idle.requests();
         assert_eq!((line.matches('L').count(), highest), (KEPT - 2, 10.0));
         let (lately, seconds) = idle.lately();
         assert_eq!((lately.requests, seconds), (50.0, 600.0));
-        assert!(line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"), "{line}");
+        assert!(
+            line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"),
+            "{line}"
+        );
     }
 
     #[test]
     fn the_share_of_hits_has_gaps_without_requests() {
         let of = |samples: &[(f64, f64)]| {
-            let samples: Vec<_> = samples.iter().map(|(hits, requests)| sample(0.0, *hits, *requests)).collect();
+            let samples: Vec<_> = samples
+                .iter()
+                .map(|(hits, requests)| sample(0.0, *hits, *requests))
+                .collect();
             history(&samples).hits()
         };
         assert_eq!(of(&[(0.0, 0.0), (0.0, 0.0)]), "");

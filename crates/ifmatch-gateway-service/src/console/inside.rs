@@ -50,7 +50,13 @@ pub(super) struct Outage {
 
 impl RequestFailure {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), unsaved: None, outage: None, about: None }
+        Self {
+            status,
+            detail: detail.into(),
+            unsaved: None,
+            outage: None,
+            about: None,
+        }
     }
 }
 
@@ -63,7 +69,9 @@ pub(super) struct WholeResponse {
 impl WholeResponse {
     /// Returns a field as text.
     pub(super) fn field(&self, name: &HeaderName) -> Option<String> {
-        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        self.headers
+            .get(name)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     }
 }
 
@@ -77,14 +85,26 @@ impl InsideClient<'_> {
         body: Bytes,
     ) -> Result<Response<AnyBody>, RequestFailure> {
         if !self.has_blobs && !target.starts_with("/-/") {
-            return Err(RequestFailure::new(StatusCode::NOT_FOUND, "This gateway is a proxy, which has no blobs."));
+            return Err(RequestFailure::new(
+                StatusCode::NOT_FOUND,
+                "This gateway is a proxy, which has no blobs.",
+            ));
         }
-        let invalid =
-            |_| RequestFailure::new(StatusCode::BAD_REQUEST, "This isn't a valid request. Check what you entered.");
+        let invalid = |_| {
+            RequestFailure::new(
+                StatusCode::BAD_REQUEST,
+                "This isn't a valid request. Check what you entered.",
+            )
+        };
         let is_endpoint = target.starts_with("/-/");
         let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
-        let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
-        request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
+        let mut request = Request::builder()
+            .method(method)
+            .uri(target)
+            .header(HOST, "localhost");
+        request = request
+            .header(USER_AGENT, "ifmatch-console")
+            .header(CONTENT_LENGTH, body.len());
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -107,15 +127,22 @@ impl InsideClient<'_> {
         let (head, body) = self.send(method, target, fields, body).await?.into_parts();
         let read = Limited::new(body, LONGEST).collect().await;
         let body = read.map_err(|error| {
-            let detail = format!("The gateway's response can't be read ({error}). Load the page again.");
+            let detail =
+                format!("The gateway's response can't be read ({error}). Load the page again.");
             RequestFailure::new(StatusCode::BAD_GATEWAY, detail)
         })?;
         let body = body.to_bytes();
         if head.status.is_success() {
-            return Ok(WholeResponse { headers: head.headers, body });
+            return Ok(WholeResponse {
+                headers: head.headers,
+                body,
+            });
         }
         let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
-        let detail = problem["detail"].as_str().or(head.status.canonical_reason()).unwrap_or_default();
+        let detail = problem["detail"]
+            .as_str()
+            .or(head.status.canonical_reason())
+            .unwrap_or_default();
         Err(RequestFailure::new(head.status, detail))
     }
 
@@ -130,9 +157,13 @@ impl InsideClient<'_> {
     }
 
     /// Reads a resource that is JSON.
-    pub(super) async fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, RequestFailure> {
+    pub(super) async fn json<T: DeserializeOwned>(
+        &self,
+        target: &str,
+    ) -> Result<T, RequestFailure> {
         let answer = self.get(target).await?;
-        serde_json::from_slice(&answer.body)
-            .map_err(|error| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        })
     }
 }

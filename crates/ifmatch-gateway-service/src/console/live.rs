@@ -28,7 +28,10 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Maximum number of streams, in total and per session. Browsers have six connections to a host that speaks HTTP/1: some of them
 /// must stay free for other requests.
-const LIMIT: SlotLimit = SlotLimit { total: 64, per_client: Some(4) };
+const LIMIT: SlotLimit = SlotLimit {
+    total: 64,
+    per_client: Some(4),
+};
 /// Time between two looks at a page, unless a look takes long.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time between two looks.
@@ -58,13 +61,22 @@ pub(super) fn streams() -> LiveStreams {
 
 /// Returns `true` for a request of a stream.
 pub(super) fn is_wanted(head: &Parts) -> bool {
-    let accepts = head.headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == EVENT_STREAM.as_bytes());
+    let accepts = head
+        .headers
+        .get(ACCEPT)
+        .is_some_and(|accept| accept.as_bytes() == EVENT_STREAM.as_bytes());
     accepts && head.method == Method::GET && PAGES.contains(&head.uri.path())
 }
 
 /// Begins a stream of the page that a request names.
-pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, RequestFailure> {
-    let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
+pub(super) fn follow(
+    console: Arc<Console>,
+    head: Parts,
+    context: RequestContext,
+) -> Result<AnyBody, RequestFailure> {
+    let Some(session) = console.session(&head.headers) else {
+        return Ok(events(stream::iter([Bytes::from(END)])));
+    };
     let Some(share) = console.streams.take(Some(session.form_token), 1) else {
         let detail = "Too many live pages are open. Reload this one to update it.";
         return Err(RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
@@ -81,7 +93,9 @@ pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext
         is_over: false,
         _share: share,
     };
-    Ok(events(stream::unfold(page, async |mut page| Some((page.next().await?, page)))))
+    Ok(events(stream::unfold(page, async |mut page| {
+        Some((page.next().await?, page))
+    })))
 }
 
 fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> AnyBody {
@@ -152,7 +166,11 @@ impl LivePage {
     async fn look(&self) -> Option<Result<PageAnswer, RequestFailure>> {
         let session = self.console.session(&self.head.headers)?;
         let form = RequestForm::of_query(&self.head);
-        let answer = self.console.visit(session, self.head.clone(), form, self.context.clone()).respond().await;
+        let answer = self
+            .console
+            .visit(session, self.head.clone(), form, self.context.clone())
+            .respond()
+            .await;
         match answer {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
                 self.console.sessions.end(&self.head.headers);
@@ -165,7 +183,9 @@ impl LivePage {
 
 /// Returns the event for a page. A carriage return would end a line of it, too.
 fn event(page: &str) -> String {
-    let lines = page.split(['\r', '\n']).map(|line| format!("data: {line}\n"));
+    let lines = page
+        .split(['\r', '\n'])
+        .map(|line| format!("data: {line}\n"));
     format!("event: page\n{}\n", lines.collect::<String>())
 }
 
@@ -173,7 +193,9 @@ fn event(page: &str) -> String {
 fn without_times(page: &str) -> String {
     let mut parts = page.split("<time data-seconds=");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |page, part| page + part.split_once("</time>").map_or(part, |(_, rest)| rest))
+    parts.fold(first, |page, part| {
+        page + part.split_once("</time>").map_or(part, |(_, rest)| rest)
+    })
 }
 
 #[cfg(test)]
@@ -182,10 +204,14 @@ mod tests {
 
     #[test]
     fn a_page_is_the_same_if_only_times_differ() {
-        let page =
-            |seconds: u32, name: &str| format!("<p><time data-seconds=\"{seconds}\">{seconds} s</time> {name}</p>");
+        let page = |seconds: u32, name: &str| {
+            format!("<p><time data-seconds=\"{seconds}\">{seconds} s</time> {name}</p>")
+        };
         assert_eq!(without_times(&page(1, "a")), "<p> a</p>");
-        assert_eq!(without_times(&(page(1, "a") + &page(5, "b"))), "<p> a</p><p> b</p>");
+        assert_eq!(
+            without_times(&(page(1, "a") + &page(5, "b"))),
+            "<p> a</p><p> b</p>"
+        );
         assert_ne!(without_times(&page(1, "a")), without_times(&page(1, "b")));
     }
 
@@ -193,7 +219,10 @@ mod tests {
     fn no_line_of_a_page_is_a_field_of_an_event() {
         for (page, expected) in [
             ("a\nb", "event: page\ndata: a\ndata: b\n\n"),
-            ("a\revent: end\r\ndata:", "event: page\ndata: a\ndata: event: end\ndata: \ndata: data:\n\n"),
+            (
+                "a\revent: end\r\ndata:",
+                "event: page\ndata: a\ndata: event: end\ndata: \ndata: data:\n\n",
+            ),
         ] {
             assert_eq!(event(page), expected);
         }

@@ -32,9 +32,16 @@ pub(super) enum ChangeKind {
 
 /// Merges two texts line by line. Texts of very many lines conflict as a whole.
 pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<MergeRegion> {
-    let lines = |text: &str| text.split_inclusive('\n').map(ToOwned::to_owned).collect::<Vec<_>>();
+    let lines = |text: &str| {
+        text.split_inclusive('\n')
+            .map(ToOwned::to_owned)
+            .collect::<Vec<_>>()
+    };
     let [base_lines, your_lines, their_lines] = [base, yours, theirs].map(lines);
-    if [&base_lines, &your_lines, &their_lines].iter().any(|lines| lines.len() > MOST_LINES) {
+    if [&base_lines, &your_lines, &their_lines]
+        .iter()
+        .any(|lines| lines.len() > MOST_LINES)
+    {
         return vec![MergeRegion {
             kind: ChangeKind::Conflict,
             base: base_lines,
@@ -59,7 +66,10 @@ pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<MergeRegion> {
 }
 
 /// Returns the merged text. `choice` names the side of each conflict, by its number, or returns `None` if it wasn't chosen.
-pub(super) fn apply<'a>(regions: &[MergeRegion], choice: impl Fn(usize) -> Option<&'a str>) -> Option<String> {
+pub(super) fn apply<'a>(
+    regions: &[MergeRegion],
+    choice: impl Fn(usize) -> Option<&'a str>,
+) -> Option<String> {
     let (mut text, mut conflicts) = (String::new(), 0);
     for region in regions {
         let parts: &[&Vec<String>] = match region.kind {
@@ -116,7 +126,10 @@ impl MergeRegion {
 /// Returns lines to show, with their control characters visible.
 fn shown(lines: &[String]) -> String {
     let shown = |line: &String| Text(line.trim_end_matches('\n').to_owned()).to_string();
-    lines.iter().flat_map(|line| [shown(line), "\n".to_owned()]).collect()
+    lines
+        .iter()
+        .flat_map(|line| [shown(line), "\n".to_owned()])
+        .collect()
 }
 
 #[cfg(test)]
@@ -129,22 +142,45 @@ mod tests {
 
     /// Returns a text with a number on each line.
     fn text(numbers: impl Iterator<Item = usize>) -> String {
-        numbers.flat_map(|number| [number.to_string(), "\n".to_owned()]).collect()
+        numbers
+            .flat_map(|number| [number.to_string(), "\n".to_owned()])
+            .collect()
     }
 
     #[test]
     fn changes_of_different_lines_need_no_choice() {
-        let regions = merge("one\ntwo\nthree\n", "ONE\ntwo\nthree\n", "one\ntwo\nTHREE\n");
-        assert_eq!(kinds(&regions), [ChangeKind::Yours, ChangeKind::Same, ChangeKind::Theirs]);
-        assert_eq!(apply(&regions, |_| None).as_deref(), Some("ONE\ntwo\nTHREE\n"));
+        let regions = merge(
+            "one\ntwo\nthree\n",
+            "ONE\ntwo\nthree\n",
+            "one\ntwo\nTHREE\n",
+        );
+        assert_eq!(
+            kinds(&regions),
+            [ChangeKind::Yours, ChangeKind::Same, ChangeKind::Theirs]
+        );
+        assert_eq!(
+            apply(&regions, |_| None).as_deref(),
+            Some("ONE\ntwo\nTHREE\n")
+        );
         let same = merge("one\n", "two\n", "two\n");
-        assert_eq!((kinds(&same), apply(&same, |_| None).as_deref()), (vec![ChangeKind::Both], Some("two\n")));
+        assert_eq!(
+            (kinds(&same), apply(&same, |_| None).as_deref()),
+            (vec![ChangeKind::Both], Some("two\n"))
+        );
     }
 
     #[test]
     fn changes_of_the_same_line_are_chosen() {
         let regions = merge("a\nb\nc\nd\n", "a\nB1\nc\nD1", "a\nB2\nc\nD2\n");
-        assert_eq!(kinds(&regions), [ChangeKind::Same, ChangeKind::Conflict, ChangeKind::Same, ChangeKind::Conflict]);
+        assert_eq!(
+            kinds(&regions),
+            [
+                ChangeKind::Same,
+                ChangeKind::Conflict,
+                ChangeKind::Same,
+                ChangeKind::Conflict
+            ]
+        );
         for (choices, expected) in [
             (["yours", "theirs"], Some("a\nB1\nc\nD2\n")),
             (["both", "yours"], Some("a\nB2\nB1\nc\nD1")),
@@ -163,13 +199,20 @@ mod tests {
         let scattered = text(|nr| nr * 7919 % MOST_LINES, MOST_LINES);
         let few = text(|nr| nr * nr % 7, MOST_LINES);
         let many = text(|nr| nr, MOST_LINES + 1);
-        for (base, yours, theirs) in
-            [(&base, &scattered, &few), (&few, &base, &scattered), (&many, &base, &few), (&String::new(), &base, &few)]
-        {
+        for (base, yours, theirs) in [
+            (&base, &scattered, &few),
+            (&few, &base, &scattered),
+            (&many, &base, &few),
+            (&String::new(), &base, &few),
+        ] {
             let regions = merge(base, yours, theirs);
-            let all =
-                |lines: fn(&MergeRegion) -> &Vec<String>| regions.iter().flat_map(lines).cloned().collect::<String>();
-            assert_eq!((&all(|region| &region.base), &all(|region| &region.yours)), (base, yours));
+            let all = |lines: fn(&MergeRegion) -> &Vec<String>| {
+                regions.iter().flat_map(lines).cloned().collect::<String>()
+            };
+            assert_eq!(
+                (&all(|region| &region.base), &all(|region| &region.yours)),
+                (base, yours)
+            );
             assert_eq!(&all(|region| &region.theirs), theirs);
         }
     }
@@ -178,7 +221,10 @@ mod tests {
     fn unchanged_lines_are_folded() {
         let text = text(0..20);
         let (before, count, folded, after) = merge(&text, &text, &text)[0].folded();
-        assert_eq!((before.as_str(), count, after.as_str()), ("0\n1\n2\n", 14, "17\n18\n19\n"));
+        assert_eq!(
+            (before.as_str(), count, after.as_str()),
+            ("0\n1\n2\n", 14, "17\n18\n19\n")
+        );
         assert!(folded.starts_with("3\n") && folded.ends_with("16\n"));
     }
 }

@@ -17,7 +17,9 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
-use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
+use ifmatch_http_server::{
+    AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing,
+};
 use sha2::{Digest, Sha256};
 
 use crate::endpoints::overview::Overview;
@@ -47,7 +49,16 @@ const SCRIPT: &str = include_str!("assets/console.js");
 const ICON: &str = include_str!("assets/favicon.svg");
 
 /// The pages that a sign-in leads to.
-const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
+const PAGES: [&str; 8] = [
+    "/",
+    "/conflicts",
+    "/leases",
+    "/leases/break",
+    "/blobs",
+    "/blob",
+    "/blob/delete",
+    "/cache",
+];
 
 /// Size of the pages that are sent in any case, in bytes: the overview too, while other documents fill the memory.
 const SMALL: usize = 64 << 10;
@@ -151,24 +162,38 @@ impl Console {
     ) -> Result<PageAnswer, RequestFailure> {
         let (head, body) = request.into_parts();
         let access = self.state.access.load();
-        guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
+        guard::check(
+            &head,
+            context.is_secure(),
+            self.is_local || access.is_open(),
+        )?;
         match head.uri.path() {
             "/console.css" => return Ok(PageAnswer::Asset("text/css; charset=utf-8", STYLE)),
             "/favicon.svg" | "/favicon.ico" => return Ok(PageAnswer::Asset("image/svg+xml", ICON)),
-            "/console.js" => return Ok(PageAnswer::Asset("text/javascript; charset=utf-8", SCRIPT)),
+            "/console.js" => {
+                return Ok(PageAnswer::Asset("text/javascript; charset=utf-8", SCRIPT));
+            }
             _ => {}
         }
         let is_write = !head.method.is_safe();
         let client = context.client();
         if is_write && head.uri.path() == "/sign-in" {
-            let form = RequestForm::read(&head, body, form::LONGEST, (&self.sign_in_memory, client)).await?;
+            let form =
+                RequestForm::read(&head, body, form::LONGEST, (&self.sign_in_memory, client))
+                    .await?;
             return self.sign_in(&form, context).await;
         }
         if live::is_wanted(&head) {
             return live::follow(Arc::clone(self), head, context).map(PageAnswer::Live);
         }
-        let asked = if is_write { "/" } else { head.uri.path_and_query().map_or("/", PathAndQuery::as_str) };
-        let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None, asked)) };
+        let asked = if is_write {
+            "/"
+        } else {
+            head.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+        };
+        let Some(session) = self.session(&head.headers) else {
+            return Ok(self.sign_in_page(None, asked));
+        };
         let longest = match head.uri.path() {
             "/blobs/new" => form::LONGEST_UPLOAD,
             "/blob/save" => form::LONGEST_TEXT,
@@ -176,7 +201,10 @@ impl Console {
         };
         let form = RequestForm::read(&head, body, longest, (&self.form_memory, client)).await?;
         if is_write && !session.has_form_token(form.get("form_token")) {
-            return Err(RequestFailure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
+            return Err(RequestFailure::new(
+                StatusCode::FORBIDDEN,
+                "This form is out of date. Load the page again.",
+            ));
         }
         let visit = self.visit(session, head, form, context);
         let answer = match visit.respond().await {
@@ -184,11 +212,20 @@ impl Console {
             answer => answer,
         };
         match answer {
-            Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
+            Err(failure)
+                if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() =>
+            {
                 self.sessions.end(&visit.head.headers);
-                let asked = if is_write { None } else { visit.head.uri.path_and_query() };
+                let asked = if is_write {
+                    None
+                } else {
+                    visit.head.uri.path_and_query()
+                };
                 let asked = asked.map_or("/", PathAndQuery::as_str);
-                Ok(self.sign_in_page(Some("This token is no longer accepted. Sign in again."), asked))
+                Ok(self.sign_in_page(
+                    Some("This token is no longer accepted. Sign in again."),
+                    asked,
+                ))
             }
             answer => answer,
         }
@@ -196,18 +233,34 @@ impl Console {
 
     /// Returns the session of a request, which everyone shares if no token is needed.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
+        if self.state.access.load().is_open() {
+            Some(self.sessions.open())
+        } else {
+            self.sessions.of(headers)
+        }
     }
 
     /// Returns `true` if the token of a session may change anything.
     fn can_write(&self, session: &Session) -> bool {
         let access = self.state.access.load();
-        let bearer = session.token.as_ref().and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
-        let headers = bearer.map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect();
+        let bearer = session
+            .token
+            .as_ref()
+            .and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        let headers = bearer
+            .map(|bearer| (AUTHORIZATION, bearer))
+            .into_iter()
+            .collect();
         access.is_open() || access.check_token(&Method::PUT, &headers).is_ok()
     }
 
-    fn visit(&self, session: Session, head: Parts, form: RequestForm, context: RequestContext) -> OperatorVisit<'_> {
+    fn visit(
+        &self,
+        session: Session,
+        head: Parts,
+        form: RequestForm,
+        context: RequestContext,
+    ) -> OperatorVisit<'_> {
         let inside = InsideClient {
             gateway: &self.gateway,
             context,
@@ -216,10 +269,20 @@ impl Console {
             counts_looks: false,
             is_live: live::is_wanted(&head),
         };
-        OperatorVisit { console: self, inside, session, head, form }
+        OperatorVisit {
+            console: self,
+            inside,
+            session,
+            head,
+            form,
+        }
     }
 
-    async fn sign_in(&self, form: &RequestForm, context: RequestContext) -> Result<PageAnswer, RequestFailure> {
+    async fn sign_in(
+        &self,
+        form: &RequestForm,
+        context: RequestContext,
+    ) -> Result<PageAnswer, RequestFailure> {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
@@ -232,18 +295,28 @@ impl Console {
             is_live: false,
         };
         match inside.get(OVERVIEW).await {
-            Ok(_) => Ok(PageAnswer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
+            Ok(_) => Ok(PageAnswer::Cookie(
+                self.sessions.begin(token, is_secure)?,
+                own_page(to).to_owned(),
+            )),
             // A token that no header field can hold is a bad request.
             Err(RequestFailure {
                 status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST,
                 ..
-            }) => Ok(self.sign_in_page(Some("This token isn't accepted. Check it and try again."), to)),
+            }) => Ok(self.sign_in_page(
+                Some("This token isn't accepted. Check it and try again."),
+                to,
+            )),
             Err(failure) => Err(failure),
         }
     }
 
     fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> PageAnswer {
-        let page = SignIn { frame: self.frame("sign-in", None), problem, to: own_page(to).into() };
+        let page = SignIn {
+            frame: self.frame("sign-in", None),
+            problem,
+            to: own_page(to).into(),
+        };
         PageAnswer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
     }
 
@@ -252,7 +325,8 @@ impl Console {
         let mut memory = self.state.documents.begin(Some(Client(client)));
         let bytes = if page.len() > SMALL { page.len() } else { 0 };
         memory.grow(bytes).map_err(|_| {
-            let detail = "The gateway is busy with other requests. Load the page again in a few seconds.";
+            let detail =
+                "The gateway is busy with other requests. Load the page again in a few seconds.";
             RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         Ok(memory)
@@ -265,18 +339,34 @@ impl Console {
             has_cache: self.state.cache.is_some(),
             signed_in: session.is_some_and(|session| session.token.is_some()),
             can_write: session.is_some_and(|session| self.can_write(session)),
-            form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
+            form_token: session
+                .map(|session| session.form_token.clone())
+                .unwrap_or_default(),
             notice: None,
             instance: Text::default(),
         }
     }
 
     /// Shows why a request failed, on the screen that it was for.
-    fn failed(&self, failure: RequestFailure, head: &FailedRequest, session: Option<&Session>) -> PageAnswer {
-        let RequestFailure { status, detail, unsaved, outage, about } = failure;
+    fn failed(
+        &self,
+        failure: RequestFailure,
+        head: &FailedRequest,
+        session: Option<&Session>,
+    ) -> PageAnswer {
+        let RequestFailure {
+            status,
+            detail,
+            unsaved,
+            outage,
+            about,
+        } = failure;
         let (screen, title) = titles(head.uri.path(), head.is_change, status);
         let page = Failed {
-            frame: PageFrame { instance: head.instance.clone(), ..self.frame(screen, session) },
+            frame: PageFrame {
+                instance: head.instance.clone(),
+                ..self.frame(screen, session)
+            },
             title,
             path: about.unwrap_or_else(|| head.uri.path().into()),
             status: status.as_u16(),
@@ -317,7 +407,9 @@ fn titles(path: &str, is_change: bool, status: StatusCode) -> (&'static str, &'s
         "/blob/save" => ("blobs", "The blob wasn't saved"),
         "/blob/delete" if is_change => ("blobs", "The blob wasn't deleted"),
         "/blobs/new" => ("blobs", "The blob wasn't created"),
-        "/blob" | "/raw" | "/blob/delete" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such blob"),
+        "/blob" | "/raw" | "/blob/delete" if status == StatusCode::NOT_FOUND => {
+            ("blobs", "There's no such blob")
+        }
         "/blobs" if status == StatusCode::NOT_FOUND => ("blobs", "There's no such container"),
         "/blob" | "/raw" | "/blob/delete" => ("blobs", "The blob can't be read"),
         "/blobs" => ("blobs", "Blobs can't be listed"),
@@ -332,20 +424,33 @@ impl OperatorVisit<'_> {
     /// Adds to a failure what the request was about, and what is down, if anything is. The overview needs the same token.
     async fn explained(&self, failure: RequestFailure) -> RequestFailure {
         let about = ["path", "prefix", "url", "value"].map(|name| self.form.get(name));
-        let about = about.into_iter().find(|value| !value.is_empty()).map(Text::from);
+        let about = about
+            .into_iter()
+            .find(|value| !value.is_empty())
+            .map(Text::from);
         let failure = RequestFailure { about, ..failure };
         if !failure.status.is_server_error() {
             return failure;
         }
         let state = self.inside.json::<Overview>(OVERVIEW).await.ok();
         let outage = state
-            .and_then(|state| Some(Outage { component: state.component?, reason: state.reason?, since: state.since }))
+            .and_then(|state| {
+                Some(Outage {
+                    component: state.component?,
+                    reason: state.reason?,
+                    since: state.since,
+                })
+            })
             .map(Box::new);
         RequestFailure { outage, ..failure }
     }
 
     async fn respond(&self) -> Result<PageAnswer, RequestFailure> {
-        let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
+        let method = if self.head.method == Method::HEAD {
+            &Method::GET
+        } else {
+            &self.head.method
+        };
         match (method, self.head.uri.path()) {
             (&Method::GET, "/") => self.overview().await,
             (&Method::GET, "/conflicts") => self.conflicts().await,
@@ -365,14 +470,19 @@ impl OperatorVisit<'_> {
                 self.console.sessions.end(&self.head.headers);
                 Ok(PageAnswer::Redirect("/".to_owned()))
             }
-            _ => Err(RequestFailure::new(StatusCode::NOT_FOUND, "There's no such page.")),
+            _ => Err(RequestFailure::new(
+                StatusCode::NOT_FOUND,
+                "There's no such page.",
+            )),
         }
     }
 
     /// Returns what only this session's own links have, so no other link can name a path in a notice.
     fn proof(&self, path: &str) -> String {
         let digest = Sha256::digest(format!("{}\n{path}", self.session.form_token));
-        let start = digest.first_chunk::<8>().map_or(0, |start| u64::from_be_bytes(*start));
+        let start = digest
+            .first_chunk::<8>()
+            .map_or(0, |start| u64::from_be_bytes(*start));
         format!("{start:016x}")
     }
 
@@ -397,21 +507,34 @@ impl OperatorVisit<'_> {
             _ => None,
         };
         let instance = instance(&self.head.uri, &self.head.headers);
-        PageFrame { notice, instance, ..self.console.frame(screen, Some(&self.session)) }
+        PageFrame {
+            notice,
+            instance,
+            ..self.console.frame(screen, Some(&self.session))
+        }
     }
 }
 
 /// Returns the address at which the operator reaches this gateway.
 fn instance(uri: &Uri, headers: &HeaderMap) -> Text {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    Text::from(uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default())
+    Text::from(
+        uri.authority()
+            .map(http::uri::Authority::as_str)
+            .or(host)
+            .unwrap_or_default(),
+    )
 }
 
 /// Returns the path and query of a page to show after the sign-in: of the console itself, and the first page otherwise.
 fn own_page(asked: &str) -> &str {
     let path = asked.split('?').next().unwrap_or_default();
     let is_text = asked.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_text && PAGES.contains(&path) { asked } else { PAGES[0] }
+    if is_text && PAGES.contains(&path) {
+        asked
+    } else {
+        PAGES[0]
+    }
 }
 
 fn page(page: &impl Template) -> Result<PageAnswer, RequestFailure> {
@@ -419,44 +542,72 @@ fn page(page: &impl Template) -> Result<PageAnswer, RequestFailure> {
 }
 
 fn render(page: &impl Template) -> Result<String, RequestFailure> {
-    let failed = |error: &dyn Display| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    let failed = |error: &dyn Display| {
+        RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
     page.render().map_err(|error| failed(&error))
 }
 
 fn whole(bytes: Bytes) -> AnyBody {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+    Full::new(bytes)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 impl RequestHandler for Console {
     type Body = AnyBody;
 
-    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Response<AnyBody> {
+    async fn handle(
+        self: Arc<Self>,
+        mut request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Response<AnyBody> {
         if let Some(rejected) = framing::reject(&mut request) {
             return rejected.map(whole);
         }
         let is_head = request.method() == Method::HEAD;
         let instance = instance(request.uri(), request.headers());
-        let head = FailedRequest { uri: request.uri().clone(), instance, is_change: !request.method().is_safe() };
+        let head = FailedRequest {
+            uri: request.uri().clone(),
+            instance,
+            is_change: !request.method().is_safe(),
+        };
         let (session, client) = (self.session(request.headers()), context.client());
-        let answer = self.answer(request, context).await.and_then(|answer| match answer {
-            // The response to a change isn't refused: it may have what the operator wrote.
-            PageAnswer::Page(status, page) if !head.is_change => {
-                Ok(PageAnswer::Held(status, self.memory(client, &page)?.hold(page)))
-            }
-            answer => Ok(answer),
-        });
+        let answer = self
+            .answer(request, context)
+            .await
+            .and_then(|answer| match answer {
+                // The response to a change isn't refused: it may have what the operator wrote.
+                PageAnswer::Page(status, page) if !head.is_change => Ok(PageAnswer::Held(
+                    status,
+                    self.memory(client, &page)?.hold(page),
+                )),
+                answer => Ok(answer),
+            });
         let answer = answer.unwrap_or_else(|failure| self.failed(failure, &head, session.as_ref()));
         let own = |status, media_type: &'static str, body: Bytes| {
             let sent = if is_head { Bytes::new() } else { body.clone() };
             let mut response = Response::new(whole(sent));
             *response.status_mut() = status;
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-            response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            response
+                .headers_mut()
+                .insert(CONTENT_LENGTH, body.len().into());
             response
         };
         let to = |path: &str| {
-            let mut response = own(StatusCode::SEE_OTHER, "text/html; charset=utf-8", Bytes::new());
-            response.headers_mut().extend(HeaderValue::try_from(path).ok().map(|path| (LOCATION, path)));
+            let mut response = own(
+                StatusCode::SEE_OTHER,
+                "text/html; charset=utf-8",
+                Bytes::new(),
+            );
+            response.headers_mut().extend(
+                HeaderValue::try_from(path)
+                    .ok()
+                    .map(|path| (LOCATION, path)),
+            );
             response
         };
         let mut response = match answer {
@@ -471,7 +622,9 @@ impl RequestHandler for Console {
             }
             PageAnswer::Live(events) => {
                 let mut response = Response::new(events);
-                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
                 response
             }
             PageAnswer::Raw(mut response) => {
@@ -490,7 +643,12 @@ mod tests {
 
     #[test]
     fn a_sign_in_leads_to_a_page_of_the_console_only() {
-        for own in ["/", "/leases?prefix=docs", "/blob?path=a%2Fb", "/cache?url=http%3A%2F%2Fa%2F"] {
+        for own in [
+            "/",
+            "/leases?prefix=docs",
+            "/blob?path=a%2Fb",
+            "/cache?url=http%3A%2F%2Fa%2F",
+        ] {
             assert_eq!(own_page(own), own);
         }
         for other in [

@@ -52,7 +52,11 @@ struct OverviewPage {
 impl OverviewPage {
     /// Returns a rate per second of the last ten minutes.
     fn rate(&self, count: impl Borrow<f64>) -> String {
-        text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
+        text::number(if self.seconds > 0.0 {
+            count.borrow() / self.seconds
+        } else {
+            0.0
+        })
     }
 
     /// Returns the client errors that aren't conflicts.
@@ -62,7 +66,10 @@ impl OverviewPage {
 
     /// Returns the settings that were set, or those that weren't.
     fn settings(&self, are_set: bool) -> impl Iterator<Item = &InForce> {
-        self.state.settings.iter().filter(move |setting| (setting.source.0 != "default") == are_set)
+        self.state
+            .settings
+            .iter()
+            .filter(move |setting| (setting.source.0 != "default") == are_set)
     }
 }
 
@@ -87,12 +94,16 @@ impl ConflictsPage {
 
     /// Returns the worst paths that are shown, and those that a click shows.
     fn worst(&self) -> (&[WorstPath], &[WorstPath]) {
-        self.found.worst.split_at(self.found.worst.len().min(FIRST_PATHS))
+        self.found
+            .worst
+            .split_at(self.found.worst.len().min(FIRST_PATHS))
     }
 
     /// Returns the latest conflicts that are shown, and those that a click shows.
     fn latest(&self) -> (&[ConflictGroup], &[ConflictGroup]) {
-        self.found.groups.split_at(self.found.groups.len().min(FIRST_GROUPS))
+        self.found
+            .groups
+            .split_at(self.found.groups.len().min(FIRST_GROUPS))
     }
 
     /// Returns the blob with this path, if the path can name a blob here.
@@ -104,30 +115,47 @@ impl ConflictsPage {
 
     /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
     fn looks_like_another(&self, loser: &LosingClient) -> bool {
-        let mut others = self.found.clients.iter().filter(|other| other.user_agent != loser.user_agent);
+        let mut others = self
+            .found
+            .clients
+            .iter()
+            .filter(|other| other.user_agent != loser.user_agent);
         others.any(|other| (other.client, &other.product) == (loser.client, &loser.product))
     }
 
     /// Returns `true` for the client whose conflicts are shown.
     fn is_shown(&self, loser: &LosingClient) -> bool {
         let agent = loser.user_agent.clone().unwrap_or_default();
-        self.client.as_ref().is_some_and(|(client, shown)| client.0 == loser.client.to_string() && *shown == agent)
+        self.client
+            .as_ref()
+            .is_some_and(|(client, shown)| client.0 == loser.client.to_string() && *shown == agent)
     }
 
     /// Returns the query that selects a client's conflicts, on the path that is shown.
     fn of_client(&self, loser: &LosingClient) -> String {
         let agent = loser.user_agent.clone().unwrap_or_default();
-        format!("client={}&user_agent={}{}", encode(&loser.client.to_string()), agent.query(), self.of_path("&"))
+        format!(
+            "client={}&user_agent={}{}",
+            encode(&loser.client.to_string()),
+            agent.query(),
+            self.of_path("&")
+        )
     }
 
     /// Returns the parameter with the path that is shown.
     fn of_path(&self, separator: &str) -> String {
-        if self.path.0.is_empty() { String::new() } else { format!("{separator}path={}", self.path.query()) }
+        if self.path.0.is_empty() {
+            String::new()
+        } else {
+            format!("{separator}path={}", self.path.query())
+        }
     }
 
     /// Returns the parameters with the client whose conflicts are shown.
     fn of_shown_client(&self) -> String {
-        let query = |(client, agent): &(Text, Text)| format!("&client={}&user_agent={}", client.query(), agent.query());
+        let query = |(client, agent): &(Text, Text)| {
+            format!("&client={}&user_agent={}", client.query(), agent.query())
+        };
         self.client.as_ref().map(query).unwrap_or_default()
     }
 
@@ -135,9 +163,17 @@ impl ConflictsPage {
     fn shown(&self) -> Text {
         let client = self.client.as_ref().map(|(client, agent)| {
             let product = crate::conflicts::product(agent).0;
-            if product.is_empty() { format!(" from {client}") } else { format!(" from {product} at {client}") }
+            if product.is_empty() {
+                format!(" from {client}")
+            } else {
+                format!(" from {product} at {client}")
+            }
         });
-        let path = if self.path.0.is_empty() { String::new() } else { format!(" on {}", self.path) };
+        let path = if self.path.0.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", self.path)
+        };
         Text(client.unwrap_or_default() + &path)
     }
 }
@@ -179,7 +215,9 @@ impl LeasePath {
 
     /// Returns what this lease says about its holder.
     fn name(&self) -> Text {
-        self.holder.clone().unwrap_or_else(|| "an unnamed holder".into())
+        self.holder
+            .clone()
+            .unwrap_or_else(|| "an unnamed holder".into())
     }
 
     /// Returns how often others were refused.
@@ -245,7 +283,9 @@ impl CachePage {
     }
 
     fn is_kept(&self, what: &str) -> bool {
-        self.refused.as_ref().is_some_and(|refused| refused.what == what)
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| refused.what == what)
     }
 
     /// Returns how many responses are stored for the URL.
@@ -258,7 +298,10 @@ impl CachePage {
     fn hits(&self) -> (u64, u64) {
         let all = self.counters.requests.iter();
         let of = |outcomes: &[&str]| {
-            all.clone().filter(|(name, _)| outcomes.contains(&&*name.0)).flat_map(|(_, reasons)| reasons.values()).sum()
+            all.clone()
+                .filter(|(name, _)| outcomes.contains(&&*name.0))
+                .flat_map(|(_, reasons)| reasons.values())
+                .sum()
         };
         (of(&HITS), of(&MISSES))
     }
@@ -273,15 +316,23 @@ impl StoreRefusal {
             (_, "authorization") => {
                 "the request has Authorization, and the response does not permit sharing (public, s-maxage)"
             }
-            (_, "credential") => "the request has a credential, such as a cookie, and the response is not public",
+            (_, "credential") => {
+                "the request has a credential, such as a cookie, and the response is not public"
+            }
             (_, "cookie") => "the response sets a cookie, and is not public",
-            (_, "vary") => "Vary names * or a field that the proxy overwrites, so no other request can match",
+            (_, "vary") => {
+                "Vary names * or a field that the proxy overwrites, so no other request can match"
+            }
             ("error", _) => "the upstream responded with a server error",
-            (_, "status") => "the status of the response is not cacheable without a stated lifetime",
+            (_, "status") => {
+                "the status of the response is not cacheable without a stated lifetime"
+            }
             (_, "lifetime") => {
                 "the response has neither a lifetime (Cache-Control, Expires) nor a validator (ETag, Last-Modified)"
             }
-            (_, "too-large") => "the response is larger than the cache permits (see --cache-body-size)",
+            (_, "too-large") => {
+                "the response is larger than the cache permits (see --cache-body-size)"
+            }
             (_, "malformed") => "the length or the range of the response is malformed",
             (_, "invalidated") => "the resource was changed or purged while the response arrived",
             _ => "the response can't be stored",
@@ -313,12 +364,21 @@ impl OperatorVisit<'_> {
     /// Shows who loses, and why.
     pub(super) async fn conflicts(&self) -> PageResult {
         let path = Text(self.form.get("path").to_owned());
-        let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
+        let of_path = if path.0.is_empty() {
+            String::new()
+        } else {
+            format!("&path={}", path.query())
+        };
         let client = Some(self.form.get("client")).filter(|client| !client.is_empty());
-        let client = client.map(|client| (Text::from(client), Text::from(self.form.get("user_agent"))));
-        let of_client =
-            client.as_ref().map(|(client, agent)| format!("&client={}&user_agent={}", client.query(), agent.query()));
-        let target = format!("{CONFLICTS}?limit=100{of_path}{}", of_client.unwrap_or_default());
+        let client =
+            client.map(|client| (Text::from(client), Text::from(self.form.get("user_agent"))));
+        let of_client = client.as_ref().map(|(client, agent)| {
+            format!("&client={}&user_agent={}", client.query(), agent.query())
+        });
+        let target = format!(
+            "{CONFLICTS}?limit=100{of_path}{}",
+            of_client.unwrap_or_default()
+        );
         let found: FoundConflicts = self.inside.json(&target).await?;
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
@@ -333,14 +393,25 @@ impl OperatorVisit<'_> {
                 }
             }
         }
-        page(&ConflictsPage { frame: self.frame("conflicts"), path, client, now: now(), found, leases })
+        page(&ConflictsPage {
+            frame: self.frame("conflicts"),
+            path,
+            client,
+            now: now(),
+            found,
+            leases,
+        })
     }
 
     /// Lists leases, the ones first that keep most clients waiting.
     pub(super) async fn leases(&self) -> PageResult {
         let prefix = Text(self.form.get("prefix").to_owned());
         let after = self.form.get("after");
-        let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
+        let after = if after.is_empty() {
+            String::new()
+        } else {
+            format!("&after={}", encode(after))
+        };
         let listed = format!("{LEASES}?limit=1000&prefix={}{after}", prefix.query());
         let mut listed: Listed = self.inside.json(&listed).await?;
         let is_all = self.form.get("expired") == "shown";
@@ -349,9 +420,18 @@ impl OperatorVisit<'_> {
         for lease in &mut listed.leases {
             lease.waiting.sort_by_key(|waiting| Reverse(waiting.count));
         }
-        listed.leases.sort_by_key(|lease| Reverse((lease.waiting.len(), lease.refusals())));
+        listed
+            .leases
+            .sort_by_key(|lease| Reverse((lease.waiting.len(), lease.refusals())));
         let hidden = count - listed.leases.len();
-        page(&LeasesPage { frame: self.frame("leases"), prefix, now: now(), listed, hidden, is_all })
+        page(&LeasesPage {
+            frame: self.frame("leases"),
+            prefix,
+            now: now(),
+            listed,
+            hidden,
+            is_all,
+        })
     }
 
     /// Names the holder of a lease, and asks whether to break it.
@@ -359,16 +439,34 @@ impl OperatorVisit<'_> {
         page(&self.break_page(None).await?)
     }
 
-    async fn break_page(&self, problem: Option<Text>) -> std::result::Result<BreakPage, RequestFailure> {
-        let lease: LeasePath = self.inside.json(&lease_target(self.form.get("path"))?).await?;
-        let period = Some(self.form.get("period")).filter(|period| !period.is_empty()).unwrap_or("0").into();
-        Ok(BreakPage { frame: self.frame("leases"), lease, now: now(), period, problem })
+    async fn break_page(
+        &self,
+        problem: Option<Text>,
+    ) -> std::result::Result<BreakPage, RequestFailure> {
+        let lease: LeasePath = self
+            .inside
+            .json(&lease_target(self.form.get("path"))?)
+            .await?;
+        let period = Some(self.form.get("period"))
+            .filter(|period| !period.is_empty())
+            .unwrap_or("0")
+            .into();
+        Ok(BreakPage {
+            frame: self.frame("leases"),
+            lease,
+            now: now(),
+            period,
+            problem,
+        })
     }
 
     /// Breaks the lease that was shown, and no later one.
     pub(super) async fn break_lease(&self) -> PageResult {
         match self.try_to_break().await {
-            Err(failure) if failure.status.is_client_error() && failure.status != StatusCode::UNAUTHORIZED => {
+            Err(failure)
+                if failure.status.is_client_error()
+                    && failure.status != StatusCode::UNAUTHORIZED =>
+            {
                 match self.break_page(Some(Text(failure.detail.clone()))).await {
                     Ok(asked) => Ok(PageAnswer::Page(failure.status, render(&asked)?)),
                     Err(_) => Err(failure),
@@ -380,15 +478,32 @@ impl OperatorVisit<'_> {
 
     async fn try_to_break(&self) -> PageResult {
         let number = |name: &str| {
-            let wrong = |_| RequestFailure::new(StatusCode::BAD_REQUEST, format!("The {name} must be a number."));
+            let wrong = |_| {
+                RequestFailure::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("The {name} must be a number."),
+                )
+            };
             self.form.get(name).parse::<u64>().map_err(wrong)
         };
-        let command = json!({ "action": "break", "period": number("period")?, "token": number("token")? });
+        let command =
+            json!({ "action": "break", "period": number("period")?, "token": number("token")? });
         let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let target = lease_target(self.form.get("path"))?;
-        self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
+        self.inside
+            .whole(
+                Method::POST,
+                &target,
+                &media_type,
+                command.to_string().into(),
+            )
+            .await?;
         let path = self.form.get("path");
-        Ok(PageAnswer::Redirect(format!("/leases?done=broken&path={}&proof={}", encode(path), self.proof(path))))
+        Ok(PageAnswer::Redirect(format!(
+            "/leases?done=broken&path={}&proof={}",
+            encode(path),
+            self.proof(path)
+        )))
     }
 
     /// Shows the cache, and what it has for a URL.
@@ -396,17 +511,36 @@ impl OperatorVisit<'_> {
         page(&self.cache_page(self.form.get("url").trim(), None).await?)
     }
 
-    async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<CachePage, RequestFailure> {
+    async fn cache_page(
+        &self,
+        url: &str,
+        refused: Option<Refused>,
+    ) -> std::result::Result<CachePage, RequestFailure> {
         let mut urls = Urls::default();
         if url.starts_with('/') {
-            urls = self.inside.json(&format!("{CACHE}?path={}", encode(url))).await?;
+            urls = self
+                .inside
+                .json(&format!("{CACHE}?path={}", encode(url)))
+                .await?;
         }
         // One host is enough of an answer.
         let (urls, asked) = (urls.urls, url);
-        let url = if let [only] = &urls[..] { only.0.as_str() } else { url };
-        let is_whole = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let found =
-            if is_whole { Some(self.inside.json(&format!("{CACHE}?url={}", encode(url))).await?) } else { None };
+        let url = if let [only] = &urls[..] {
+            only.0.as_str()
+        } else {
+            url
+        };
+        let is_whole = Url::parse(url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let found = if is_whole {
+            Some(
+                self.inside
+                    .json(&format!("{CACHE}?url={}", encode(url)))
+                    .await?,
+            )
+        } else {
+            None
+        };
         let counters = self.inside.json(CACHE).await?;
         let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
         let url = if found.is_some() { url } else { asked };
@@ -428,7 +562,12 @@ impl OperatorVisit<'_> {
             Err(failure) if failure.status == StatusCode::BAD_REQUEST => {
                 let field = |name: &str| self.form.get(name).to_owned();
                 let (what, value, origin) = (field("what"), field("value"), field("origin"));
-                let refused = Refused { what, value, origin, problem: Text(failure.detail.clone()) };
+                let refused = Refused {
+                    what,
+                    value,
+                    origin,
+                    problem: Text(failure.detail.clone()),
+                };
                 match self.cache_page("", Some(refused)).await {
                     Ok(cache) => Ok(PageAnswer::Page(failure.status, render(&cache)?)),
                     Err(_) => Err(failure),
@@ -441,23 +580,56 @@ impl OperatorVisit<'_> {
     async fn try_to_purge(&self) -> PageResult {
         let value = self.form.get("value").trim();
         let what = match self.form.get("what") {
-            "group" => format!("group={}&origin={}", encode(value), encode(self.form.get("origin").trim())),
+            "group" => format!(
+                "group={}&origin={}",
+                encode(value),
+                encode(self.form.get("origin").trim())
+            ),
             what @ ("url" | "prefix") if !value.is_empty() => format!("{what}={}", encode(value)),
-            _ => return Err(RequestFailure::new(StatusCode::BAD_REQUEST, "Enter the URL, prefix or group to purge.")),
+            _ => {
+                return Err(RequestFailure::new(
+                    StatusCode::BAD_REQUEST,
+                    "Enter the URL, prefix or group to purge.",
+                ));
+            }
         };
-        let soft = if self.form.get("soft") == "true" { "&soft=true" } else { "" };
-        let purged = self.inside.whole(Method::DELETE, &format!("{CACHE}?{what}{soft}"), &[], Bytes::new()).await?;
+        let soft = if self.form.get("soft") == "true" {
+            "&soft=true"
+        } else {
+            ""
+        };
+        let purged = self
+            .inside
+            .whole(
+                Method::DELETE,
+                &format!("{CACHE}?{what}{soft}"),
+                &[],
+                Bytes::new(),
+            )
+            .await?;
         let purged: serde_json::Value = serde_json::from_slice(&purged.body).unwrap_or_default();
-        let count = purged["purged"].as_u64().map(|count| format!("&count={count}")).unwrap_or_default();
-        let url = if self.form.get("what") == "url" { format!("&url={}", encode(value)) } else { String::new() };
-        Ok(PageAnswer::Redirect(format!("/cache?done=purged{count}{url}")))
+        let count = purged["purged"]
+            .as_u64()
+            .map(|count| format!("&count={count}"))
+            .unwrap_or_default();
+        let url = if self.form.get("what") == "url" {
+            format!("&url={}", encode(value))
+        } else {
+            String::new()
+        };
+        Ok(PageAnswer::Redirect(format!(
+            "/cache?done=purged{count}{url}"
+        )))
     }
 }
 
 /// Returns the endpoint for the lease of a container or a blob.
 pub(super) fn lease_target(path: &str) -> std::result::Result<String, RequestFailure> {
     let invalid = |error: InvalidName| {
-        RequestFailure::new(StatusCode::BAD_REQUEST, format!("No lease can have this path: {error}"))
+        RequestFailure::new(
+            StatusCode::BAD_REQUEST,
+            format!("No lease can have this path: {error}"),
+        )
     };
     LeaseTarget::new(path).map_err(invalid)?;
     Ok(format!("{LEASES}/{}", encode_path(path)))

@@ -54,8 +54,16 @@ pub(super) struct Sessions {
 impl Sessions {
     /// Creates no sessions yet, for the console at this port.
     pub(super) fn new(port: u16) -> Result<Self, RandomError> {
-        let open = Session { token: None, form_token: random()? };
-        Ok(Self { name: format!("{NAME}{port}"), open, of: Mutex::default(), ended: watch::Sender::new(()) })
+        let open = Session {
+            token: None,
+            form_token: random()?,
+        };
+        Ok(Self {
+            name: format!("{NAME}{port}"),
+            open,
+            of: Mutex::default(),
+            ended: watch::Sender::new(()),
+        })
     }
 
     /// Returns the session of everyone, if no token is needed.
@@ -76,13 +84,26 @@ impl Sessions {
     }
 
     /// Begins a session. Returns its cookie.
-    pub(super) fn begin(&self, token: String, is_secure: bool) -> Result<HeaderValue, RequestFailure> {
-        let failed =
-            |error: &dyn std::fmt::Display| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    pub(super) fn begin(
+        &self,
+        token: String,
+        is_secure: bool,
+    ) -> Result<HeaderValue, RequestFailure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        };
         let random = || random().map_err(|error| failed(&error));
-        let (cookie, session) = (random()?, Session { token: Some(token), form_token: random()? });
+        let (cookie, session) = (
+            random()?,
+            Session {
+                token: Some(token),
+                form_token: random()?,
+            },
+        );
         let mut sessions = self.lock();
-        let of_token = sessions.iter().filter(|(_, (other, _))| other.token == session.token);
+        let of_token = sessions
+            .iter()
+            .filter(|(_, (other, _))| other.token == session.token);
         let mut of_token: Vec<_> = of_token.map(|(key, (_, used))| (*used, *key)).collect();
         if of_token.len() >= MOST {
             of_token.sort_unstable();
@@ -91,14 +112,20 @@ impl Sessions {
         }
         sessions.insert(Sha256::digest(&cookie).into(), (session, SystemClock.now()));
         let secure = if is_secure { "; Secure" } else { "" };
-        let cookie = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}", self.name);
+        let cookie = format!(
+            "{}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}",
+            self.name
+        );
         HeaderValue::try_from(cookie).map_err(|error| failed(&error))
     }
 
     /// Ends the sessions of all cookies in a request: the operator signs out, whichever comes first.
     pub(super) fn end(&self, headers: &HeaderMap) {
         let mut sessions = self.lock();
-        let ended = self.keys(headers).filter(|key| sessions.remove(key).is_some()).count();
+        let ended = self
+            .keys(headers)
+            .filter(|key| sessions.remove(key).is_some())
+            .count();
         drop(sessions);
         if ended > 0 {
             self.ended.send_replace(());
@@ -112,9 +139,13 @@ impl Sessions {
 
     /// Returns the digests of all cookies of the console's name.
     fn keys(&self, headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> {
-        let cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let cookies = fields::lines(headers, COOKIE)
+            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         cookies.filter_map(|cookie| {
-            let value = cookie.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
+            let value = cookie
+                .trim_ascii()
+                .strip_prefix(self.name.as_bytes())?
+                .strip_prefix(b"=")?;
             Some(Sha256::digest(value).into())
         })
     }
@@ -127,14 +158,23 @@ impl Sessions {
 /// Removes the cookies of consoles from a request that is forwarded: a browser sends them to each port of their host.
 pub(crate) fn remove_cookies(headers: &mut HeaderMap) {
     let is_of_console = |cookie: &&[u8]| cookie.trim_ascii_start().starts_with(NAME.as_bytes());
-    let cookies = |line: &HeaderValue| line.as_bytes().split(|byte| *byte == b';').any(|cookie| is_of_console(&cookie));
+    let cookies = |line: &HeaderValue| {
+        line.as_bytes()
+            .split(|byte| *byte == b';')
+            .any(|cookie| is_of_console(&cookie))
+    };
     if !fields::lines(headers, COOKIE).any(cookies) {
         return;
     }
     let rest = |line: &HeaderValue| {
-        let kept: Vec<_> =
-            line.as_bytes().split(|byte| *byte == b';').filter(|cookie| !is_of_console(cookie)).collect();
-        HeaderValue::from_bytes(kept.join(&b';').trim_ascii()).ok().filter(|line| !line.is_empty())
+        let kept: Vec<_> = line
+            .as_bytes()
+            .split(|byte| *byte == b';')
+            .filter(|cookie| !is_of_console(cookie))
+            .collect();
+        HeaderValue::from_bytes(kept.join(&b';').trim_ascii())
+            .ok()
+            .filter(|line| !line.is_empty())
     };
     let lines: Vec<_> = fields::lines(headers, COOKIE).filter_map(rest).collect();
     headers.remove(COOKIE);
@@ -145,7 +185,9 @@ pub(crate) fn remove_cookies(headers: &mut HeaderMap) {
 
 /// Returns 256 random bits in hexadecimal digits.
 fn random() -> Result<String, RandomError> {
-    (0..4).map(|_| nonce().map(|number| format!("{number:016x}"))).collect()
+    (0..4)
+        .map(|_| nonce().map(|number| format!("{number:016x}")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -154,7 +196,10 @@ mod tests {
 
     fn cookie_of(begun: &HeaderValue) -> HeaderMap {
         let cookie = begun.to_str().unwrap().split(';').next().unwrap();
-        HeaderMap::from_iter([(COOKIE, HeaderValue::try_from(format!("a=b; {cookie};c=d")).unwrap())])
+        HeaderMap::from_iter([(
+            COOKIE,
+            HeaderValue::try_from(format!("a=b; {cookie};c=d")).unwrap(),
+        )])
     }
 
     #[test]
@@ -165,7 +210,10 @@ mod tests {
         let readers: Vec<_> = (0..=MOST).map(|_| begin("reader")).collect();
         assert!(sessions.of(&writer).is_some());
         let known = |headers: &HeaderMap| sessions.of(headers).is_some();
-        assert_eq!(readers.iter().filter(|headers| known(headers)).count(), MOST);
+        assert_eq!(
+            readers.iter().filter(|headers| known(headers)).count(),
+            MOST
+        );
         sessions.end(&writer);
         assert!(!known(&writer));
     }
@@ -174,9 +222,15 @@ mod tests {
     fn consoles_at_two_ports_of_a_host_have_their_own_cookies() {
         let [one, other] = [1, 2].map(|port| Sessions::new(port).unwrap());
         let mut headers = cookie_of(&one.begin("a".to_owned(), false).unwrap());
-        headers.append(COOKIE, cookie_of(&other.begin("b".to_owned(), true).unwrap())[COOKIE].clone());
+        headers.append(
+            COOKIE,
+            cookie_of(&other.begin("b".to_owned(), true).unwrap())[COOKIE].clone(),
+        );
         let token = |sessions: &Sessions| sessions.of(&headers).and_then(|session| session.token);
-        assert_eq!((token(&one).as_deref(), token(&other).as_deref()), (Some("a"), Some("b")));
+        assert_eq!(
+            (token(&one).as_deref(), token(&other).as_deref()),
+            (Some("a"), Some("b"))
+        );
     }
 
     #[test]
@@ -184,10 +238,20 @@ mod tests {
         for order in [0, 1] {
             let sessions = Sessions::new(1).unwrap();
             let begun = cookie_of(&sessions.begin("a".to_owned(), false).unwrap())[COOKIE].clone();
-            let mut lines = vec![begun, HeaderValue::from_static("ifmatch-console-1=of-another-path")];
+            let mut lines = vec![
+                begun,
+                HeaderValue::from_static("ifmatch-console-1=of-another-path"),
+            ];
             lines.rotate_left(order);
             let headers: HeaderMap = lines.into_iter().map(|line| (COOKIE, line)).collect();
-            assert_eq!(sessions.of(&headers).and_then(|session| session.token).as_deref(), Some("a"), "{order}");
+            assert_eq!(
+                sessions
+                    .of(&headers)
+                    .and_then(|session| session.token)
+                    .as_deref(),
+                Some("a"),
+                "{order}"
+            );
             sessions.end(&headers);
             assert!(sessions.of(&headers).is_none(), "signed out, {order}");
         }
@@ -200,12 +264,25 @@ mod tests {
             (&["a=1; ifmatch-console-10004=x; b=2"], &["a=1; b=2"]),
             (&["ifmatch-console-1=x;b=2"], &["b=2"]),
             (&["ifmatch-console-1=x"], &[]),
-            (&["a=1", "  ifmatch-console-1=x ; ", "c=3;ifmatch-console-2=y"], &["a=1", "c=3"]),
-            (&["x-ifmatch-console-1=x;ifmatch-consol=y"], &["x-ifmatch-console-1=x;ifmatch-consol=y"]),
+            (
+                &["a=1", "  ifmatch-console-1=x ; ", "c=3;ifmatch-console-2=y"],
+                &["a=1", "c=3"],
+            ),
+            (
+                &["x-ifmatch-console-1=x;ifmatch-consol=y"],
+                &["x-ifmatch-console-1=x;ifmatch-consol=y"],
+            ),
         ] {
-            let mut headers: HeaderMap = lines.iter().map(|line| (COOKIE, HeaderValue::from_static(line))).collect();
+            let mut headers: HeaderMap = lines
+                .iter()
+                .map(|line| (COOKIE, HeaderValue::from_static(line)))
+                .collect();
             remove_cookies(&mut headers);
-            let kept: Vec<_> = headers.get_all(COOKIE).iter().map(|line| line.to_str().unwrap()).collect();
+            let kept: Vec<_> = headers
+                .get_all(COOKIE)
+                .iter()
+                .map(|line| line.to_str().unwrap())
+                .collect();
             assert_eq!(kept, left, "{lines:?}");
         }
     }

@@ -81,15 +81,21 @@ pub(super) async fn respond(
                 if let Some(wrong) = order.purges.iter().find_map(Purge::not_a_url) {
                     return Err(not_a_url(wrong));
                 }
-                if is_local { Ok(purged(order.run(cache))) } else { purge(cache, others, order, headers).await }
+                if is_local {
+                    Ok(purged(order.run(cache)))
+                } else {
+                    purge(cache, others, order, headers).await
+                }
             }
             None => Err(Problem::bad_request(
                 "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true for a soft purge",
             )),
         },
-        _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-            .detail("GET shows the cache. DELETE ?prefix=… purges it")
-            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE"))),
+        _ => Err(
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+                .detail("GET shows the cache. DELETE ?prefix=… purges it")
+                .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE")),
+        ),
     }
 }
 
@@ -132,8 +138,13 @@ pub(super) async fn purge_target<B>(
     request: Request<B>,
 ) -> Result<Response<Bytes>, Problem> {
     let head = request.into_parts().0;
-    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("send one Host header, not none or several"))?;
-    let order = PurgeOrder { purges: vec![Purge::Url(url)], soft: false };
+    let url = cache
+        .url(&head)
+        .ok_or_else(|| Problem::bad_request("send one Host header, not none or several"))?;
+    let order = PurgeOrder {
+        purges: vec![Purge::Url(url)],
+        soft: false,
+    };
     purge(cache, others, order, &head.headers).await
 }
 
@@ -143,7 +154,10 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
     let url = match (fields.next(), fields.next()) {
         (None, _) => return Ok(counters(cache)),
         (Some((name, path)), None) if name == "path" => {
-            return Ok(answer_json(StatusCode::OK, &json!({ "urls": cache.urls_at(&path, MAX_URLS) })));
+            return Ok(answer_json(
+                StatusCode::OK,
+                &json!({ "urls": cache.urls_at(&path, MAX_URLS) }),
+            ));
         }
         (Some((name, url)), None) if name == "url" => url,
         _ => {
@@ -162,7 +176,11 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         age: variant.age.as_secs(),
         lifetime: variant.lifetime.as_secs(),
         tag: variant.tag.map(Text),
-        vary: variant.vary.into_iter().map(|(name, value)| (Text(name), value.map(Text))).collect(),
+        vary: variant
+            .vary
+            .into_iter()
+            .map(|(name, value)| (Text(name), value.map(Text)))
+            .collect(),
         groups: variant.groups.into_iter().map(Text).collect(),
         size: variant.size,
     });
@@ -170,9 +188,10 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         url: Text(url.into_owned()),
         stored: stored.collect(),
         on_disk: found.is_on_disk,
-        not_stored: found
-            .not_stored
-            .map(|why| StoreRefusal { outcome: why.name().into(), reason: why.reason().into() }),
+        not_stored: found.not_stored.map(|why| StoreRefusal {
+            outcome: why.name().into(),
+            reason: why.reason().into(),
+        }),
     };
     Ok(answer_json(StatusCode::OK, &found))
 }
@@ -184,7 +203,8 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
         let reasons = requests.entry(outcome.name().into()).or_default();
         reasons.insert(outcome.reason().into(), metrics.count(outcome));
     }
-    let not_stored = NotStored::ALL.map(|reason| (reason.reason().into(), metrics.not_stored(reason)));
+    let not_stored =
+        NotStored::ALL.map(|reason| (reason.reason().into(), metrics.not_stored(reason)));
     let causes = Invalidation::ALL.map(|cause| (cause.cause().into(), metrics.invalidated(cause)));
     let counters = CacheCounters {
         requests,
@@ -207,16 +227,25 @@ pub(crate) const MISSES: [&str; 3] = ["miss", "pass", "error"];
 /// Returns the number of requests with one of these outcomes.
 pub(crate) fn count_of(metrics: &ifmatch_cache::Metrics, outcomes: &[&str]) -> u64 {
     let is_one = |outcome: &Outcome| outcomes.contains(&outcome.name());
-    Outcome::ALL.into_iter().filter(is_one).map(|outcome| metrics.count(outcome)).sum()
+    Outcome::ALL
+        .into_iter()
+        .filter(is_one)
+        .map(|outcome| metrics.count(outcome))
+        .sum()
 }
 
 /// Parses a query into a purge, and `true` if it is for this proxy alone. An empty prefix purges everything, and must be explicit. `group`
 /// may be repeated.
 fn parse_purges(query: &str) -> Option<(PurgeOrder, bool)> {
-    let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
     fields.sort();
     let mut flag = |flag: &str| -> Option<bool> {
-        let values: Vec<_> = fields.extract_if(.., |(name, _)| name == flag).map(|(_, value)| value).collect();
+        let values: Vec<_> = fields
+            .extract_if(.., |(name, _)| name == flag)
+            .map(|(_, value)| value)
+            .collect();
         match &values[..] {
             [] => Some(false),
             [value] => value.parse().ok(),
@@ -229,13 +258,22 @@ fn parse_purges(query: &str) -> Option<(PurgeOrder, bool)> {
         [(name, value)] if name == "prefix" => Some(vec![Purge::Prefix(std::mem::take(value))]),
         [groups @ .., (name, origin)] if name == "origin" && !groups.is_empty() => {
             let purge = |(field, name): &(String, String)| {
-                (field == "group").then(|| Purge::Group { origin: origin.clone(), name: name.clone() })
+                (field == "group").then(|| Purge::Group {
+                    origin: origin.clone(),
+                    name: name.clone(),
+                })
             };
             groups.iter().map(purge).collect()
         }
         _ => None,
     };
-    Some((PurgeOrder { purges: purges?, soft }, local))
+    Some((
+        PurgeOrder {
+            purges: purges?,
+            soft,
+        },
+        local,
+    ))
 }
 
 #[cfg(test)]
@@ -244,20 +282,63 @@ mod tests {
 
     #[test]
     fn a_purge_needs_an_explicit_selection() {
-        let hard = |purges| Some((PurgeOrder { purges, soft: false }, false));
-        assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), hard(vec![Purge::Url("http://a/b".into())]));
-        assert_eq!(parse_purges("prefix="), hard(vec![Purge::Prefix(String::new())]));
-        let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
-        assert_eq!(parse_purges("origin=http://a&group=x"), hard(vec![group("x")]));
-        assert_eq!(parse_purges("group=y&origin=http://a&group=x"), hard(vec![group("x"), group("y")]));
-        for query in ["", "url", "url=a&prefix=b", "group=x", "origin=a", "origin=a&origin=b&group=x", "all=1"] {
-            assert_eq!(parse_purges(query).filter(|_| query != "url"), None, "{query}");
+        let hard = |purges| {
+            Some((
+                PurgeOrder {
+                    purges,
+                    soft: false,
+                },
+                false,
+            ))
+        };
+        assert_eq!(
+            parse_purges("url=http%3A%2F%2Fa%2Fb"),
+            hard(vec![Purge::Url("http://a/b".into())])
+        );
+        assert_eq!(
+            parse_purges("prefix="),
+            hard(vec![Purge::Prefix(String::new())])
+        );
+        let group = |name: &str| Purge::Group {
+            origin: "http://a".into(),
+            name: name.into(),
+        };
+        assert_eq!(
+            parse_purges("origin=http://a&group=x"),
+            hard(vec![group("x")])
+        );
+        assert_eq!(
+            parse_purges("group=y&origin=http://a&group=x"),
+            hard(vec![group("x"), group("y")])
+        );
+        for query in [
+            "",
+            "url",
+            "url=a&prefix=b",
+            "group=x",
+            "origin=a",
+            "origin=a&origin=b&group=x",
+            "all=1",
+        ] {
+            assert_eq!(
+                parse_purges(query).filter(|_| query != "url"),
+                None,
+                "{query}"
+            );
         }
     }
 
     #[test]
     fn a_purge_may_be_soft() {
-        let everything = |soft| Some((PurgeOrder { purges: vec![Purge::Prefix(String::new())], soft }, false));
+        let everything = |soft| {
+            Some((
+                PurgeOrder {
+                    purges: vec![Purge::Prefix(String::new())],
+                    soft,
+                },
+                false,
+            ))
+        };
         for (query, expected) in [
             ("prefix=&soft=true", everything(true)),
             ("soft=true&prefix=", everything(true)),
@@ -270,9 +351,21 @@ mod tests {
         ] {
             assert_eq!(parse_purges(query), expected, "{query}");
         }
-        let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
-        let groups = Some((PurgeOrder { purges: vec![group("x"), group("y")], soft: true }, false));
-        assert_eq!(parse_purges("group=y&soft=true&origin=http://a&group=x"), groups);
+        let group = |name: &str| Purge::Group {
+            origin: "http://a".into(),
+            name: name.into(),
+        };
+        let groups = Some((
+            PurgeOrder {
+                purges: vec![group("x"), group("y")],
+                soft: true,
+            },
+            false,
+        ));
+        assert_eq!(
+            parse_purges("group=y&soft=true&origin=http://a&group=x"),
+            groups
+        );
         let local = parse_purges("prefix=&local=true").map(|(_, local)| local);
         assert_eq!(local, Some(true));
     }

@@ -54,8 +54,21 @@ impl ConflictGroup {
 
     /// Returns what tells this group from others.
     pub(crate) fn key(&self) -> String {
-        let Conflict { path, client, user_agent, method, status, by_lease, code, conditions, .. } = &self.latest;
-        format!("{method} {path} {client} {user_agent:?} {status} {by_lease} {code:?} {:?}", conditions.keys())
+        let Conflict {
+            path,
+            client,
+            user_agent,
+            method,
+            status,
+            by_lease,
+            code,
+            conditions,
+            ..
+        } = &self.latest;
+        format!(
+            "{method} {path} {client} {user_agent:?} {status} {by_lease} {code:?} {:?}",
+            conditions.keys()
+        )
     }
 
     fn has(&self, other: &Conflict) -> bool {
@@ -63,7 +76,8 @@ impl ConflictGroup {
         latest.path == other.path
             && latest.client == other.client
             && latest.user_agent == other.user_agent
-            && (&latest.method, latest.status, latest.by_lease) == (&other.method, other.status, other.by_lease)
+            && (&latest.method, latest.status, latest.by_lease)
+                == (&other.method, other.status, other.by_lease)
             && latest.code == other.code
             && latest.conditions.keys().eq(other.conditions.keys())
     }
@@ -72,14 +86,23 @@ impl ConflictGroup {
 /// Returns the clients and the paths with most conflicts in the last ten minutes, and the latest conflicts, newest first, also by path,
 /// client and reason. `?path=…`, encoded or not, `?client=…` and `?user_agent=…` select conflicts, and `?limit=…` shows at most this
 /// number of the latest ones.
-pub(super) fn respond<B>(state: &AppState, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
+pub(super) fn respond<B>(
+    state: &AppState,
+    request: &Request<B>,
+) -> Result<Response<Bytes>, Problem> {
     let (wanted, limit) = ConflictQuery::parse(request.uri().query().unwrap_or_default())?;
     let (memory, conflicts) = (begin_listing(state, request)?, &state.conflicts);
     let recent = conflicts.recent(usize::MAX, |conflict| wanted.has(conflict));
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
-    let (mut clients, mut worst) = (conflicts.losers(WORST, now), conflicts.worst(WORST, now, wall));
+    let (mut clients, mut worst) = (
+        conflicts.losers(WORST, now),
+        conflicts.worst(WORST, now, wall),
+    );
     // Who loses on a path, and where a client loses, is known of the conflicts that are kept.
-    let lately: Vec<_> = recent.iter().filter(|conflict| conflict.is_since(wall)).collect();
+    let lately: Vec<_> = recent
+        .iter()
+        .filter(|conflict| conflict.is_since(wall))
+        .collect();
     if wanted.path.is_some() {
         clients = conflicts::losers(&lately);
         clients.truncate(WORST);
@@ -121,9 +144,15 @@ impl ConflictQuery {
                 ("user_agent", _) => wanted.user_agent = Some(value.into_owned()),
                 ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
                 ("limit", _) => {
-                    return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}")));
+                    return Err(Problem::bad_request(format!(
+                        "limit isn't a number from 1 to {MAX_LIMIT}"
+                    )));
                 }
-                _ => return Err(Problem::bad_request("unknown parameter. Use path, client, user_agent or limit")),
+                _ => {
+                    return Err(Problem::bad_request(
+                        "unknown parameter. Use path, client, user_agent or limit",
+                    ));
+                }
             }
         }
         Ok((wanted, limit))
@@ -135,10 +164,18 @@ impl ConflictQuery {
 
     /// Returns `true` for a conflict that the request asks for. An empty program stands for clients that name none.
     fn has(&self, conflict: &Conflict) -> bool {
-        let agent = conflict.user_agent.as_ref().map_or("", |agent| agent.0.as_str());
-        self.path.as_ref().is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
+        let agent = conflict
+            .user_agent
+            .as_ref()
+            .map_or("", |agent| agent.0.as_str());
+        self.path
+            .as_ref()
+            .is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
             && self.client.is_none_or(|client| client == conflict.client)
-            && self.user_agent.as_ref().is_none_or(|wanted| wanted == agent)
+            && self
+                .user_agent
+                .as_ref()
+                .is_none_or(|wanted| wanted == agent)
     }
 }
 
@@ -150,7 +187,11 @@ fn grouped(conflicts: &[Conflict]) -> Vec<ConflictGroup> {
             group.count += 1;
             group.first = conflict.time;
         } else {
-            groups.push(ConflictGroup { count: 1, first: conflict.time, latest: conflict.clone() });
+            groups.push(ConflictGroup {
+                count: 1,
+                first: conflict.time,
+                latest: conflict.clone(),
+            });
         }
     }
     groups
@@ -175,9 +216,21 @@ mod tests {
             conflict(2.0, "/b", "x", 412),
             conflict(1.0, "/a", "x", 412),
         ]);
-        let counts: Vec<_> = groups.iter().map(|group| (group.count, group.first, group.latest.time)).collect();
-        assert_eq!(counts, [(2, 1.0, 5.0), (1, 4.0, 4.0), (1, 3.0, 3.0), (1, 2.0, 2.0)]);
+        let counts: Vec<_> = groups
+            .iter()
+            .map(|group| (group.count, group.first, group.latest.time))
+            .collect();
+        assert_eq!(
+            counts,
+            [(2, 1.0, 5.0), (1, 4.0, 4.0), (1, 3.0, 3.0), (1, 2.0, 2.0)]
+        );
         let text = serde_json::to_string(&groups[0]).unwrap();
-        assert_eq!(serde_json::from_str::<ConflictGroup>(&text).unwrap().latest.path, "/a".into());
+        assert_eq!(
+            serde_json::from_str::<ConflictGroup>(&text)
+                .unwrap()
+                .latest
+                .path,
+            "/a".into()
+        );
     }
 }

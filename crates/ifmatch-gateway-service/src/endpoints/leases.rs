@@ -47,7 +47,8 @@ enum LeaseCommand {
 
 /// Returns `true` for [`LEASES`] and the paths below it.
 pub(super) fn is_below_root(path: &str) -> bool {
-    path.strip_prefix(LEASES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(LEASES)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Responds to a request to [`LEASES`] or a path below it.
@@ -59,7 +60,11 @@ pub(super) fn is_below_root(path: &str) -> bool {
 /// | `POST /-/leases/{container}[/{blob…}]` `{"action":"break","period":10,"token":…}` | 200: the lease is broken, or breaking |
 ///
 /// With a lease are the clients that it has kept from their work in the last ten minutes: `waiting`.
-pub(super) async fn respond(store: &dyn BlobStore, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
+pub(super) async fn respond(
+    store: &dyn BlobStore,
+    state: &AppState,
+    request: Request<RequestBody>,
+) -> Response<Bytes> {
     let response = match target(request.uri().path()) {
         Ok(None) => list(store, state, &request).await,
         Ok(Some(target)) => one(store, state, target, request).await,
@@ -74,14 +79,24 @@ async fn list(
     request: &Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if !is_read(request.method()) {
-        return Err(not_allowed("GET, HEAD", "GET lists leases. POST /-/leases/CONTAINER/BLOB breaks one"));
+        return Err(not_allowed(
+            "GET, HEAD",
+            "GET lists leases. POST /-/leases/CONTAINER/BLOB breaks one",
+        ));
     }
     let query = LeaseQuery::parse(request.uri().query().unwrap_or_default())?;
     let mut found = begin_listing(state, request)?;
     let page = listing::page(store, &query.prefix, query.after, query.limit, &mut found).await?;
     let losers = Losers::of(&state.conflicts);
-    let leases: Vec<_> = page.items.iter().map(|entry| losers.add(&entry.target, Some(&entry.lease))).collect();
-    answer_listing(state.documents.begin(client(request)), &json!({ "leases": leases, "next": page.next }))
+    let leases: Vec<_> = page
+        .items
+        .iter()
+        .map(|entry| losers.add(&entry.target, Some(&entry.lease)))
+        .collect();
+    answer_listing(
+        state.documents.begin(client(request)),
+        &json!({ "leases": leases, "next": page.next }),
+    )
 }
 
 async fn one(
@@ -96,22 +111,35 @@ async fn one(
         return answer_listing(state.documents.begin(client(&request)), &described);
     }
     if request.method() != Method::POST {
-        return Err(not_allowed("GET, HEAD, POST", r#"GET shows the lease. POST {"action":"break"} breaks it"#));
+        return Err(not_allowed(
+            "GET, HEAD, POST",
+            r#"GET shows the lease. POST {"action":"break"} breaks it"#,
+        ));
     }
     let LeaseCommand::Break { period, token } = command(request).await?;
     let too_long = || Problem::bad_request("the period isn't a number of seconds from 0 to 60");
-    let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
-    let action = LeaseAction::Break { period, token: token.map(Revision::new) };
-    let leased = lease(store, &target, action).await.map_err(|error| match error.kind() {
-        StoreErrorKind::LeaseConflict(conflict @ LeaseConflict::TokenMismatch) => {
-            Problem::new(StatusCode::CONFLICT, "another-lease").detail(conflict.to_string())
-        }
-        _ => error.into(),
-    })?;
+    let period = period
+        .map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long))
+        .transpose()?;
+    let action = LeaseAction::Break {
+        period,
+        token: token.map(Revision::new),
+    };
+    let leased = lease(store, &target, action)
+        .await
+        .map_err(|error| match error.kind() {
+            StoreErrorKind::LeaseConflict(conflict @ LeaseConflict::TokenMismatch) => {
+                Problem::new(StatusCode::CONFLICT, "another-lease").detail(conflict.to_string())
+            }
+            _ => error.into(),
+        })?;
     tracing::info!(path = %target, "an operator broke a lease");
     let LeaseReceipt { lease, at } = leased.receipt;
     let seen = lease.map(|lease| SeenLease { lease, at });
-    Ok(answer_json(StatusCode::OK, &lease_json(&target, seen.as_ref())))
+    Ok(answer_json(
+        StatusCode::OK,
+        &lease_json(&target, seen.as_ref()),
+    ))
 }
 
 /// The clients that leases have kept from their work lately.
@@ -120,17 +148,28 @@ struct Losers(Vec<Conflict>);
 impl Losers {
     fn of(conflicts: &ConflictLog) -> Self {
         let since = seconds(SystemClock.wall()) - WINDOW.as_secs_f64();
-        Self(conflicts.recent(usize::MAX, |conflict| conflict.by_lease && conflict.time >= since))
+        Self(conflicts.recent(usize::MAX, |conflict| {
+            conflict.by_lease && conflict.time >= since
+        }))
     }
 
     /// Describes a lease, with the clients that wait for it.
     fn add(&self, target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
         let mut described = lease_json(target, lease);
-        described["ends"] = lease.filter(|lease| lease.state().is_locked()).and_then(ends).into();
+        described["ends"] = lease
+            .filter(|lease| lease.state().is_locked())
+            .and_then(ends)
+            .into();
         let mut waiting: BTreeMap<_, (u32, f64)> = BTreeMap::new();
         let is_locked = lease.is_some_and(|lease| lease.state().is_locked());
-        for conflict in self.0.iter().filter(|conflict| is_locked && is_of(conflict, target)) {
-            let (count, last) = waiting.entry((conflict.client, &conflict.user_agent)).or_default();
+        for conflict in self
+            .0
+            .iter()
+            .filter(|conflict| is_locked && is_of(conflict, target))
+        {
+            let (count, last) = waiting
+                .entry((conflict.client, &conflict.user_agent))
+                .or_default();
             *count += 1;
             *last = last.max(conflict.time);
         }
@@ -153,7 +192,11 @@ fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
     let target = target.to_string();
     let in_account = || {
         path.split_once('/').is_some_and(|(account, rest)| {
-            rest == target || target.strip_prefix(account).and_then(|rest| rest.strip_prefix('.')) == Some(rest)
+            rest == target
+                || target
+                    .strip_prefix(account)
+                    .and_then(|rest| rest.strip_prefix('.'))
+                    == Some(rest)
         })
     };
     path == target || conflict.credentials.starts_with("shared") && in_account()
@@ -162,15 +205,28 @@ fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
 async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<SeenLease>, Problem> {
     if let Some(blob) = blob_path(target) {
         let opened = store.open(&blob, Reading::HEAD).await?;
-        Ok(opened.ok_or_else(|| StoreError::from(StoreErrorKind::NotFound))?.info.lease)
+        Ok(opened
+            .ok_or_else(|| StoreError::from(StoreErrorKind::NotFound))?
+            .info
+            .lease)
     } else {
         let container = store.container(&target.container).await?;
-        Ok(container.ok_or_else(|| StoreError::from(StoreErrorKind::ContainerNotFound))?.lease)
+        Ok(container
+            .ok_or_else(|| StoreError::from(StoreErrorKind::ContainerNotFound))?
+            .lease)
     }
 }
 
-async fn lease(store: &dyn BlobStore, target: &LeaseTarget, action: LeaseAction) -> Result<Leased, StoreError> {
-    let request = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+async fn lease(
+    store: &dyn BlobStore,
+    target: &LeaseTarget,
+    action: LeaseAction,
+) -> Result<Leased, StoreError> {
+    let request = LeaseRequest {
+        action,
+        preconditions: Preconditions::default(),
+        request: None,
+    };
     match blob_path(target) {
         Some(blob) => store.lease(&blob, request).await,
         None => store.lease_container(&target.container, request).await,
@@ -191,26 +247,40 @@ fn target(path: &str) -> Result<Option<LeaseTarget>, Problem> {
     match path.strip_prefix('/').unwrap_or(path) {
         "" => Ok(None),
         // Container names contain no characters that are percent-encoded.
-        container if !container.contains('/') => {
-            Ok(Some(LeaseTarget { container: ContainerName::new(container).map_err(invalid)?, blob: None }))
-        }
+        container if !container.contains('/') => Ok(Some(LeaseTarget {
+            container: ContainerName::new(container).map_err(invalid)?,
+            blob: None,
+        })),
         _ => {
             let BlobPath { container, name } = BlobPath::parse(path).map_err(invalid)?;
-            Ok(Some(LeaseTarget { container, blob: Some(name) }))
+            Ok(Some(LeaseTarget {
+                container,
+                blob: Some(name),
+            }))
         }
     }
 }
 
 /// Reads a command, which must be declared as JSON: web pages can't send that to other sites without a CORS preflight.
 async fn command(request: Request<RequestBody>) -> Result<LeaseCommand, Problem> {
-    let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     if media_type.split(';').next().unwrap_or_default().trim() != "application/json" {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json")
             .detail(r#"send Content-Type: application/json and {"action":"break"}"#));
     }
-    let invalid = |error: String| Problem::bad_request(format!(r#"send {{"action":"break","period":10}} ({error})"#));
-    let body =
-        Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| invalid(error.to_string()))?;
+    let invalid = |error: String| {
+        Problem::bad_request(format!(
+            r#"send {{"action":"break","period":10}} ({error})"#
+        ))
+    };
+    let body = Limited::new(request.into_body(), MAX_BODY)
+        .collect()
+        .await
+        .map_err(|error| invalid(error.to_string()))?;
     serde_json::from_slice(&body.to_bytes()).map_err(|error| invalid(error.to_string()))
 }
 
@@ -223,16 +293,28 @@ struct LeaseQuery {
 
 impl LeaseQuery {
     fn parse(query: &str) -> Result<Self, Problem> {
-        let mut parsed = Self { prefix: String::new(), after: None, limit: MAX_LIMIT };
+        let mut parsed = Self {
+            prefix: String::new(),
+            after: None,
+            limit: MAX_LIMIT,
+        };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "prefix" => parsed.prefix = value.into_owned(),
                 "after" => {
-                    let unknown = |_| Problem::bad_request("invalid after. Send the previous page's value of next");
+                    let unknown = |_| {
+                        Problem::bad_request(
+                            "invalid after. Send the previous page's value of next",
+                        )
+                    };
                     parsed.after = Some(LeaseTarget::new(&value).map_err(unknown)?);
                 }
                 "limit" => parsed.limit = limit(&value)?,
-                _ => return Err(Problem::bad_request("unknown parameter. Use prefix, after or limit")),
+                _ => {
+                    return Err(Problem::bad_request(
+                        "unknown parameter. Use prefix, after or limit",
+                    ));
+                }
             }
         }
         Ok(parsed)
@@ -242,7 +324,9 @@ impl LeaseQuery {
 fn limit(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(limit @ 1..) => Ok(limit.min(MAX_LIMIT)),
-        _ => Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
+        _ => Err(Problem::bad_request(format!(
+            "limit isn't a number from 1 to {MAX_LIMIT}"
+        ))),
     }
 }
 

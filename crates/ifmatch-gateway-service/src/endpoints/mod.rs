@@ -8,7 +8,9 @@ use ifmatch_blob::name::is_server_path;
 use ifmatch_blob::store::StoreError;
 use ifmatch_core::problem::Problem;
 use ifmatch_gateway_config::access::Denied;
-use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, HEALTH, LEASES, METRICS, OVERVIEW, READY, SNAPSHOT};
+use ifmatch_gateway_config::endpoint_paths::{
+    CACHE, CONFLICTS, HEALTH, LEASES, METRICS, OVERVIEW, READY, SNAPSHOT,
+};
 use ifmatch_http_server::RequestBody;
 use serde::Serialize;
 
@@ -33,12 +35,19 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// Returns the endpoint of a request, if it is for one.
     pub(crate) fn of(state: &AppState, method: &Method, path: &str) -> Option<Self> {
-        let is_purge = state.upstreams.is_some() && state.cache.is_some() && cache::is_purge(method);
-        is_purge.then_some(Self::Purge).or_else(|| is_server_path(path).then_some(Self::Path))
+        let is_purge =
+            state.upstreams.is_some() && state.cache.is_some() && cache::is_purge(method);
+        is_purge
+            .then_some(Self::Purge)
+            .or_else(|| is_server_path(path).then_some(Self::Path))
     }
 
     /// Responds to a request for this endpoint.
-    pub(crate) async fn respond(self, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
+    pub(crate) async fn respond(
+        self,
+        state: &AppState,
+        request: Request<RequestBody>,
+    ) -> Response<Bytes> {
         let response = match (self, &state.cache) {
             (Self::Purge, Some(cache)) => match check_access(state, &request) {
                 Ok(()) => cache::purge_target(&cache.handle, &cache.purges, request).await,
@@ -50,7 +59,10 @@ impl Endpoint {
     }
 }
 
-async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
+async fn route(
+    state: &AppState,
+    request: Request<RequestBody>,
+) -> Result<Response<Bytes>, Problem> {
     let path = request.uri().path();
     match (path, &state.blobs, &state.cache) {
         (HEALTH, ..) => {
@@ -80,7 +92,14 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             check_access(state, &request)?;
             Ok(leases::respond(&blobs.store, state, request).await)
         }
-        (SNAPSHOT, Some(ServedBlobs { folder: Some(folder), .. }), _) => {
+        (
+            SNAPSHOT,
+            Some(ServedBlobs {
+                folder: Some(folder),
+                ..
+            }),
+            _,
+        ) => {
             check_access(state, &request)?;
             snapshot::respond(folder, request.method()).await
         }
@@ -89,7 +108,11 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             let (method, uri, headers) = (request.method(), request.uri(), request.headers());
             let answer = cache::respond(&cache.handle, &cache.purges, method, uri, headers).await?;
             // What a purge did is always said.
-            if method.is_safe() { hold(state.documents.begin(client(&request)), answer) } else { Ok(answer) }
+            if method.is_safe() {
+                hold(state.documents.begin(client(&request)), answer)
+            } else {
+                Ok(answer)
+            }
         }
         _ => {
             let last = match &state.blobs {
@@ -107,18 +130,27 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail("this endpoint is read-only: use GET")
-        .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")))
+    Err(
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+            .detail("this endpoint is read-only: use GET")
+            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")),
+    )
 }
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
-    state.access.load().check_token(request.method(), request.headers()).map_err(Denied::to_problem)
+    state
+        .access
+        .load()
+        .check_token(request.method(), request.headers())
+        .map_err(Denied::to_problem)
 }
 
 /// Begins to account for a listing, which is refused if its client has too many that are still to be sent.
 fn begin_listing<B>(state: &AppState, request: &Request<B>) -> Result<DocumentMemory, Problem> {
-    Ok(state.documents.begin_answer(client(request)).map_err(StoreError::from)?)
+    Ok(state
+        .documents
+        .begin_answer(client(request))
+        .map_err(StoreError::from)?)
 }
 
 /// Returns the client whose share of the memory a listing takes.
@@ -127,7 +159,10 @@ fn client<B>(request: &Request<B>) -> Option<Client> {
 }
 
 /// Returns a listing as JSON, which occupies its memory until it is sent.
-fn answer_listing(memory: DocumentMemory, value: &impl Serialize) -> Result<Response<Bytes>, Problem> {
+fn answer_listing(
+    memory: DocumentMemory,
+    value: &impl Serialize,
+) -> Result<Response<Bytes>, Problem> {
     hold(memory, answer_json(StatusCode::OK, value))
 }
 
@@ -140,14 +175,22 @@ fn hold(mut memory: DocumentMemory, answer: Response<Bytes>) -> Result<Response<
 /// Returns a JSON response that must not be stored.
 fn answer_json(status: StatusCode, value: &impl Serialize) -> Response<Bytes> {
     // Maps have texts as keys, and no number is infinite, so nothing fails.
-    answer_text(status, "application/json", serde_json::to_vec(value).unwrap_or_default().into())
+    answer_text(
+        status,
+        "application/json",
+        serde_json::to_vec(value).unwrap_or_default().into(),
+    )
 }
 
 /// Returns a text response that must not be stored.
 fn answer_text(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

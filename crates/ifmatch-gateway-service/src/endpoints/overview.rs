@@ -128,10 +128,15 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let text = metrics_text(state);
     let samples = MetricSamples::parse(&text);
     let blobs = state.blobs.as_ref();
-    let disk = blobs.and_then(|blobs| blobs.data.as_deref()).and_then(|folder| fs4::statvfs(folder).ok());
+    let disk = blobs
+        .and_then(|blobs| blobs.data.as_deref())
+        .and_then(|folder| fs4::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
     let now = seconds(SystemClock.wall());
-    let upstreams = state.upstreams.as_ref().map(|upstreams| upstreams.proxy.upstreams());
+    let upstreams = state
+        .upstreams
+        .as_ref()
+        .map(|upstreams| upstreams.proxy.upstreams());
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
         let server = |server: &ServerState| ServerStatus {
             route: upstream.route.as_str().into(),
@@ -155,17 +160,31 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
         storage: blobs.map(|blobs| Text(blobs.location.clone())),
-        disk: disk.map(|disk| DiskSpace { free: disk.available_space(), total: disk.total_space() }),
+        disk: disk.map(|disk| DiskSpace {
+            free: disk.available_space(),
+            total: disk.total_space(),
+        }),
         register: blobs
             .and_then(|blobs| blobs.register.as_deref())
             .map(|register| RegisterState::of(register, &samples)),
         certificates: certificates
-            .map(|(file, end)| CertificateEnd { file: Text(file), ends: end.as_secs_f64() })
+            .map(|(file, end)| CertificateEnd {
+                file: Text(file),
+                ends: end.as_secs_f64(),
+            })
             .collect(),
         requests: RequestCounts::of(&samples),
         conflicts: state.conflicts.total(),
-        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.handle.metrics())),
-        upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
+        cache: state
+            .cache
+            .as_ref()
+            .map(|cache| CacheCounts::of(&cache.handle.metrics())),
+        upstreams: upstreams.map(|upstreams| {
+            upstreams
+                .into_iter()
+                .map(|upstream| Text(upstream.route))
+                .collect()
+        }),
         servers,
         settings: state.settings.clone(),
         now,
@@ -193,7 +212,11 @@ impl RequestCounts {
 impl CacheCounts {
     pub(crate) fn of(metrics: &ifmatch_cache::Metrics) -> Self {
         let (hits, misses) = (count_of(metrics, &HITS), count_of(metrics, &MISSES));
-        Self { hits, misses, bytes_not_fetched: metrics.bytes }
+        Self {
+            hits,
+            misses,
+            bytes_not_fetched: metrics.bytes,
+        }
     }
 }
 
@@ -201,14 +224,21 @@ impl RegisterState {
     fn of(register: &dyn Register, samples: &MetricSamples<'_>) -> Self {
         let engine = register.engine();
         let mean = |operation| {
-            let of =
-                |part: &str| samples.sum(&format!("{}_{part}", table::register::SECONDS), &[("operation", operation)]);
+            let of = |part: &str| {
+                samples.sum(
+                    &format!("{}_{part}", table::register::SECONDS),
+                    &[("operation", operation)],
+                )
+            };
             (of("count") > 0.0).then(|| of("sum") / of("count"))
         };
         Self {
             guarantee: format!("{:?}", engine.guarantee).to_lowercase().into(),
             epoch: engine.epoch.number,
-            clock_error: engine.time.as_ref().map(|time| Duration::as_secs_f64(&time.error())),
+            clock_error: engine
+                .time
+                .as_ref()
+                .map(|time| Duration::as_secs_f64(&time.error())),
             mean_load: mean("load"),
             mean_swap: mean("swap"),
         }
@@ -217,7 +247,11 @@ impl RegisterState {
 
 /// Returns the metrics.
 pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
-    answer_text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics_text(state).into())
+    answer_text(
+        StatusCode::OK,
+        "text/plain; version=0.0.4; charset=utf-8",
+        metrics_text(state).into(),
+    )
 }
 
 /// Returns the metrics as text, updated to the present.
@@ -231,7 +265,11 @@ pub(super) fn metrics_text(state: &AppState) -> String {
         metrics::cache::update(&cache.handle.metrics());
     }
     if let Some(following) = state.following() {
-        metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
+        metrics::cache::update_purges(
+            following.position(),
+            following.age(),
+            following.is_cut_off(),
+        );
     }
     if let Some(upstreams) = &state.upstreams {
         metrics::upstreams::update(&upstreams.proxy);

@@ -26,7 +26,11 @@ pub(super) async fn check(state: &AppState) -> Ready {
         _ if state.is_stopping() => Ready::Stopping,
         Some(blobs) => {
             let index = blobs.folder.as_ref().map(IndexedStore::index);
-            match state.readiness.check(&blobs.store, blobs.register.as_deref().or(index)).await {
+            match state
+                .readiness
+                .check(&blobs.store, blobs.register.as_deref().or(index))
+                .await
+            {
                 Ok(()) => Ready::Yes,
                 Err(down) => Ready::Unavailable(down),
             }
@@ -41,7 +45,11 @@ pub(super) fn warning(state: &AppState) -> Option<String> {
     let purges = is_cut_off.then(|| {
         "the purge log is unreadable, so stored responses are revalidated before use. Check the server of --purge-register".to_owned()
     });
-    let warnings: Vec<String> = state.certificate_problem().into_iter().chain(purges).collect();
+    let warnings: Vec<String> = state
+        .certificate_problem()
+        .into_iter()
+        .chain(purges)
+        .collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
@@ -60,15 +68,23 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
             return answer_json(StatusCode::OK, &body);
         }
     };
-    let mut response = answer_json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    let mut response = answer_json(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &json!({ "status": status }),
+    );
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
 /// Returns 200, or 503 once the gateway is about to stop.
 pub(super) fn respond_health(state: &AppState) -> Response<Bytes> {
     if state.is_stopping() {
-        answer_json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "stopping" }))
+        answer_json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &json!({ "status": "stopping" }),
+        )
     } else {
         answer_json(StatusCode::OK, &json!({ "status": "ok" }))
     }

@@ -10,15 +10,25 @@ use serde_json::json;
 use super::answer_json;
 
 /// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
-pub(super) async fn respond(folder: &IndexedStore, method: &Method) -> Result<Response<Bytes>, Problem> {
+pub(super) async fn respond(
+    folder: &IndexedStore,
+    method: &Method,
+) -> Result<Response<Bytes>, Problem> {
     match *method {
         Method::PUT => {
             let store = folder.clone();
             // A client that disconnects doesn't interrupt it.
             let taken = tokio::spawn(async move { store.snapshot().await }).await;
-            let taken = taken.map_err(|error| failed(&error))?.map_err(|error| problem(&error));
-            let Snapshot { folder, bodies, bytes } = taken?;
-            let snapshot = json!({ "folder": folder.display().to_string(), "bodies": bodies, "bytes": bytes });
+            let taken = taken
+                .map_err(|error| failed(&error))?
+                .map_err(|error| problem(&error));
+            let Snapshot {
+                folder,
+                bodies,
+                bytes,
+            } = taken?;
+            let snapshot =
+                json!({ "folder": folder.display().to_string(), "bodies": bodies, "bytes": bytes });
             Ok(answer_json(StatusCode::CREATED, &snapshot))
         }
         Method::DELETE => match folder.remove_snapshot().await {
@@ -26,9 +36,11 @@ pub(super) async fn respond(folder: &IndexedStore, method: &Method) -> Result<Re
             Ok(false) => Err(Problem::not_found().detail("there is no snapshot. PUT takes one")),
             Err(error) => Err(problem(&error)),
         },
-        _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-            .detail("PUT takes a snapshot, and DELETE removes it")
-            .header(ALLOW, HeaderValue::from_static("PUT, DELETE"))),
+        _ => Err(
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+                .detail("PUT takes a snapshot, and DELETE removes it")
+                .header(ALLOW, HeaderValue::from_static("PUT, DELETE")),
+        ),
     }
 }
 

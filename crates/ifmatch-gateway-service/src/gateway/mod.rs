@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{self, HOST, LOCATION};
 use http::uri::Authority;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version,
+};
 use http_body::Body;
 use http_body_util::Full;
 use ifmatch_azure::auth::shared_access;
@@ -38,7 +40,8 @@ pub mod tracker;
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
-const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
@@ -95,7 +98,9 @@ pub struct Answering<F> {
     port: u16,
 }
 
-impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<RequestBody>> for Answering<F> {
+impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<RequestBody>>
+    for Answering<F>
+{
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -112,15 +117,29 @@ impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<Reque
 impl Gateway<Answers> {
     /// Serves the endpoints alone.
     pub fn of_endpoints(state: Arc<AppState>) -> Self {
-        let answer = |_: &Request<RequestBody>, _| elsewhere("only /-/ and PURGE are served here").to_response();
-        let inner = Answering { answer: answer as fn(&_, _) -> _, port: 0 };
-        Self { listener: Listener::Endpoints, ..Self::new(state, inner, |_, _| true) }
+        let answer = |_: &Request<RequestBody>, _| {
+            elsewhere("only /-/ and PURGE are served here").to_response()
+        };
+        let inner = Answering {
+            answer: answer as fn(&_, _) -> _,
+            port: 0,
+        };
+        Self {
+            listener: Listener::Endpoints,
+            ..Self::new(state, inner, |_, _| true)
+        }
     }
 
     /// Redirects all requests to the same URL with `https` and this port.
     pub fn to_tls(state: Arc<AppState>, port: u16) -> Self {
-        let inner = Answering { answer: redirect_to_tls as fn(&_, _) -> _, port };
-        Self { listener: Listener::Redirect, ..Self::new(state, inner, |_, _| true) }
+        let inner = Answering {
+            answer: redirect_to_tls as fn(&_, _) -> _,
+            port,
+        };
+        Self {
+            listener: Listener::Redirect,
+            ..Self::new(state, inner, |_, _| true)
+        }
     }
 }
 
@@ -138,7 +157,11 @@ impl<S> Gateway<S> {
     /// Leaves the endpoints to another listener, if there is one.
     #[must_use]
     pub fn leaving_endpoints(self, to_another: bool) -> Self {
-        let listener = if to_another { Listener::Site } else { self.listener };
+        let listener = if to_another {
+            Listener::Site
+        } else {
+            self.listener
+        };
         Self { listener, ..self }
     }
 
@@ -174,19 +197,28 @@ where
     where
         S: SetContext,
     {
-        Self { set_context: Some(S::set_context), ..self }
+        Self {
+            set_context: Some(S::set_context),
+            ..self
+        }
     }
 
     /// Passes the id of a request to `inner`.
     #[must_use]
     pub fn naming(self, set_id: fn(&mut Extensions, &HeaderValue)) -> Self {
-        Self { set_id: Some(set_id), ..self }
+        Self {
+            set_id: Some(set_id),
+            ..self
+        }
     }
 
     /// Lets pages of other sites embed the URLs whose query has a signature by this function, as they may with one of Azure.
     #[must_use]
     pub fn presigned(self, is_presigned: fn(Option<&str>) -> bool) -> Self {
-        Self { is_presigned, ..self }
+        Self {
+            is_presigned,
+            ..self
+        }
     }
 
     /// Allows web pages of these origins.
@@ -201,13 +233,18 @@ where
         let query = request.uri().query();
         let is_signed = || shared_access::is_in(query) || (self.is_presigned)(query);
         // The signature last: to look for it decodes the query.
-        !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed()
+        !self.forwards()
+            && self.cors.is_none()
+            && !self.state.access.load().is_public_read()
+            && !is_signed()
     }
 
     /// Returns the endpoint of this listener that a request is for, if it is for one.
     fn endpoint(&self, request: &Request<RequestBody>) -> Option<Endpoint> {
         let serves = matches!(self.listener, Listener::All | Listener::Endpoints);
-        serves.then(|| Endpoint::of(&self.state, request.method(), request.uri().path())).flatten()
+        serves
+            .then(|| Endpoint::of(&self.state, request.method(), request.uri().path()))
+            .flatten()
     }
 
     fn forwards(&self) -> bool {
@@ -230,10 +267,18 @@ where
         } else if let Some(endpoint) = self.endpoint(&request) {
             self.share(&mut request, &context);
             let state = Arc::clone(&self.state);
-            PendingResponse::Endpoint(Box::pin(async move { endpoint.respond(&state, request).await }))
-        } else if self.listener == Listener::Site && !self.forwards() && is_server_path(request.uri().path()) {
-            PendingResponse::Rejected(elsewhere("the endpoints of the gateway are at --admin-listen").to_response())
-        } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
+            PendingResponse::Endpoint(Box::pin(
+                async move { endpoint.respond(&state, request).await },
+            ))
+        } else if self.listener == Listener::Site
+            && !self.forwards()
+            && is_server_path(request.uri().path())
+        {
+            PendingResponse::Rejected(
+                elsewhere("the endpoints of the gateway are at --admin-listen").to_response(),
+            )
+        } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request))
+        {
             PendingResponse::Rejected(preflight)
         } else if let Err(denied) = self.check_access(&access, &request) {
             PendingResponse::Rejected(denied.to_problem().to_response())
@@ -248,8 +293,13 @@ where
         } else {
             self.share(&mut request, &context);
             // The URL of a copy's source may have a signature, too.
-            if shared_access::is_in(request.uri().query()) || request.headers().contains_key(COPY_SOURCE) {
-                let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
+            if shared_access::is_in(request.uri().query())
+                || request.headers().contains_key(COPY_SOURCE)
+            {
+                let peer = Peer {
+                    address: context.remote_address().ip(),
+                    is_secure: context.is_secure(),
+                };
                 request.extensions_mut().insert(peer);
             }
             PendingResponse::Inner(self.inner.clone().call(request))
@@ -267,7 +317,11 @@ where
 
     /// Begins the span of a request, unless it is for an endpoint of the gateway. An upstream gets it as the parent.
     fn begin_span(&self, request: &mut Request<RequestBody>) -> Option<RequestSpan> {
-        let traces = self.state.traces.as_ref().filter(|_| self.endpoint(request).is_none())?;
+        let traces = self
+            .state
+            .traces
+            .as_ref()
+            .filter(|_| self.endpoint(request).is_none())?;
         let span = traces.begin(request);
         if self.forwards() {
             span.put_into(request.headers_mut());
@@ -277,10 +331,17 @@ where
 
     /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host, and purges
     /// URLs of any, but its other endpoints are its own. A redirection is for any host, too.
-    fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
+    fn check_host(
+        &self,
+        access: &Access,
+        request: &Request<RequestBody>,
+    ) -> Option<Response<Bytes>> {
         let endpoint = self.endpoint(request);
         let needs_no_secret = || {
-            self.state.blobs.as_ref().is_some_and(|blobs| blobs.accepts_published_key)
+            self.state
+                .blobs
+                .as_ref()
+                .is_some_and(|blobs| blobs.accepts_published_key)
                 && (self.is_signed)(request.uri(), request.headers())
                 && endpoint.is_none()
         };
@@ -300,9 +361,19 @@ where
         // Where everyone may read, this is about what the first account has.
         let checked = checked.and_then(|()| {
             let is_withheld = self.state.is_withheld(request.uri().path());
-            if is_withheld { access.check_token(request.method(), headers) } else { Ok(()) }
+            if is_withheld {
+                access.check_token(request.method(), headers)
+            } else {
+                Ok(())
+            }
         });
-        checked.or_else(|denied| if (self.is_signed)(request.uri(), headers) { Ok(()) } else { Err(denied) })
+        checked.or_else(|denied| {
+            if (self.is_signed)(request.uri(), headers) {
+                Ok(())
+            } else {
+                Err(denied)
+            }
+        })
     }
 
     /// Returns the response of the inner service, or 408 or 413 if it failed because of the request body.
@@ -312,7 +383,10 @@ where
         response: Response<B>,
         mut tracker: RequestTracker,
     ) -> Response<ResponseBody<B>> {
-        if let Some(body) = tracker.request_body().filter(|_| !response.status().is_success()) {
+        if let Some(body) = tracker
+            .request_body()
+            .filter(|_| !response.status().is_success())
+        {
             if body.too_slow() {
                 self.state.metrics.slow_bodies.increment(1);
                 return own(too_slow(version), tracker);
@@ -328,8 +402,12 @@ where
 
 impl<S, B> RequestHandler for Gateway<S>
 where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
-        + Clone
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<B>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
         + Send
         + Sync
         + 'static,
@@ -342,14 +420,20 @@ where
         mut request: Request<RequestBody>,
         context: RequestContext,
     ) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static {
-        let id = self.state.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
+        let id = self
+            .state
+            .ids
+            .of(fields::lines(request.headers(), X_REQUEST_ID).next());
         if let Some(set_id) = self.set_id {
             set_id(request.extensions_mut(), &id);
         }
         let span = self.begin_span(&mut request);
         let mut tracker = RequestTracker::start(&self.state, &context, &request, &id, span);
         let version = request.version();
-        let cross_origin = self.cors.as_ref().map(|cors| Box::new(cors.fields(&request)));
+        let cross_origin = self
+            .cors
+            .as_ref()
+            .map(|cors| Box::new(cors.fields(&request)));
         let for_same_site = self.is_for_same_site(&request);
         // The future doesn't contain the request, because it is moved often.
         let pending = self.begin(request, &mut tracker, context);
@@ -394,7 +478,9 @@ fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Respons
     tracker.responded(&response);
     if tracker.is_head() {
         let length = HeaderValue::from(response.body().len());
-        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length);
         response.body_mut().clear();
     }
     response.map(|bytes| ResponseBody::own(bytes, tracker))
@@ -420,7 +506,9 @@ fn too_slow(version: Version) -> Response<Bytes> {
         .detail("the body arrived too slowly. Nothing was changed: send it again")
         .to_response();
     if version < Version::HTTP_2 {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
@@ -430,27 +518,48 @@ const HTTPS: u16 = 443;
 
 /// Returns 308 to the URL of a request with `https` and this port, or 400 if the request names no valid host.
 fn redirect_to_tls<B>(request: &Request<B>, port: u16) -> Response<Bytes> {
-    let named = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-    let field = || fields::lines(request.headers(), HOST).next().map(HeaderValue::as_bytes);
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    match named.or_else(field).and_then(|host| location(host, port, path)) {
+    let named = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    let field = || {
+        fields::lines(request.headers(), HOST)
+            .next()
+            .map(HeaderValue::as_bytes)
+    };
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    match named
+        .or_else(field)
+        .and_then(|host| location(host, port, path))
+    {
         Some(location) => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
             response.headers_mut().insert(LOCATION, location);
             response
         }
-        None => Problem::bad_request("the request has no valid host or path. Send both").to_response(),
+        None => {
+            Problem::bad_request("the request has no valid host or path. Send both").to_response()
+        }
     }
 }
 
 fn location(host: &[u8], port: u16, path: &str) -> Option<HeaderValue> {
-    let authority = Authority::try_from(host).ok().filter(|authority| !authority.as_str().contains('@'))?;
+    let authority = Authority::try_from(host)
+        .ok()
+        .filter(|authority| !authority.as_str().contains('@'))?;
     let host = authority.host();
     if host.is_empty() || !path.starts_with('/') {
         return None;
     }
-    let url = if port == HTTPS { format!("https://{host}{path}") } else { format!("https://{host}:{port}{path}") };
+    let url = if port == HTTPS {
+        format!("https://{host}{path}")
+    } else {
+        format!("https://{host}:{port}{path}")
+    };
     HeaderValue::from_str(&url).ok()
 }
 
@@ -462,7 +571,12 @@ mod tests {
     fn a_location_has_the_host_the_port_of_tls_and_the_path() {
         for (host, port, path, expected) in [
             ("a.example", 443, "/x?y", Some("https://a.example/x?y")),
-            ("a.example:80", 443, "//evil.example", Some("https://a.example//evil.example")),
+            (
+                "a.example:80",
+                443,
+                "//evil.example",
+                Some("https://a.example//evil.example"),
+            ),
             ("A.example:8080", 8443, "/", Some("https://A.example:8443/")),
             ("[::1]:80", 8443, "/", Some("https://[::1]:8443/")),
             ("user@a.example", 443, "/", None),
@@ -472,7 +586,11 @@ mod tests {
             ("a.example", 443, "*", None),
         ] {
             let found = location(host.as_bytes(), port, path);
-            assert_eq!(found, expected.map(HeaderValue::from_static), "{host} {path}");
+            assert_eq!(
+                found,
+                expected.map(HeaderValue::from_static),
+                "{host} {path}"
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::header::{HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+};
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
@@ -158,15 +160,29 @@ impl RequestTracker {
             // The last one is ours. Earlier ones come from caches closer to the origin.
             line.cache_status = lines(response.headers(), CACHE_STATUS).last().cloned();
         }
-        if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
+        if matches!(
+            status,
+            StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT
+        ) && is_by_lease(response.headers())
+        {
             self.by_lease = true;
             if let Some(blobs) = &self.state.blobs {
                 blobs.store.refused();
             }
         }
-        if let Some(attempt) = self.attempt.take().filter(|_| ConflictRefusal::is_conflict(status)) {
-            let refusal = ConflictRefusal { status, headers: response.headers(), by_lease: self.by_lease };
-            self.state.conflicts.add(*attempt, &refusal, SystemClock.now(), SystemClock.wall());
+        if let Some(attempt) = self
+            .attempt
+            .take()
+            .filter(|_| ConflictRefusal::is_conflict(status))
+        {
+            let refusal = ConflictRefusal {
+                status,
+                headers: response.headers(),
+                by_lease: self.by_lease,
+            };
+            self.state
+                .conflicts
+                .add(*attempt, &refusal, SystemClock.now(), SystemClock.wall());
         }
     }
 
@@ -196,8 +212,13 @@ impl Drop for RequestTracker {
             seconds: duration.as_secs_f64(),
         });
         if let Some(mut line) = self.line.take() {
-            let decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease));
-            let cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok());
+            let decision = self
+                .status
+                .and_then(|status| self.conditions.decision(status, self.by_lease));
+            let cache_status = line
+                .cache_status
+                .as_ref()
+                .and_then(|status| status.to_str().ok());
             let id = line.id.to_str().unwrap_or_default();
             let exchange = line.exchange.get();
             debug!(
@@ -245,13 +266,18 @@ impl Drop for RequestTracker {
 
 /// Returns the host that a request names.
 fn host<B>(request: &Request<B>) -> Option<String> {
-    let named = request.uri().authority().map(|authority| request_id::escape(authority.as_str()).to_string());
+    let named = request
+        .uri()
+        .authority()
+        .map(|authority| request_id::escape(authority.as_str()).to_string());
     named.or_else(|| text(request.headers(), HOST))
 }
 
 /// Returns the first line of a field, escaped.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    lines(headers, name).next().map(|value| request_id::escape_text(value.as_bytes()))
+    lines(headers, name)
+        .next()
+        .map(|value| request_id::escape_text(value.as_bytes()))
 }
 
 fn without_query(mut url: String) -> String {
@@ -261,7 +287,9 @@ fn without_query(mut url: String) -> String {
 
 /// Returns the clients named by the proxies in front, closest last, in visible ASCII.
 fn forwarded_for(headers: &HeaderMap) -> Option<String> {
-    let named: Vec<_> = lines(headers, X_FORWARDED_FOR).map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    let named: Vec<_> = lines(headers, X_FORWARDED_FOR)
+        .map(|line| String::from_utf8_lossy(line.as_bytes()))
+        .collect();
     (!named.is_empty()).then(|| request_id::escape(&named.join(",")).to_string())
 }
 
@@ -292,12 +320,20 @@ pin_project! {
 impl<B> ResponseBody<B> {
     /// Wraps a body of the inner service.
     pub(crate) fn inner(body: B, tracker: RequestTracker) -> Self {
-        Self { content: TrackedContent::Inner { body }, tracker }
+        Self {
+            content: TrackedContent::Inner { body },
+            tracker,
+        }
     }
 
     /// Creates a body of the gateway itself.
     pub(crate) fn own(bytes: Bytes, tracker: RequestTracker) -> Self {
-        Self { content: TrackedContent::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) }, tracker }
+        Self {
+            content: TrackedContent::Own {
+                bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
+            },
+            tracker,
+        }
     }
 }
 
@@ -305,14 +341,20 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         let frame = match this.content.project() {
             ContentProjection::Inner { body } => body.poll_frame(cx).map_err(Into::into),
-            ContentProjection::Own { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            ContentProjection::Own { bytes } => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
         };
         if let Poll::Ready(Some(Ok(frame))) = &frame {
-            this.tracker.sent(frame.data_ref().map_or(0, |data| data.remaining() as u64));
+            this.tracker
+                .sent(frame.data_ref().map_or(0, |data| data.remaining() as u64));
         }
         frame
     }
@@ -327,7 +369,9 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             TrackedContent::Inner { body } => body.size_hint(),
-            TrackedContent::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            TrackedContent::Own { bytes } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
         }
     }
 }

@@ -25,8 +25,12 @@ pub struct LeaseEntry {
 impl LeaseEntry {
     /// Returns about how many bytes of memory it takes. As JSON, it names its blob twice.
     fn size(&self) -> usize {
-        let name =
-            self.target.container.as_str().len() + self.target.blob.as_ref().map_or(0, |blob| blob.as_str().len());
+        let name = self.target.container.as_str().len()
+            + self
+                .target
+                .blob
+                .as_ref()
+                .map_or(0, |blob| blob.as_str().len());
         size_of::<Self>() + 2 * name
     }
 }
@@ -43,14 +47,29 @@ pub(crate) async fn page(
     memory: &mut DocumentMemory,
 ) -> Result<Page<LeaseEntry>, StoreError> {
     let prefix = PathPrefix::of(prefix);
-    let mut walk = LeaseWalk { store, prefix, limit, memory, entries: Vec::new(), bytes: 0, visited: 0, last: None };
+    let mut walk = LeaseWalk {
+        store,
+        prefix,
+        limit,
+        memory,
+        entries: Vec::new(),
+        bytes: 0,
+        visited: 0,
+        last: None,
+    };
     let full = walk.run(after).await?;
     let next = walk.last.filter(|_| full).map(|target| target.to_string());
-    Ok(Page { items: walk.entries, next })
+    Ok(Page {
+        items: walk.entries,
+        next,
+    })
 }
 
 /// Calls `take` with each lease.
-pub async fn for_each(store: &dyn BlobStore, mut take: impl FnMut(LeaseEntry)) -> Result<(), StoreError> {
+pub async fn for_each(
+    store: &dyn BlobStore,
+    mut take: impl FnMut(LeaseEntry),
+) -> Result<(), StoreError> {
     let (documents, mut after) = (Documents::default(), None);
     loop {
         let page = page(store, "", after, usize::MAX, &mut documents.begin(None)).await?;
@@ -72,8 +91,14 @@ struct PathPrefix<'a> {
 impl<'a> PathPrefix<'a> {
     fn of(text: &'a str) -> Self {
         match text.split_once('/') {
-            Some((container, blob)) => Self { container, blob: Some(blob) },
-            None => Self { container: text, blob: None },
+            Some((container, blob)) => Self {
+                container,
+                blob: Some(blob),
+            },
+            None => Self {
+                container: text,
+                blob: None,
+            },
         }
     }
 
@@ -113,11 +138,23 @@ impl LeaseWalk<'_> {
             let prefix = wanted.container.to_owned();
             let page = self
                 .store
-                .containers(&ListQuery { prefix, after: after_container, leases: true, ..ListQuery::first(STEP) })
+                .containers(&ListQuery {
+                    prefix,
+                    after: after_container,
+                    leases: true,
+                    ..ListQuery::first(STEP)
+                })
                 .await?;
-            for container in page.items.into_iter().filter(|container| wanted.matches(&container.name)) {
+            for container in page
+                .items
+                .into_iter()
+                .filter(|container| wanted.matches(&container.name))
+            {
                 let lease = container.info.lease.filter(|_| wanted.blob.is_none());
-                let target = LeaseTarget { container: container.name.clone(), blob: None };
+                let target = LeaseTarget {
+                    container: container.name.clone(),
+                    blob: None,
+                };
                 if self.visit(target, lease)? || self.blobs(&container.name, None).await? {
                     return Ok(true);
                 }
@@ -129,19 +166,34 @@ impl LeaseWalk<'_> {
         }
     }
 
-    async fn blobs(&mut self, container: &ContainerName, after: Option<BlobName>) -> Result<bool, StoreError> {
+    async fn blobs(
+        &mut self,
+        container: &ContainerName,
+        after: Option<BlobName>,
+    ) -> Result<bool, StoreError> {
         let mut after = after.map(|name| name.to_string());
         loop {
             let prefix = self.prefix.blob.unwrap_or_default().to_owned();
             let Some(page) = self
                 .store
-                .list(container, &ListQuery { prefix, after, leases: true, ..ListQuery::first(STEP) })
+                .list(
+                    container,
+                    &ListQuery {
+                        prefix,
+                        after,
+                        leases: true,
+                        ..ListQuery::first(STEP)
+                    },
+                )
                 .await?
             else {
                 return Ok(false);
             };
             for blob in page.items {
-                let target = LeaseTarget { container: container.clone(), blob: Some(blob.name) };
+                let target = LeaseTarget {
+                    container: container.clone(),
+                    blob: Some(blob.name),
+                };
                 if self.visit(target, blob.info.lease)? {
                     return Ok(true);
                 }
@@ -157,7 +209,10 @@ impl LeaseWalk<'_> {
     fn visit(&mut self, target: LeaseTarget, lease: Option<SeenLease>) -> Result<bool, StoreError> {
         self.visited += 1;
         if let Some(lease) = lease {
-            let entry = LeaseEntry { target: target.clone(), lease };
+            let entry = LeaseEntry {
+                target: target.clone(),
+                lease,
+            };
             self.memory.grow(entry.size())?;
             self.bytes += entry.size();
             self.entries.push(entry);
@@ -172,6 +227,9 @@ pub(crate) fn lease_json(target: &LeaseTarget, lease: Option<&SeenLease>) -> Val
     let mut described = describe(lease);
     described.insert("path".into(), target.to_string().into());
     described.insert("container".into(), target.container.as_str().into());
-    described.insert("blob".into(), target.blob.as_ref().map(BlobName::as_str).into());
+    described.insert(
+        "blob".into(),
+        target.blob.as_ref().map(BlobName::as_str).into(),
+    );
     described.into()
 }

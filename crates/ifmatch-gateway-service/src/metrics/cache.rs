@@ -6,14 +6,16 @@ use ifmatch_cache::{Invalidation, Metrics, NotStored, Outcome};
 use metrics::{counter, gauge};
 
 use super::table::cache::{
-    ANSWERED_BYTES, CONFIRMED, DISK_BYTES, EVICTIONS, INVALIDATED, NOT_STORED, REQUESTS, STORED, STORED_BYTES,
+    ANSWERED_BYTES, CONFIRMED, DISK_BYTES, EVICTIONS, INVALIDATED, NOT_STORED, REQUESTS, STORED,
+    STORED_BYTES,
 };
 use super::table::purges;
 
 /// Copies the current counters of the cache.
 pub(crate) fn update(now: &Metrics) {
     for outcome in Outcome::ALL {
-        counter!(REQUESTS, "outcome" => outcome.name(), "reason" => outcome.reason()).absolute(now.count(outcome));
+        counter!(REQUESTS, "outcome" => outcome.name(), "reason" => outcome.reason())
+            .absolute(now.count(outcome));
     }
     for reason in NotStored::ALL {
         counter!(NOT_STORED, "reason" => reason.reason()).absolute(now.not_stored(reason));
@@ -21,13 +23,22 @@ pub(crate) fn update(now: &Metrics) {
     for cause in Invalidation::ALL {
         counter!(INVALIDATED, "cause" => cause.cause()).absolute(now.invalidated(cause));
     }
-    for (name, count) in
-        [(CONFIRMED, now.confirmed), (STORED, now.stored), (EVICTIONS, now.evictions), (ANSWERED_BYTES, now.bytes)]
-    {
+    for (name, count) in [
+        (CONFIRMED, now.confirmed),
+        (STORED, now.stored),
+        (EVICTIONS, now.evictions),
+        (ANSWERED_BYTES, now.bytes),
+    ] {
         counter!(name).absolute(count);
     }
-    for (name, bytes) in [(STORED_BYTES, now.stored_bytes), (DISK_BYTES, now.disk_bytes)] {
-        #[expect(clippy::cast_precision_loss, reason = "a level, of which fifteen digits are enough")]
+    for (name, bytes) in [
+        (STORED_BYTES, now.stored_bytes),
+        (DISK_BYTES, now.disk_bytes),
+    ] {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a level, of which fifteen digits are enough"
+        )]
         gauge!(name).set(bytes as f64);
     }
 }

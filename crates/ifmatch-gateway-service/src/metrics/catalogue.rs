@@ -10,8 +10,8 @@ use ifmatch_proxy::{Proxy, Upstream};
 use ifmatch_register::MemoryRegister;
 use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE, CONTENTION};
 use metrics::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, histogram,
-    with_local_recorder,
+    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter,
+    histogram, with_local_recorder,
 };
 
 use super::leases::LeaseMetrics;
@@ -44,7 +44,9 @@ pub fn all() -> Result<BTreeMap<String, Metric>, Error> {
         LeaseMetrics::new();
         register::MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
         for (operation, outcome) in register::labels() {
-            drop(histogram!(table::register::SECONDS, "operation" => operation, "outcome" => outcome));
+            drop(
+                histogram!(table::register::SECONDS, "operation" => operation, "outcome" => outcome),
+            );
         }
         for operation in ["load", "swap"] {
             drop(histogram!(BATCH_SIZE, "operation" => operation));
@@ -56,14 +58,20 @@ pub fn all() -> Result<BTreeMap<String, Metric>, Error> {
         set_certificate_end("cert.pem", Duration::ZERO);
         cache::update(&ifmatch_cache::Metrics::default());
         cache::update_purges(0, Duration::ZERO, false);
-        let proxy = Upstream::parse(&[SERVER]).and_then(|upstream| Proxy::builder().route("/", upstream));
-        let proxy = proxy.map_err(|error| Error::runtime(error.to_string()))?.build();
+        let proxy =
+            Upstream::parse(&[SERVER]).and_then(|upstream| Proxy::builder().route("/", upstream));
+        let proxy = proxy
+            .map_err(|error| Error::runtime(error.to_string()))?
+            .build();
         let proxy = proxy.map_err(|error| Error::runtime(error.to_string()))?;
         upstreams::UpstreamMetrics::new(&proxy.upstreams());
         upstreams::update(&proxy);
         Ok(())
     })?;
-    Ok(catalogue.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(catalogue
+        .0
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A recorder that keeps the names, descriptions and labels of metrics, but no values.
@@ -133,7 +141,11 @@ mod tests {
         for (name, metric) in &metrics {
             assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
         }
-        let labels: Vec<_> = metrics["ifmatch_requests_total"].labels.keys().map(String::as_str).collect();
+        let labels: Vec<_> = metrics["ifmatch_requests_total"]
+            .labels
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(labels, ["method", "status"]);
     }
 }

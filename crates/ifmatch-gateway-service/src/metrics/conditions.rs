@@ -17,7 +17,9 @@ pub(crate) struct ConditionSet(u8);
 impl ConditionSet {
     /// Returns the conditions of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let indices = headers.keys().filter_map(|name| HEADERS.iter().position(|header| header == name));
+        let indices = headers
+            .keys()
+            .filter_map(|name| HEADERS.iter().position(|header| header == name));
         Self(indices.fold(0, |set, index| set | 1 << index))
     }
 
@@ -62,7 +64,10 @@ impl ConditionSet {
 
 /// Returns `true` if a request was rejected because of a lease, not because of a condition.
 pub(crate) fn is_by_lease(headers: &HeaderMap) -> bool {
-    headers.get(ERROR_CODE).map(HeaderValue::as_bytes).is_some_and(|code| code.starts_with(b"Lease"))
+    headers
+        .get(ERROR_CODE)
+        .map(HeaderValue::as_bytes)
+        .is_some_and(|code| code.starts_with(b"Lease"))
 }
 
 #[cfg(test)]
@@ -71,16 +76,30 @@ mod tests {
 
     fn conditions(names: &[&'static str]) -> ConditionSet {
         ConditionSet::of(
-            &names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect(),
+            &names
+                .iter()
+                .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x")))
+                .collect(),
         )
     }
 
     #[test]
     fn the_deciding_condition_does_not_depend_on_header_order() {
         let none = conditions(&["range", "if-range", "host"]);
-        assert_eq!((none.all().count(), none.not_modified(), none.failed()), (0, None, None));
-        let all = conditions(&["if-modified-since", "if-none-match", "if-unmodified-since", "if-match"]);
-        assert_eq!((all.all().count(), all.not_modified(), all.failed()), (4, Some(2), Some(0)));
+        assert_eq!(
+            (none.all().count(), none.not_modified(), none.failed()),
+            (0, None, None)
+        );
+        let all = conditions(&[
+            "if-modified-since",
+            "if-none-match",
+            "if-unmodified-since",
+            "if-match",
+        ]);
+        assert_eq!(
+            (all.all().count(), all.not_modified(), all.failed()),
+            (4, Some(2), Some(0))
+        );
         let dates = conditions(&["if-modified-since", "if-unmodified-since"]);
         assert_eq!((dates.not_modified(), dates.failed()), (Some(3), Some(1)));
     }

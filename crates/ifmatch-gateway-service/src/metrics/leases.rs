@@ -79,7 +79,13 @@ impl LeaseMetrics {
     /// Records a successful operation, at `now` by this process's clock.
     ///
     /// Concurrent operations may be recorded in either order: the later one takes effect.
-    pub(crate) fn record(&self, target: LeaseTarget, action: LeaseAction, receipt: &LeaseReceipt, now: Timestamp) {
+    pub(crate) fn record(
+        &self,
+        target: LeaseTarget,
+        action: LeaseAction,
+        receipt: &LeaseReceipt,
+        now: Timestamp,
+    ) {
         let counter = match action {
             LeaseAction::Acquire { .. } => &self.acquired,
             LeaseAction::Renew(_) => &self.renewed,
@@ -89,14 +95,30 @@ impl LeaseMetrics {
         };
         counter.increment(1);
         let mut active = self.active();
-        if active.leases.get(&target).is_none_or(|held| held.operated <= receipt.at) {
+        if active
+            .leases
+            .get(&target)
+            .is_none_or(|held| held.operated <= receipt.at)
+        {
             self.remove(&mut active, &target, now);
             if let Some(backfill) = &mut active.backfill {
                 backfill.used.insert(target.clone());
             }
-            let seen = receipt.lease.map(|lease| SeenLease { lease, at: receipt.at });
+            let seen = receipt.lease.map(|lease| SeenLease {
+                lease,
+                at: receipt.at,
+            });
             let seen = seen.filter(|seen| seen.state().is_locked());
-            active.leases.extend(seen.map(|seen| (target, Held { seen, own: now, operated: receipt.at })));
+            active.leases.extend(seen.map(|seen| {
+                (
+                    target,
+                    Held {
+                        seen,
+                        own: now,
+                        operated: receipt.at,
+                    },
+                )
+            }));
         }
         self.held.set(active.count());
     }
@@ -109,7 +131,11 @@ impl LeaseMetrics {
     /// Records a deletion. Deleting a container drops the leases of its blobs.
     pub(crate) fn record_deletion(&self, target: &LeaseTarget, now: Timestamp) {
         let mut active = self.active();
-        let gone = if target.blob.is_some() { vec![target.clone()] } else { active.within(&target.container) };
+        let gone = if target.blob.is_some() {
+            vec![target.clone()]
+        } else {
+            active.within(&target.container)
+        };
         for target in &gone {
             self.remove(&mut active, target, now);
         }
@@ -130,9 +156,19 @@ impl LeaseMetrics {
     /// Adds a lease found in the store, unless it has changed since the start of the backfill.
     pub fn add(&self, LeaseEntry { target, lease }: LeaseEntry, now: Timestamp) {
         let mut active = self.active();
-        let is_current = active.backfill.as_ref().is_some_and(|backfill| !backfill.saw(&target));
+        let is_current = active
+            .backfill
+            .as_ref()
+            .is_some_and(|backfill| !backfill.saw(&target));
         if is_current && lease.state().is_locked() {
-            active.leases.insert(target, Held { seen: lease, own: now, operated: Timestamp::default() });
+            active.leases.insert(
+                target,
+                Held {
+                    seen: lease,
+                    own: now,
+                    operated: Timestamp::default(),
+                },
+            );
             self.held.set(active.count());
         }
     }
@@ -145,7 +181,10 @@ impl LeaseMetrics {
     /// Removes and counts expired leases.
     pub(crate) fn expire(&self, now: Timestamp) {
         let mut active = self.active();
-        let over = active.leases.iter().filter(|(_, held)| !held.state(now).is_locked());
+        let over = active
+            .leases
+            .iter()
+            .filter(|(_, held)| !held.state(now).is_locked());
         let over: Vec<LeaseTarget> = over.map(|(target, _)| target.clone()).collect();
         for target in &over {
             self.remove(&mut active, target, now);
@@ -170,19 +209,30 @@ impl Held {
     /// Returns the state at `now` by this process's clock. The clock that ends the lease has advanced by as much as this
     /// one since the lease was seen.
     fn state(&self, now: Timestamp) -> LeaseState {
-        self.seen.lease.state(self.seen.at.saturating_add(self.own.until(now)))
+        self.seen
+            .lease
+            .state(self.seen.at.saturating_add(self.own.until(now)))
     }
 }
 
 impl Active {
     /// Returns the leased targets in a container, including itself.
     fn within(&self, container: &ContainerName) -> Vec<LeaseTarget> {
-        let from = LeaseTarget { container: container.clone(), blob: None };
+        let from = LeaseTarget {
+            container: container.clone(),
+            blob: None,
+        };
         let targets = self.leases.range(from..).map(|(target, _)| target);
-        targets.take_while(|target| target.container == *container).cloned().collect()
+        targets
+            .take_while(|target| target.container == *container)
+            .cloned()
+            .collect()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float, exact up to 2^53")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a gauge is a float, exact up to 2^53"
+    )]
     fn count(&self) -> f64 {
         self.leases.len() as f64
     }
@@ -224,11 +274,16 @@ impl MeteredStore {
         result: Result<Leased, StoreError>,
     ) -> Result<Leased, StoreError> {
         let leased = result?;
-        self.metrics.record(target, request.action, &leased.receipt, SystemClock.now());
+        self.metrics
+            .record(target, request.action, &leased.receipt, SystemClock.now());
         Ok(leased)
     }
 
-    fn record_deletion(&self, target: &LeaseTarget, result: Result<(), StoreError>) -> Result<(), StoreError> {
+    fn record_deletion(
+        &self,
+        target: &LeaseTarget,
+        result: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         result?;
         self.metrics.record_deletion(target, SystemClock.now());
         Ok(())
@@ -250,27 +305,65 @@ impl Wrapper for MeteredStore {
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        self.record(target(blob), &request.clone(), self.store.lease(blob, request).await)
+        self.record(
+            target(blob),
+            &request.clone(),
+            self.store.lease(blob, request).await,
+        )
     }
 
-    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+    async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
         let result = self.store.lease_container(container, request.clone()).await;
-        self.record(LeaseTarget { container: container.clone(), blob: None }, &request, result)
+        self.record(
+            LeaseTarget {
+                container: container.clone(),
+                blob: None,
+            },
+            &request,
+            result,
+        )
     }
 
-    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        let target = LeaseTarget { container: container.clone(), blob: None };
-        self.record_deletion(&target, self.store.delete_container(container, delete).await)
+    async fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        let target = LeaseTarget {
+            container: container.clone(),
+            blob: None,
+        };
+        self.record_deletion(
+            &target,
+            self.store.delete_container(container, delete).await,
+        )
     }
 
-    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        let target = LeaseTarget { container: container.clone(), blob: None };
-        self.record_deletion(&target, self.store.delete_empty_container(container, delete).await)
+    async fn delete_empty_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        let target = LeaseTarget {
+            container: container.clone(),
+            blob: None,
+        };
+        self.record_deletion(
+            &target,
+            self.store.delete_empty_container(container, delete).await,
+        )
     }
 }
 
 fn target(blob: &BlobPath) -> LeaseTarget {
-    LeaseTarget { container: blob.container.clone(), blob: Some(blob.name.clone()) }
+    LeaseTarget {
+        container: blob.container.clone(),
+        blob: Some(blob.name.clone()),
+    }
 }
 
 #[cfg(test)]
@@ -292,12 +385,27 @@ mod tests {
     /// A lease that is held until `end`, forever if there is none.
     fn lease(end: Option<Timestamp>) -> Lease {
         let (id, phase) = ([7; 16], json!({ "Held": end }));
-        serde_json::from_value(json!({ "id": id, "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()
+        serde_json::from_value(
+            json!({ "id": id, "duration": "Infinite", "phase": phase, "token": 1 }),
+        )
+        .unwrap()
     }
 
     fn acquire(metrics: &LeaseMetrics, text: &str, lease: Lease, at: Timestamp) {
-        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration(), holder: None };
-        metrics.record(target(text), action, &LeaseReceipt { lease: Some(lease), at }, at);
+        let action = LeaseAction::Acquire {
+            id: lease.id(),
+            duration: lease.duration(),
+            holder: None,
+        };
+        metrics.record(
+            target(text),
+            action,
+            &LeaseReceipt {
+                lease: Some(lease),
+                at,
+            },
+            at,
+        );
     }
 
     fn release(metrics: &LeaseMetrics, text: &str, at: Timestamp) {
@@ -306,7 +414,12 @@ mod tests {
     }
 
     fn held(metrics: &LeaseMetrics) -> Vec<String> {
-        metrics.active().leases.keys().map(ToString::to_string).collect()
+        metrics
+            .active()
+            .leases
+            .keys()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// One client releases and another acquires, and the release is recorded last.
@@ -329,12 +442,35 @@ mod tests {
         metrics.record_deletion(&target("c/deleted"), NOW);
         metrics.record_deletion(&target("gone"), NOW);
         acquire(&metrics, "d", lease(None), NOW);
-        let seen = || SeenLease { lease: lease(None), at: NOW };
-        for found in ["c", "c/released", "c/deleted", "c/a", "gone", "gone/a", "d/a"] {
-            metrics.add(LeaseEntry { target: target(found), lease: seen() }, NOW);
+        let seen = || SeenLease {
+            lease: lease(None),
+            at: NOW,
+        };
+        for found in [
+            "c",
+            "c/released",
+            "c/deleted",
+            "c/a",
+            "gone",
+            "gone/a",
+            "d/a",
+        ] {
+            metrics.add(
+                LeaseEntry {
+                    target: target(found),
+                    lease: seen(),
+                },
+                NOW,
+            );
         }
         metrics.end_backfill();
-        metrics.add(LeaseEntry { target: target("late"), lease: seen() }, NOW);
+        metrics.add(
+            LeaseEntry {
+                target: target("late"),
+                lease: seen(),
+            },
+            NOW,
+        );
         assert_eq!(held(&metrics), ["c", "c/a", "d", "d/a"]);
     }
 
@@ -364,10 +500,24 @@ mod tests {
     /// The clock that ends the lease is an hour ahead of this process's.
     #[test]
     fn a_lease_expires_by_the_clock_that_granted_it() {
-        let (metrics, ahead) = (LeaseMetrics::new(), |time: Timestamp| time.saturating_add(Duration::from_hours(1)));
+        let (metrics, ahead) = (LeaseMetrics::new(), |time: Timestamp| {
+            time.saturating_add(Duration::from_hours(1))
+        });
         let lease = lease(Some(ahead(LATER)));
-        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration(), holder: None };
-        metrics.record(target("c/a"), action, &LeaseReceipt { lease: Some(lease), at: ahead(NOW) }, NOW);
+        let action = LeaseAction::Acquire {
+            id: lease.id(),
+            duration: lease.duration(),
+            holder: None,
+        };
+        metrics.record(
+            target("c/a"),
+            action,
+            &LeaseReceipt {
+                lease: Some(lease),
+                at: ahead(NOW),
+            },
+            NOW,
+        );
         metrics.expire(NOW);
         assert_eq!(held(&metrics), ["c/a"]);
         metrics.expire(LATER);

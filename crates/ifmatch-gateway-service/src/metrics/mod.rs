@@ -8,10 +8,13 @@ use http::{Method, StatusCode};
 use ifmatch_http_server::ServerEvent;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 use table::gateway::{
-    BODY_BYTES, BUILD_INFO, CERTIFICATE_END, CONDITIONS, CONNECTIONS, CONNECTIONS_TOTAL, CREDENTIALS, DOCUMENTS,
-    DURATION, IN_FLIGHT, REQUESTS, STORE_ERRORS, TIMEOUTS, TURNED_AWAY, WAITS,
+    BODY_BYTES, BUILD_INFO, CERTIFICATE_END, CONDITIONS, CONNECTIONS, CONNECTIONS_TOTAL,
+    CREDENTIALS, DOCUMENTS, DURATION, IN_FLIGHT, REQUESTS, STORE_ERRORS, TIMEOUTS, TURNED_AWAY,
+    WAITS,
 };
 
 use ifmatch_gateway_config::access::KINDS;
@@ -26,8 +29,9 @@ pub(crate) mod table;
 pub mod upstreams;
 
 /// Upper bounds of the duration buckets, in seconds.
-const BUCKETS: [f64; 14] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+const BUCKETS: [f64; 14] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
+];
 
 /// Upper bounds of the buckets of batches, in calls.
 const BATCH_SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
@@ -128,20 +132,24 @@ impl Metrics {
 
     fn register(handle: PrometheusHandle) -> Self {
         let conditions = |outcome: &'static str| {
-            HEADERS.map(|header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()))
+            HEADERS.map(
+                |header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()),
+            )
         };
         let timeout = |of: &'static str| counter!(TIMEOUTS, "of" => of);
         let turned_away = |what: &'static str| counter!(TURNED_AWAY, "what" => what);
         Self {
-            requests: METHODS
-                .map(|method| CLASSES.map(|class| counter!(REQUESTS, "method" => method, "status" => class))),
+            requests: METHODS.map(|method| {
+                CLASSES.map(|class| counter!(REQUESTS, "method" => method, "status" => class))
+            }),
             durations: METHODS.map(|method| histogram!(DURATION, "method" => method)),
             conditions_met: conditions("met"),
             not_modified: conditions("not_modified"),
             conditions_failed: conditions("failed"),
             conditions_required: counter!(CONDITIONS, "outcome" => "required"),
             credentials: KINDS.map(|kind| {
-                ["accepted", "refused"].map(|outcome| counter!(CREDENTIALS, "kind" => kind, "outcome" => outcome))
+                ["accepted", "refused"]
+                    .map(|outcome| counter!(CREDENTIALS, "kind" => kind, "outcome" => outcome))
             }),
             in_flight: gauge!(IN_FLIGHT),
             bytes_in: counter!(BODY_BYTES, "direction" => "in"),
@@ -181,11 +189,16 @@ impl Metrics {
     pub(crate) fn finished(&self, request: &FinishedRequest) {
         self.durations[request.method].record(request.seconds);
         self.requests[request.method][class_index(request.status)].increment(1);
-        let is_refused = matches!(request.status, Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+        let is_refused = matches!(
+            request.status,
+            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+        );
         self.credentials[request.credentials][usize::from(is_refused)].increment(1);
         match request.status.map(|status| status.as_u16()) {
             Some(304) => count(&self.not_modified, request.conditions.not_modified()),
-            Some(412) if !request.by_lease => count(&self.conditions_failed, request.conditions.failed()),
+            Some(412) if !request.by_lease => {
+                count(&self.conditions_failed, request.conditions.failed())
+            }
             Some(428) => self.conditions_required.increment(1),
             Some(200..300) => count(&self.conditions_met, request.conditions.all()),
             _ => {}
@@ -207,18 +220,28 @@ fn recorder() -> Result<PrometheusRecorder, Error> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
         .and_then(|builder| {
-            builder.set_buckets_for_metric(Matcher::Full(table::upstreams::SECONDS.to_owned()), &BUCKETS)
+            builder.set_buckets_for_metric(
+                Matcher::Full(table::upstreams::SECONDS.to_owned()),
+                &BUCKETS,
+            )
         })
         .and_then(|builder| {
-            builder.set_buckets_for_metric(Matcher::Full(table::register::SECONDS.to_owned()), &BUCKETS)
+            builder.set_buckets_for_metric(
+                Matcher::Full(table::register::SECONDS.to_owned()),
+                &BUCKETS,
+            )
         })
-        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(BATCH_SIZE.to_owned()), &BATCH_SIZES))
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Full(BATCH_SIZE.to_owned()), &BATCH_SIZES)
+        })
         .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
     Ok(builder.build_recorder())
 }
 
 fn count(counters: &[Counter], indices: impl IntoIterator<Item = usize>) {
-    indices.into_iter().for_each(|index| counters[index].increment(1));
+    indices
+        .into_iter()
+        .for_each(|index| counters[index].increment(1));
 }
 
 /// Returns the index of a method. Unknown methods share one, so clients can't create metrics.
@@ -252,7 +275,9 @@ impl<'a> MetricSamples<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
         let mut samples = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+            let Some((sample, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
             let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
             if let Ok(value) = value.parse() {
                 samples.0.entry(name).or_default().push((labels, value));
@@ -263,8 +288,18 @@ impl<'a> MetricSamples<'a> {
 
     /// Returns the sum of the samples with this name and all of these labels.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let has = |found: &str| labels.iter().all(|(label, value)| found.contains(&format!("{label}=\"{value}\"")));
-        self.0.get(name).into_iter().flatten().filter(|(found, _)| has(found)).map(|(_, value)| value).sum()
+        let has = |found: &str| {
+            labels
+                .iter()
+                .all(|(label, value)| found.contains(&format!("{label}=\"{value}\"")))
+        };
+        self.0
+            .get(name)
+            .into_iter()
+            .flatten()
+            .filter(|(found, _)| has(found))
+            .map(|(_, value)| value)
+            .sum()
     }
 }
 
@@ -284,13 +319,19 @@ mod tests {
             StoreErrorKind::Full,
             // Not failures.
             StoreErrorKind::Unsupported,
-            StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) },
+            StoreErrorKind::InFlight {
+                retry_after: Duration::from_secs(1),
+            },
         ] {
             ::metrics::with_local_recorder(&recorder, || StoreError::from(kind).report());
         }
         for (kind, count) in [("unreadable", 1), ("unavailable", 2), ("full", 1)] {
             let line = format!("ifmatch_store_errors_total{{kind=\"{kind}\"}} {count}\n");
-            assert!(metrics.render().contains(&line), "{line} in\n{}", metrics.render());
+            assert!(
+                metrics.render().contains(&line),
+                "{line} in\n{}",
+                metrics.render()
+            );
         }
     }
 
@@ -299,7 +340,10 @@ mod tests {
         let (metrics, _recorder) = Metrics::new().unwrap();
         let seconds = 0.002;
         let none = http::HeaderMap::new();
-        let tag = http::HeaderMap::from_iter([(http::header::IF_NONE_MATCH, http::HeaderValue::from_static("*"))]);
+        let tag = http::HeaderMap::from_iter([(
+            http::header::IF_NONE_MATCH,
+            http::HeaderValue::from_static("*"),
+        )]);
         for (status, headers, by_lease) in [
             (Some(200), &tag, false),
             (Some(200), &none, false),
@@ -330,7 +374,10 @@ mod tests {
             r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.001"} 0"#,
             r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 6"#,
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is missing in\n{text}"
+            );
         }
     }
 
@@ -345,7 +392,10 @@ mod tests {
             ("ab", &[], 7.0),
             ("b", &[], 0.0),
         ] {
-            assert!((samples.sum(name, labels) - sum).abs() < 1e-9, "{name} {labels:?}");
+            assert!(
+                (samples.sum(name, labels) - sum).abs() < 1e-9,
+                "{name} {labels:?}"
+            );
         }
     }
 }

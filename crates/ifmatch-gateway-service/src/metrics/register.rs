@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait};
+use ifmatch_register::{
+    Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
+};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, gauge, histogram};
 
@@ -30,16 +32,24 @@ pub struct MeteredRegister {
 impl MeteredRegister {
     /// Measures the calls of a register with the current recorder.
     pub fn new(register: Arc<dyn Register>) -> Self {
-        let (clock_error, epoch, last_swap) = (gauge!(CLOCK_ERROR), gauge!(EPOCH), gauge!(LAST_SWAP));
-        let metered = Self { register, clock_error, epoch, last_swap };
+        let (clock_error, epoch, last_swap) =
+            (gauge!(CLOCK_ERROR), gauge!(EPOCH), gauge!(LAST_SWAP));
+        let metered = Self {
+            register,
+            clock_error,
+            epoch,
+            last_swap,
+        };
         metered.update_engine();
         metered
     }
 
     fn update_engine(&self) {
         let Engine { epoch, time, .. } = self.register.engine();
-        self.epoch.set(u32::try_from(epoch.number).map_or(f64::INFINITY, f64::from));
-        self.clock_error.set(time.map_or(f64::INFINITY, |time| time.error().as_secs_f64()));
+        self.epoch
+            .set(u32::try_from(epoch.number).map_or(f64::INFINITY, f64::from));
+        self.clock_error
+            .set(time.map_or(f64::INFINITY, |time| time.error().as_secs_f64()));
     }
 
     /// Carries out a call, and records its time unless it is dropped.
@@ -51,7 +61,9 @@ impl MeteredRegister {
     ) -> Result<T, RegisterError> {
         let start = Instant::now();
         let result = call.await;
-        let outcome = result.as_ref().map_or_else(|error| outcome_label(error.kind()), outcome);
+        let outcome = result
+            .as_ref()
+            .map_or_else(|error| outcome_label(error.kind()), outcome);
         histogram!(SECONDS, "operation" => operation, "outcome" => outcome).record(start.elapsed());
         self.update_engine();
         result
@@ -91,11 +103,15 @@ impl Wrapper for MeteredRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.measured(SCAN, self.register.scan(scan), |_| DONE).await
+        self.measured(SCAN, self.register.scan(scan), |_| DONE)
+            .await
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds since 1970 are below 2^53"
+)]
 fn seconds_of(time: Timestamp) -> f64 {
     time.micros() as f64 / 1e6
 }
@@ -143,7 +159,11 @@ mod tests {
         async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
             let mut results = Vec::new();
             for swap in batch {
-                results.push(self.0.compare_and_swap(&swap.key, swap.expected, swap.next.as_ref()).await);
+                results.push(
+                    self.0
+                        .compare_and_swap(&swap.key, swap.expected, swap.next.as_ref())
+                        .await,
+                );
             }
             results
         }
@@ -156,7 +176,13 @@ mod tests {
     #[async_trait]
     impl Register for Gathered {
         fn engine(&self) -> Engine {
-            Engine { epoch: Epoch { number: 2, lost: Revision::NONE }, ..Engine::default() }
+            Engine {
+                epoch: Epoch {
+                    number: 2,
+                    lost: Revision::NONE,
+                },
+                ..Engine::default()
+            }
         }
 
         async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -180,14 +206,20 @@ mod tests {
     /// Returns the metrics as text after some work.
     fn after(work: impl Future<Output = ()>) -> String {
         let (metrics, recorder) = Metrics::new().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         ::metrics::with_local_recorder(&recorder, || runtime.block_on(work));
         metrics.render()
     }
 
     #[track_caller]
     fn assert_line(text: &str, line: &str) {
-        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is missing in\n{text}"
+        );
     }
 
     #[test]
@@ -198,7 +230,9 @@ mod tests {
             let register: &dyn Register = &MeteredRegister::new(Arc::new(Gathered(lanes)));
             let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
             let record = Record::forgotten(Revision::new(7));
-            let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
+            let swaps = keys
+                .each_ref()
+                .map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
             join_all(swaps).await;
             register.load(&keys[0]).await.unwrap();
         });
@@ -216,7 +250,10 @@ mod tests {
     /// Returns a register whose first swaps have no response, and take place or not.
     fn unanswered(done: impl IntoIterator<Item = bool>) -> FaultyRegister {
         let register = FaultyRegister::default();
-        register.schedule(done.into_iter().map(|done| Fault::Unanswered { done, then_cut: false }));
+        register.schedule(done.into_iter().map(|done| Fault::Unanswered {
+            done,
+            then_cut: false,
+        }));
         register
     }
 
@@ -224,8 +261,16 @@ mod tests {
     fn swaps_without_an_answer_are_counted_by_their_outcome() {
         let text = after(async {
             let write = |nonce| {
-                let content = Content::Hashed { hash: ContentHash::of(b"x"), payload: b"x".to_vec().into() };
-                Command::Write(Write::new(&Method::PUT, &Preconditions::NONE, content, nonce))
+                let content = Content::Hashed {
+                    hash: ContentHash::of(b"x"),
+                    payload: b"x".to_vec().into(),
+                };
+                Command::Write(Write::new(
+                    &Method::PUT,
+                    &Preconditions::NONE,
+                    content,
+                    nonce,
+                ))
             };
             let key = Key::new("k").unwrap();
             let driver = Driver::new(unanswered([true, false]));
@@ -245,17 +290,32 @@ mod tests {
         let text = after(async {
             let key = Key::new("k").unwrap();
             let record = Record::forgotten(Revision::new(7));
-            let register: &dyn Register = &MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
+            let register: &dyn Register =
+                &MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
             assert_eq!(register.load(&key).await.unwrap(), None);
             for _ in 0..3 {
-                let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
+                let swapped = register
+                    .compare_and_swap(&key, Revision::NONE, Some(&record))
+                    .await;
                 assert!(swapped.is_ok());
             }
             let faulty = unanswered([false]);
             let mute: &dyn Register = &MeteredRegister::new(Arc::new(faulty.clone()));
-            assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
+            assert!(
+                mute.compare_and_swap(&key, Revision::NONE, None)
+                    .await
+                    .is_err()
+            );
             faulty.cut(true);
-            assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
+            assert!(
+                mute.scan(&Scan {
+                    prefix: "",
+                    after: None,
+                    limit: 1
+                })
+                .await
+                .is_err()
+            );
         });
         for (operation, outcome, count) in [
             ("load", "done", 1),
@@ -264,11 +324,15 @@ mod tests {
             ("swap", "ambiguous", 1),
             ("scan", "unavailable", 1),
         ] {
-            let line =
-                format!("ifmatch_register_seconds_count{{operation=\"{operation}\",outcome=\"{outcome}\"}} {count}");
+            let line = format!(
+                "ifmatch_register_seconds_count{{operation=\"{operation}\",outcome=\"{outcome}\"}} {count}"
+            );
             assert_line(&text, &line);
         }
-        assert!(text.contains("ifmatch_register_last_swap_timestamp_seconds 1"), "{text}");
+        assert!(
+            text.contains("ifmatch_register_last_swap_timestamp_seconds 1"),
+            "{text}"
+        );
         assert!(
             text.contains("ifmatch_register_clock_error_seconds +Inf")
                 || text.contains("ifmatch_register_clock_error_seconds inf"),

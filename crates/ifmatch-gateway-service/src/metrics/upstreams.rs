@@ -6,7 +6,9 @@ use http::StatusCode;
 use ifmatch_proxy::{Proxy, ProxyErrorKind, ProxyEvent, ProxyObserver, UpstreamState};
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 
-use super::table::upstreams::{BREAKER_OPEN, ERRORS, HEALTHY, IN_FLIGHT, REJECTED, RESPONSES, SECONDS, WAITING};
+use super::table::upstreams::{
+    BREAKER_OPEN, ERRORS, HEALTHY, IN_FLIGHT, REJECTED, RESPONSES, SECONDS, WAITING,
+};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const REASONS: [&str; 2] = ["full", "hanging"];
@@ -30,24 +32,37 @@ struct ServerMetrics {
 impl UpstreamMetrics {
     /// Registers the metrics of these upstreams.
     pub fn new(upstreams: &[UpstreamState]) -> Self {
-        Self(upstreams.iter().map(|upstream| (upstream.route.clone(), Upstream::new(upstream))).collect())
+        Self(
+            upstreams
+                .iter()
+                .map(|upstream| (upstream.route.clone(), Upstream::new(upstream)))
+                .collect(),
+        )
     }
 }
 
 impl Upstream {
     fn new(upstream: &UpstreamState) -> Self {
         let route = &upstream.route;
-        let servers =
-            upstream.servers.iter().map(|server| (server.name.clone(), ServerMetrics::new(route, &server.name)));
-        let rejected = REASONS.map(|reason| counter!(REJECTED, "route" => route.clone(), "reason" => reason));
-        Self { rejected, servers: servers.collect() }
+        let servers = upstream
+            .servers
+            .iter()
+            .map(|server| (server.name.clone(), ServerMetrics::new(route, &server.name)));
+        let rejected =
+            REASONS.map(|reason| counter!(REJECTED, "route" => route.clone(), "reason" => reason));
+        Self {
+            rejected,
+            servers: servers.collect(),
+        }
     }
 }
 
 impl ServerMetrics {
     fn new(route: &str, server: &str) -> Self {
         let of = [("route", route.to_owned()), ("server", server.to_owned())];
-        let with = |name: &'static str, value: &'static str| [of.as_slice(), &[(name, value.to_owned())]].concat();
+        let with = |name: &'static str, value: &'static str| {
+            [of.as_slice(), &[(name, value.to_owned())]].concat()
+        };
         Self {
             seconds: histogram!(SECONDS, &of),
             responses: CLASSES.map(|class| counter!(RESPONSES, &with("status", class))),
@@ -57,7 +72,9 @@ impl ServerMetrics {
 
     fn count(&self, outcome: Result<StatusCode, ProxyErrorKind>) {
         match outcome {
-            Ok(status) => self.responses[usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1].increment(1),
+            Ok(status) => self.responses
+                [usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1]
+                .increment(1),
             Err(ProxyErrorKind::Unreachable) => self.errors[0].increment(1),
             Err(ProxyErrorKind::Broken) => self.errors[1].increment(1),
             Err(ProxyErrorKind::Timeout) => self.errors[2].increment(1),
@@ -70,9 +87,15 @@ impl ServerMetrics {
 impl ProxyObserver for UpstreamMetrics {
     fn observe(&self, event: ProxyEvent<'_>) {
         match event {
-            ProxyEvent::Exchange { route, exchange, .. } => {
-                let Some(upstream) = self.0.get(route) else { return };
-                let Some(server) = upstream.servers.get(exchange.server.as_str()) else { return };
+            ProxyEvent::Exchange {
+                route, exchange, ..
+            } => {
+                let Some(upstream) = self.0.get(route) else {
+                    return;
+                };
+                let Some(server) = upstream.servers.get(exchange.server.as_str()) else {
+                    return;
+                };
                 server.count(exchange.outcome);
                 if exchange.outcome.is_ok() {
                     server.seconds.record(exchange.duration.as_secs_f64());
@@ -106,7 +129,10 @@ pub fn clear(proxy: &Proxy) {
     set(&upstreams);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "levels, of which fifteen digits are enough")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "levels, of which fifteen digits are enough"
+)]
 fn set(upstreams: &[UpstreamState]) {
     for upstream in upstreams {
         let route = &upstream.route;

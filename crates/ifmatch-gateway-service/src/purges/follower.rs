@@ -67,7 +67,12 @@ impl Following {
         let (log, node, began) = (PurgeLog::new(register), nonce()?, cache.now());
         let loaded = log.head().await?;
         let (appends, queue) = mpsc::channel(WAITING);
-        let following = Self { progress: Arc::default(), cache: cache.clone(), appends, bound };
+        let following = Self {
+            progress: Arc::default(),
+            cache: cache.clone(),
+            appends,
+            bound,
+        };
         let mut reader = LogReader {
             log: log.clone(),
             cache,
@@ -76,7 +81,9 @@ impl Following {
             follower: Follower::start(loaded.head, loaded.epoch),
             progress: Arc::clone(&following.progress),
         };
-        let until = reader.follower.caught_up(loaded.head, loaded.epoch, began, bound);
+        let until = reader
+            .follower
+            .caught_up(loaded.head, loaded.epoch, began, bound);
         reader.trust(began, until);
         tokio::spawn(reader.run());
         tokio::spawn(append_all(log, node, queue));
@@ -89,7 +96,9 @@ impl Following {
     /// If the register fails. The purge may be in the log nevertheless.
     pub(crate) async fn append(&self, order: PurgeOrder) -> Result<(), NotAppended> {
         let (reply, appended) = oneshot::channel();
-        self.appends.try_send((order, reply)).map_err(|_| NotAppended("too many purges wait".into()))?;
+        self.appends
+            .try_send((order, reply))
+            .map_err(|_| NotAppended("too many purges wait".into()))?;
         match appended.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(NotAppended(error.to_string())),
@@ -106,7 +115,12 @@ impl Following {
 
     /// Returns the time since the beginning of the last complete read.
     pub(crate) fn age(&self) -> Duration {
-        Duration::from_micros(self.cache.now().micros().saturating_sub(self.progress.read.load(SeqCst)))
+        Duration::from_micros(
+            self.cache
+                .now()
+                .micros()
+                .saturating_sub(self.progress.read.load(SeqCst)),
+        )
     }
 
     /// Returns `true` if stored responses are validated, since the log can't be read.
@@ -146,7 +160,9 @@ impl LogReader {
     async fn read(&mut self) -> Result<(), RegisterError> {
         let began = self.cache.now();
         let loaded = timeout(self.bound, self.log.head()).await;
-        let loaded = loaded.map_err(|_| RegisterError::new(RegisterErrorKind::Unavailable, "it does not answer"))??;
+        let loaded = loaded.map_err(|_| {
+            RegisterError::new(RegisterErrorKind::Unavailable, "it does not answer")
+        })??;
         let segments = match self.follower.missing(loaded.head, loaded.epoch) {
             Missing::Nothing => Some(Vec::new()),
             Missing::Segments { after } => self.log.after(after, loaded.head).await?,
@@ -154,25 +170,40 @@ impl LogReader {
         };
         if let Some(segments) = segments {
             let others = segments.iter().filter(|segment| segment.by != self.node);
-            run_all(&others.flat_map(|segment| &segment.orders).collect::<Vec<_>>(), &self.cache);
+            run_all(
+                &others
+                    .flat_map(|segment| &segment.orders)
+                    .collect::<Vec<_>>(),
+                &self.cache,
+            );
         } else {
-            tracing::warn!("the purge log has a gap since this proxy last read it, so all responses are purged");
+            tracing::warn!(
+                "the purge log has a gap since this proxy last read it, so all responses are purged"
+            );
             self.cache.purge(&Purge::Prefix(String::new()));
         }
-        let until = self.follower.caught_up(loaded.head, loaded.epoch, began, self.bound);
+        let until = self
+            .follower
+            .caught_up(loaded.head, loaded.epoch, began, self.bound);
         self.trust(began, until);
         Ok(())
     }
 
     fn trust(&mut self, began: Timestamp, until: Timestamp) {
         self.cache.trust_until(until);
-        self.progress.position.store(self.follower.position(), SeqCst);
+        self.progress
+            .position
+            .store(self.follower.position(), SeqCst);
         self.progress.read.store(began.micros(), SeqCst);
     }
 }
 
 /// Appends purges. Purges that arrive in the meantime share the next segment.
-async fn append_all(log: PurgeLog, node: u64, mut queue: mpsc::Receiver<(PurgeOrder, AppendReply)>) {
+async fn append_all(
+    log: PurgeLog,
+    node: u64,
+    mut queue: mpsc::Receiver<(PurgeOrder, AppendReply)>,
+) {
     while let Some((order, reply)) = queue.recv().await {
         let mut size = size(&order);
         let (mut orders, mut replies) = (vec![order], vec![reply]);
@@ -183,7 +214,10 @@ async fn append_all(log: PurgeLog, node: u64, mut queue: mpsc::Receiver<(PurgeOr
             orders.push(order);
             replies.push(reply);
         }
-        let appended = log.append(&LogSegment { by: node, orders }).await.map_err(Arc::new);
+        let appended = log
+            .append(&LogSegment { by: node, orders })
+            .await
+            .map_err(Arc::new);
         for reply in replies {
             // The client may have left.
             let _left = reply.send(appended.as_ref().map(|_| ()).map_err(Arc::clone));
@@ -236,7 +270,12 @@ mod tests {
         fn new() -> Self {
             let register = FaultyRegister::default();
             let log = PurgeLog::new(Arc::new(register.clone()));
-            Self { version: Arc::default(), clock: ManualClock::default().with_timers(), register, log }
+            Self {
+                version: Arc::default(),
+                clock: ManualClock::default().with_timers(),
+                register,
+                log,
+            }
         }
 
         fn pass(&self, seconds: u64) {
@@ -249,9 +288,12 @@ mod tests {
             let version = Arc::clone(&self.version);
             let cache = layer.layer(service_fn(move |_: Request<Full<Bytes>>| {
                 let body = version.load(SeqCst).to_string();
-                let response =
-                    Response::builder().header("cache-control", "max-age=600").header("etag", format!("\"{body}\""));
-                std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::from(body)).unwrap()))
+                let response = Response::builder()
+                    .header("cache-control", "max-age=600")
+                    .header("etag", format!("\"{body}\""));
+                std::future::ready(Ok::<_, Infallible>(
+                    response.body(Full::<Bytes>::from(body)).unwrap(),
+                ))
             }));
             let get = async move || {
                 let request = Request::get(URL).body(Full::default()).unwrap();
@@ -274,8 +316,17 @@ mod tests {
         /// Changes the resource, and appends its purge.
         async fn purge(&self) {
             self.version.fetch_add(1, SeqCst);
-            let order = PurgeOrder { purges: vec![Purge::Url(URL.to_owned())], soft: false };
-            self.log.append(&LogSegment { by: 0, orders: vec![order] }).await.unwrap();
+            let order = PurgeOrder {
+                purges: vec![Purge::Url(URL.to_owned())],
+                soft: false,
+            };
+            self.log
+                .append(&LogSegment {
+                    by: 0,
+                    orders: vec![order],
+                })
+                .await
+                .unwrap();
         }
     }
 
@@ -323,12 +374,23 @@ mod tests {
             assert_eq!(get().await, 0);
             world.version.fetch_add(1, SeqCst);
             if is_failover {
-                let epoch = Epoch { number: 1, ..Epoch::default() };
-                world.register.set_engine(Engine { epoch, ..world.register.engine() });
+                let epoch = Epoch {
+                    number: 1,
+                    ..Epoch::default()
+                };
+                world.register.set_engine(Engine {
+                    epoch,
+                    ..world.register.engine()
+                });
             } else {
                 let log = Key::new("purge-log").unwrap();
                 let head = world.register.records().load(&log).await.unwrap().unwrap();
-                world.register.records().compare_and_swap(&log, head.revision(), None).await.unwrap();
+                world
+                    .register
+                    .records()
+                    .compare_and_swap(&log, head.revision(), None)
+                    .await
+                    .unwrap();
             }
             reader.read().await.unwrap();
             assert_eq!(get().await, 1, "failover: {is_failover}");
@@ -339,7 +401,10 @@ mod tests {
     async fn purges_that_wait_share_a_segment() {
         let world = World::new();
         let (appends, queue) = mpsc::channel(WAITING);
-        let order = || PurgeOrder { purges: vec![Purge::Url(URL.to_owned())], soft: true };
+        let order = || PurgeOrder {
+            purges: vec![Purge::Url(URL.to_owned())],
+            soft: true,
+        };
         let replies: Vec<_> = (0..100)
             .map(|_| {
                 let (reply, appended) = oneshot::channel();
@@ -354,6 +419,12 @@ mod tests {
         }
         let head = world.log.head().await.unwrap().head;
         let segments = world.log.after(0, head).await.unwrap().unwrap();
-        assert_eq!(segments, [LogSegment { by: 7, orders: vec![order(); 100] }]);
+        assert_eq!(
+            segments,
+            [LogSegment {
+                by: 7,
+                orders: vec![order(); 100]
+            }]
+        );
     }
 }

@@ -68,15 +68,30 @@ impl PurgeLog {
         let key = key(HEAD)?;
         for _ in 0..ATTEMPTS {
             let epoch = self.epoch();
-            let record = self.register.load(&key).await.map_err(RegisterError::of_read)?;
+            let record = self
+                .register
+                .load(&key)
+                .await
+                .map_err(RegisterError::of_read)?;
             if self.epoch() != epoch {
-                return Err(RegisterError::new(RegisterErrorKind::Unavailable, "another server has taken over"));
+                return Err(RegisterError::new(
+                    RegisterErrorKind::Unavailable,
+                    "another server has taken over",
+                ));
             }
             if let Some(record) = record {
-                return Ok(LoadedHead { head: read(&record)?, epoch, record });
+                return Ok(LoadedHead {
+                    head: read(&record)?,
+                    epoch,
+                    record,
+                });
             }
             let first = record_of(&Head::new(nonce()?), None)?;
-            drop(maybe(self.register.compare_and_swap(&key, Revision::NONE, Some(&first)).await)?);
+            drop(maybe(
+                self.register
+                    .compare_and_swap(&key, Revision::NONE, Some(&first))
+                    .await,
+            )?);
         }
         Err(contended())
     }
@@ -90,7 +105,10 @@ impl PurgeLog {
         for _ in 0..ATTEMPTS {
             let loaded = self.head().await?;
             let number = loaded.head.newest + 1;
-            let created = self.register.compare_and_swap(&segment_key(number)?, Revision::NONE, Some(&record)).await;
+            let created = self
+                .register
+                .compare_and_swap(&segment_key(number)?, Revision::NONE, Some(&record))
+                .await;
             let is_ours = match maybe(created)? {
                 None => continue,
                 Some(Swap::Done) => true,
@@ -105,7 +123,11 @@ impl PurgeLog {
     }
 
     /// Advances the head to a segment that exists. Returns `None` if another server has taken over, perhaps without it.
-    async fn advance_to(&self, number: u64, mut loaded: LoadedHead) -> Result<Option<Head>, RegisterError> {
+    async fn advance_to(
+        &self,
+        number: u64,
+        mut loaded: LoadedHead,
+    ) -> Result<Option<Head>, RegisterError> {
         let (log, epoch) = (loaded.head.log, loaded.epoch);
         for _ in 0..ATTEMPTS {
             if loaded.head.log != log || loaded.epoch != epoch {
@@ -116,7 +138,10 @@ impl PurgeLog {
             }
             let head = loaded.head.advanced(RETAINED);
             let next = record_of(&head, Some(&loaded.record))?;
-            let swapped = self.register.compare_and_swap(&key(HEAD)?, loaded.record.revision(), Some(&next)).await;
+            let swapped = self
+                .register
+                .compare_and_swap(&key(HEAD)?, loaded.record.revision(), Some(&next))
+                .await;
             if maybe(swapped)? == Some(Swap::Done) && self.epoch() == epoch {
                 return Ok(Some(head));
             }
@@ -129,12 +154,24 @@ impl PurgeLog {
     ///
     /// # Errors
     /// If the register fails.
-    pub(super) async fn after(&self, position: u64, head: Head) -> Result<Option<Vec<LogSegment>>, RegisterError> {
+    pub(super) async fn after(
+        &self,
+        position: u64,
+        head: Head,
+    ) -> Result<Option<Vec<LogSegment>>, RegisterError> {
         let mut segments = Vec::new();
         while position + (segments.len() as u64) < head.newest {
             let last = segment_key(position + segments.len() as u64)?;
-            let scan = Scan { prefix: SEGMENTS, after: Some(last.as_str()), limit: PAGE };
-            let page = self.register.scan(&scan).await.map_err(RegisterError::of_read)?;
+            let scan = Scan {
+                prefix: SEGMENTS,
+                after: Some(last.as_str()),
+                limit: PAGE,
+            };
+            let page = self
+                .register
+                .scan(&scan)
+                .await
+                .map_err(RegisterError::of_read)?;
             if page.is_empty() {
                 return Ok(None);
             }
@@ -157,10 +194,21 @@ impl PurgeLog {
         if !head.newest.is_multiple_of(SWEEP) {
             return Ok(());
         }
-        let (first, scan) = (segment_key(head.oldest)?, Scan { prefix: SEGMENTS, after: None, limit: PAGE });
+        let (first, scan) = (
+            segment_key(head.oldest)?,
+            Scan {
+                prefix: SEGMENTS,
+                after: None,
+                limit: PAGE,
+            },
+        );
         for (key, record) in self.register.scan(&scan).await? {
             if key < first {
-                drop(maybe(self.register.compare_and_swap(&key, record.revision(), None).await)?);
+                drop(maybe(
+                    self.register
+                        .compare_and_swap(&key, record.revision(), None)
+                        .await,
+                )?);
             }
         }
         Ok(())
@@ -181,7 +229,10 @@ fn maybe(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>, RegisterE
 }
 
 fn contended() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Unavailable, "others keep changing the purge log")
+    RegisterError::new(
+        RegisterErrorKind::Unavailable,
+        "others keep changing the purge log",
+    )
 }
 
 fn key(key: &str) -> Result<Key, RegisterError> {
@@ -197,9 +248,16 @@ fn segment_key(number: u64) -> Result<Key, RegisterError> {
 fn record_of<T: Serialize>(content: &T, before: Option<&Record>) -> Result<Record, RegisterError> {
     let payload = serde_json::to_vec(content).map_err(unreadable)?;
     let nothing = Preconditions::default();
-    let content = Content::Hashed { hash: ContentHash::of(&payload), payload: payload.into() };
-    let write = Write::new(&Method::PUT, &nothing, content, nonce()?).with_lease(LeaseUse::Read(None));
-    let next = before.unwrap_or(&Record::unknown()).apply(&Command::Write(write), SystemClock.now()).next;
+    let content = Content::Hashed {
+        hash: ContentHash::of(&payload),
+        payload: payload.into(),
+    };
+    let write =
+        Write::new(&Method::PUT, &nothing, content, nonce()?).with_lease(LeaseUse::Read(None));
+    let next = before
+        .unwrap_or(&Record::unknown())
+        .apply(&Command::Write(write), SystemClock.now())
+        .next;
     next.ok_or_else(|| RegisterErrorKind::Unreadable.into())
 }
 
@@ -222,7 +280,10 @@ mod tests {
     use super::*;
 
     fn segment(by: u64) -> LogSegment {
-        LogSegment { by, orders: Vec::new() }
+        LogSegment {
+            by,
+            orders: Vec::new(),
+        }
     }
 
     fn log() -> PurgeLog {
@@ -251,7 +312,14 @@ mod tests {
         };
         futures_util::future::join_all((1..=20).map(append)).await;
         let head = log.head().await.unwrap().head;
-        let mut by: Vec<_> = log.after(0, head).await.unwrap().unwrap().iter().map(|segment| segment.by).collect();
+        let mut by: Vec<_> = log
+            .after(0, head)
+            .await
+            .unwrap()
+            .unwrap()
+            .iter()
+            .map(|segment| segment.by)
+            .collect();
         by.sort_unstable();
         assert_eq!(by, (1..=20).collect::<Vec<_>>());
     }
@@ -265,28 +333,50 @@ mod tests {
         let (head, second) = (log.head().await.unwrap().head, segment_key(2).unwrap());
         let record = log.register.load(&second).await.unwrap().unwrap();
         let newer = record_of(&"of a newer release", Some(&record)).unwrap();
-        log.register.compare_and_swap(&second, record.revision(), Some(&newer)).await.unwrap();
+        log.register
+            .compare_and_swap(&second, record.revision(), Some(&newer))
+            .await
+            .unwrap();
         assert_eq!(log.after(0, head).await.unwrap(), None);
-        log.register.compare_and_swap(&second, newer.revision(), None).await.unwrap();
+        log.register
+            .compare_and_swap(&second, newer.revision(), None)
+            .await
+            .unwrap();
         assert_eq!(log.after(0, head).await.unwrap(), None);
         assert_eq!(log.after(2, head).await.unwrap(), Some(vec![segment(3)]));
     }
 
     #[tokio::test]
     async fn a_swap_without_an_answer_loses_no_segment_and_leaves_no_gap() {
-        let (done, lost) =
-            (Fault::Unanswered { done: true, then_cut: false }, Fault::Unanswered { done: false, then_cut: false });
+        let (done, lost) = (
+            Fault::Unanswered {
+                done: true,
+                then_cut: false,
+            },
+            Fault::Unanswered {
+                done: false,
+                then_cut: false,
+            },
+        );
         let faults = [Fault::None, done, lost];
         // Each order of three faults, repeated, with a response at its end. The swaps of an append meet all of them.
         for order in 0..27 {
-            let [first, second, third] = [order % 3, order / 3 % 3, order / 9].map(|fault| faults[fault]);
+            let [first, second, third] =
+                [order % 3, order / 3 % 3, order / 9].map(|fault| faults[fault]);
             let register = FaultyRegister::default();
             register.schedule(iter::repeat_n([first, second, third, Fault::None], 100).flatten());
             let log = PurgeLog::new(Arc::new(register));
             for by in 1..=10 {
                 let appended = log.append(&segment(by)).await.unwrap();
-                let read = log.after(0, appended).await.unwrap().expect("there is no gap");
-                assert!(read.iter().any(|segment| segment.by == by), "{order}, {by}: {read:?}");
+                let read = log
+                    .after(0, appended)
+                    .await
+                    .unwrap()
+                    .expect("there is no gap");
+                assert!(
+                    read.iter().any(|segment| segment.by == by),
+                    "{order}, {by}: {read:?}"
+                );
             }
         }
     }
@@ -297,9 +387,15 @@ mod tests {
         for by in 1..=SWEEP {
             log.append(&segment(by)).await.unwrap();
         }
-        let head = Head { oldest: SWEEP, ..log.head().await.unwrap().head };
+        let head = Head {
+            oldest: SWEEP,
+            ..log.head().await.unwrap().head
+        };
         log.sweep(head).await.unwrap();
         assert_eq!(log.after(0, head).await.unwrap(), None);
-        assert_eq!(log.after(SWEEP - 1, head).await.unwrap(), Some(vec![segment(SWEEP)]));
+        assert_eq!(
+            log.after(SWEEP - 1, head).await.unwrap(),
+            Some(vec![segment(SWEEP)])
+        );
     }
 }

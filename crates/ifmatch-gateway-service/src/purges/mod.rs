@@ -43,7 +43,12 @@ impl PurgeOrder {
 
 /// Carries out purges on this node, as one as far as possible. Returns the number of URLs with responses that they concerned.
 fn run_all(orders: &[&PurgeOrder], cache: &CacheHandle) -> usize {
-    let of = |soft| orders.iter().filter(move |order| order.soft == soft).flat_map(|order| &order.purges);
+    let of = |soft| {
+        orders
+            .iter()
+            .filter(move |order| order.soft == soft)
+            .flat_map(|order| &order.purges)
+    };
     cache.purge_all(of(false)) + of(true).map(|purge| cache.soft_purge(purge)).sum::<usize>()
 }
 
@@ -64,7 +69,11 @@ impl Purges {
     ///
     /// # Errors
     /// 502 or 503 if it may not hold on all. To repeat it is harmless.
-    pub(crate) async fn spread(&self, order: PurgeOrder, request: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) async fn spread(
+        &self,
+        order: PurgeOrder,
+        request: &HeaderMap,
+    ) -> Result<(), Problem> {
         match self {
             Self::Alone => Ok(()),
             Self::Logged(following) => following.append(order).await.map_err(|error| {
@@ -102,8 +111,16 @@ impl Peers {
     /// # Errors
     /// If this machine has no root certificates for a peer with `https`.
     pub fn new(urls: &[Url]) -> Result<Self, Error> {
-        let client = |url: &Url| Ok((url.clone(), Trust::default().client(url, HeaderMap::new(), Some(PATIENCE))?));
-        urls.iter().map(client).collect::<Result<_, Error>>().map(Self)
+        let client = |url: &Url| {
+            Ok((
+                url.clone(),
+                Trust::default().client(url, HeaderMap::new(), Some(PATIENCE))?,
+            ))
+        };
+        urls.iter()
+            .map(client)
+            .collect::<Result<_, Error>>()
+            .map(Self)
     }
 
     /// Asks each peer to purge, with the token of the request.
@@ -120,7 +137,11 @@ impl Peers {
             Some(format!("{}: {failed}", without_secrets(peer.as_str())))
         });
         let failed: Vec<String> = join_all(asked).await.into_iter().flatten().collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("; "))
+        }
     }
 
     async fn ask_one(

@@ -48,7 +48,10 @@ impl Traces {
     /// Fails if the variables of OpenTelemetry are invalid, or the system has no certificates for `https`.
     pub(crate) fn start(endpoint: &Url) -> Result<Self, Error> {
         let client = Trust::default().client(endpoint, HeaderMap::new(), Some(EXPORT))?;
-        let client = OnRuntime { client, runtime: Handle::current() };
+        let client = OnRuntime {
+            client,
+            runtime: Handle::current(),
+        };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(client)
@@ -56,7 +59,10 @@ impl Traces {
             .with_endpoint(endpoint.as_str())
             .build()
             .map_err(|error| Error::usage(format!("can't send traces: {error}")))?;
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource())
+            .build();
         let tracer = provider.tracer("ifmatch");
         Ok(Self { provider, tracer })
     }
@@ -65,7 +71,10 @@ impl Traces {
     pub(crate) fn begin<B>(&self, request: &Request<B>) -> RequestSpan {
         let headers = HeaderExtractor(request.headers());
         let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
-        let span = self.tracer.span_builder(name(request.method())).with_kind(SpanKind::Server);
+        let span = self
+            .tracer
+            .span_builder(name(request.method()))
+            .with_kind(SpanKind::Server);
         RequestSpan(span.start_with_context(&self.tracer, &parent))
     }
 
@@ -90,7 +99,10 @@ impl RequestSpan {
     pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
         let context = Context::new().with_remote_span_context(self.0.span_context().clone());
         TraceContextPropagator::new().inject_context(&context, &mut HeaderInjector(headers));
-        if headers.get(TRACESTATE).is_some_and(http::HeaderValue::is_empty) {
+        if headers
+            .get(TRACESTATE)
+            .is_some_and(http::HeaderValue::is_empty)
+        {
             headers.remove(TRACESTATE);
         }
     }
@@ -99,16 +111,33 @@ impl RequestSpan {
     pub(crate) fn end(mut self, attributes: SpanAttributes<'_>) {
         let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let all = [
-            Some(KeyValue::new("http.request.method", name(attributes.method))),
+            Some(KeyValue::new(
+                "http.request.method",
+                name(attributes.method),
+            )),
             Some(KeyValue::new("url.path", attributes.path)),
             Some(KeyValue::new("url.scheme", attributes.scheme)),
             Some(KeyValue::new("client.address", attributes.client)),
-            attributes.status.map(|status| KeyValue::new("http.response.status_code", i64::from(status.as_u16()))),
-            Some(KeyValue::new("http.request.body.size", number(attributes.bytes_in))),
-            Some(KeyValue::new("http.response.body.size", number(attributes.bytes_out))),
-            attributes.condition.map(|names| KeyValue::new("ifmatch.condition", names)),
-            attributes.decision.map(|decision| KeyValue::new("ifmatch.decision", decision)),
-            attributes.cache_status.map(|status| KeyValue::new("ifmatch.cache_status", status)),
+            attributes.status.map(|status| {
+                KeyValue::new("http.response.status_code", i64::from(status.as_u16()))
+            }),
+            Some(KeyValue::new(
+                "http.request.body.size",
+                number(attributes.bytes_in),
+            )),
+            Some(KeyValue::new(
+                "http.response.body.size",
+                number(attributes.bytes_out),
+            )),
+            attributes
+                .condition
+                .map(|names| KeyValue::new("ifmatch.condition", names)),
+            attributes
+                .decision
+                .map(|decision| KeyValue::new("ifmatch.decision", decision)),
+            attributes
+                .cache_status
+                .map(|status| KeyValue::new("ifmatch.cache_status", status)),
             Some(KeyValue::new("ifmatch.request_id", attributes.id)),
         ];
         self.0.set_attributes(all.into_iter().flatten());
@@ -123,19 +152,30 @@ impl RequestSpan {
 
 /// Returns the name of a span.
 fn name(method: &Method) -> &'static str {
-    METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER")
+    METHODS
+        .into_iter()
+        .find(|known| *known == method.as_str())
+        .unwrap_or("_OTHER")
 }
 
 /// Describes this process: by the variables `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, and otherwise as `ifmatch`.
 fn resource() -> Resource {
-    let named = Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
-    let has_name =
-        named.get(&Key::new("service.name")).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    let named = Resource::builder()
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build();
+    let has_name = named
+        .get(&Key::new("service.name"))
+        .is_some_and(|name| !name.as_str().starts_with("unknown_service"));
     if has_name {
         return named;
     }
-    let attributes = named.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
-    Resource::builder_empty().with_attributes(attributes).with_service_name("ifmatch").build()
+    let attributes = named
+        .iter()
+        .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    Resource::builder_empty()
+        .with_attributes(attributes)
+        .with_service_name("ifmatch")
+        .build()
 }
 
 /// A client whose requests run on the runtime of the gateway, as the exporting thread has none.
@@ -149,6 +189,8 @@ struct OnRuntime {
 impl HttpClient for OnRuntime {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = self.client.clone();
-        self.runtime.spawn(async move { client.send_bytes(request).await }).await?
+        self.runtime
+            .spawn(async move { client.send_bytes(request).await })
+            .await?
     }
 }

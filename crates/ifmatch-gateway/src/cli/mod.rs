@@ -119,7 +119,8 @@ impl FromArgMatches for GivenArguments {
 }
 
 /// The end of the short help of the servers.
-const SHORT_HELP: &str = "More: --help shows all settings, their variables (IFMATCH_…), examples and signals.";
+const SHORT_HELP: &str =
+    "More: --help shows all settings, their variables (IFMATCH_…), examples and signals.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -226,8 +227,12 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     }
     let done = match cli.command {
-        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| reload::check_serve(&config)),
-        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config)),
+        Command::Serve(serve) if serve.check => {
+            configure(&serve).and_then(|config| reload::check_serve(&config))
+        }
+        Command::Proxy(proxy) if proxy.check => {
+            configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config))
+        }
         Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
@@ -274,31 +279,43 @@ fn exit(done: Result<u8, Error>) -> ExitCode {
 
 fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let args: Vec<OsString> = args.collect();
-    let matches = command().try_get_matches_from(&args).map_err(|error| tips::add(error, &command(), &args))?;
+    let matches = command()
+        .try_get_matches_from(&args)
+        .map_err(|error| tips::add(error, &command(), &args))?;
     Cli::from_arg_matches(&matches)
 }
 
 /// Returns the command, with the settings of the servers, and their defaults in the help.
 fn command() -> clap::Command {
-    with_settings().mut_subcommand("serve", arguments::in_texts).mut_subcommand("proxy", arguments::in_texts)
+    with_settings()
+        .mut_subcommand("serve", arguments::in_texts)
+        .mut_subcommand("proxy", arguments::in_texts)
 }
 
 /// Returns the command with the settings of the servers, which have their defaults.
 fn with_settings() -> clap::Command {
-    Cli::command().mut_subcommand("serve", arguments::serve).mut_subcommand("proxy", arguments::proxy)
+    Cli::command()
+        .mut_subcommand("serve", arguments::serve)
+        .mut_subcommand("proxy", arguments::proxy)
 }
 
 fn configure(args: &ServerArgs) -> Result<Config, Error> {
     let sources = Sources::read(&args.given.0, args.config.as_deref())?;
-    let mut config = Config::from_settings(sources.of_serve()?).map_err(|error| sources.locate(error))?;
-    config.server.in_force = with_settings().find_subcommand("serve").map_or_else(Vec::new, |c| sources.in_force(c));
+    let mut config =
+        Config::from_settings(sources.of_serve()?).map_err(|error| sources.locate(error))?;
+    config.server.in_force = with_settings()
+        .find_subcommand("serve")
+        .map_or_else(Vec::new, |c| sources.in_force(c));
     Ok(config)
 }
 
 fn configure_proxy(args: &ServerArgs) -> Result<ProxyConfig, Error> {
     let sources = Sources::read(&args.given.0, args.config.as_deref())?;
-    let mut config = ProxyConfig::from_settings(sources.of_proxy()?).map_err(|error| sources.locate(error))?;
-    config.server.in_force = with_settings().find_subcommand("proxy").map_or_else(Vec::new, |c| sources.in_force(c));
+    let mut config =
+        ProxyConfig::from_settings(sources.of_proxy()?).map_err(|error| sources.locate(error))?;
+    config.server.in_force = with_settings()
+        .find_subcommand("proxy")
+        .map_or_else(Vec::new, |c| sources.in_force(c));
     Ok(config)
 }
 
@@ -311,7 +328,11 @@ mod tests {
     fn the_command_is_valid_and_its_help_shows_the_defaults() {
         let mut command = command();
         command.clone().debug_assert();
-        let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+        let help = command
+            .find_subcommand_mut("serve")
+            .unwrap()
+            .render_long_help()
+            .to_string();
         for default in [
             "[default: 127.0.0.1:10000]",
             "[default: 127.0.0.1:10002]",
@@ -327,8 +348,16 @@ mod tests {
     fn the_short_help_of_a_server_fits_a_screen() {
         let mut command = command();
         for (server, most) in [("serve", 55), ("proxy", 58)] {
-            let help = command.find_subcommand_mut(server).unwrap().render_help().to_string();
-            assert!(help.lines().count() <= most && help.lines().all(|line| line.chars().count() <= 100), "{help}");
+            let help = command
+                .find_subcommand_mut(server)
+                .unwrap()
+                .render_help()
+                .to_string();
+            assert!(
+                help.lines().count() <= most
+                    && help.lines().all(|line| line.chars().count() <= 100),
+                "{help}"
+            );
         }
     }
 
@@ -336,13 +365,23 @@ mod tests {
     #[test]
     fn examples_fit_a_terminal_and_paragraphs_are_one_line() {
         fn check(command: &mut clap::Command) {
-            let text = command.get_after_long_help().or_else(|| command.get_after_help());
+            let text = command
+                .get_after_long_help()
+                .or_else(|| command.get_after_help());
             let text = text.map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
             for pair in lines.windows(2) {
                 let is_prose = |line: &str| line.starts_with(|first: char| !first.is_whitespace());
-                assert!(is_prose(pair[0]) || pair[0].chars().count() <= 98, "{}", pair[0]);
-                assert!(!is_prose(pair[0]) || !is_prose(pair[1]) || pair[0].len() < 70, "{}", pair[0]);
+                assert!(
+                    is_prose(pair[0]) || pair[0].chars().count() <= 98,
+                    "{}",
+                    pair[0]
+                );
+                assert!(
+                    !is_prose(pair[0]) || !is_prose(pair[1]) || pair[0].len() < 70,
+                    "{}",
+                    pair[0]
+                );
             }
             command.get_subcommands_mut().for_each(check);
         }
@@ -354,14 +393,20 @@ mod tests {
         let mut command = command();
         for (server, tables) in [("serve", &[""][..]), ("proxy", &["", "[proxy]\n"])] {
             let server = command.find_subcommand_mut(server).unwrap();
-            for arg in
-                server.get_arguments().filter(|arg| !["help", "config", "check"].contains(&arg.get_id().as_str()))
+            for arg in server
+                .get_arguments()
+                .filter(|arg| !["help", "config", "check"].contains(&arg.get_id().as_str()))
             {
                 let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
-                assert_eq!(arg.get_env().unwrap().to_str().unwrap(), format!("IFMATCH_{}", id.to_uppercase()));
+                assert_eq!(
+                    arg.get_env().unwrap().to_str().unwrap(),
+                    format!("IFMATCH_{}", id.to_uppercase())
+                );
                 assert_eq!(flag, id.replace('_', "-"));
                 let is_key = |table: &&str| {
-                    let error = Settings::from_toml(&format!("{table}{flag} = {{}}")).map(drop).unwrap_err();
+                    let error = Settings::from_toml(&format!("{table}{flag} = {{}}"))
+                        .map(drop)
+                        .unwrap_err();
                     !error.to_string().contains("unknown field")
                 };
                 assert!(tables.iter().any(is_key), "{flag}");
@@ -372,13 +417,25 @@ mod tests {
     #[test]
     fn the_help_of_the_proxy_shows_no_storage_flags() {
         let mut command = command();
-        let help = command.find_subcommand_mut("proxy").unwrap().render_long_help().to_string();
-        for shown in ["--upstream <URL>", "[default: 256MiB]", "[default: 60s]", "--write-token-file", "curl -X DELETE"]
-        {
+        let help = command
+            .find_subcommand_mut("proxy")
+            .unwrap()
+            .render_long_help()
+            .to_string();
+        for shown in [
+            "--upstream <URL>",
+            "[default: 256MiB]",
+            "[default: 60s]",
+            "--write-token-file",
+            "curl -X DELETE",
+        ] {
             assert!(help.contains(shown), "{shown} is missing in\n{help}");
         }
         for (flag, _) in arguments::OF_STORAGE {
-            assert!(!help.contains(&format!("--{}", flag.replace('_', "-"))), "{flag} is shown in\n{help}");
+            assert!(
+                !help.contains(&format!("--{}", flag.replace('_', "-"))),
+                "{flag} is shown in\n{help}"
+            );
         }
     }
 
@@ -386,11 +443,23 @@ mod tests {
     fn flags_override_the_file() {
         let folder = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
         std::fs::write(&folder, "max-waits = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
-        let args = ["ifmatch", "serve", "--max-waits", "4", "--config", folder.to_str().unwrap()];
-        let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else { panic!() };
+        let args = [
+            "ifmatch",
+            "serve",
+            "--max-waits",
+            "4",
+            "--config",
+            folder.to_str().unwrap(),
+        ];
+        let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else {
+            panic!()
+        };
         let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
-        assert_eq!((config.max_waits, config.server.settings.listen[0].port()), (4, 1));
+        assert_eq!(
+            (config.max_waits, config.server.settings.listen[0].port()),
+            (4, 1)
+        );
     }
 }

@@ -53,26 +53,56 @@ const OF_CLIENTS: [&str; 4] = ["url", "token", "token_file", "ca"];
 
 fn settings(command: &Command) -> String {
     let mut page = SETTINGS.to_owned();
-    let servers: Vec<&Command> = ["serve", "proxy"].iter().filter_map(|name| command.find_subcommand(name)).collect();
+    let servers: Vec<&Command> = ["serve", "proxy"]
+        .iter()
+        .filter_map(|name| command.find_subcommand(name))
+        .collect();
     let shared = shared(&servers);
     if !shared.is_empty() {
         let _ = write!(page, "\n## {0} serve and {0} proxy\n", command.get_name());
-        tables(&mut page, "", &servers[0].get_arguments().filter(|arg| shared.contains(&row(arg))).collect::<Vec<_>>());
+        tables(
+            &mut page,
+            "",
+            &servers[0]
+                .get_arguments()
+                .filter(|arg| shared.contains(&row(arg)))
+                .collect::<Vec<_>>(),
+        );
     }
     for server in &servers {
-        let _ = write!(page, "\n## {} {}\n\n{}\n", command.get_name(), server.get_name(), sentence(server.get_about()));
-        let own = server.get_arguments().filter(|arg| !arg.is_hide_set() && !shared.contains(&row(arg)));
+        let _ = write!(
+            page,
+            "\n## {} {}\n\n{}\n",
+            command.get_name(),
+            server.get_name(),
+            sentence(server.get_about())
+        );
+        let own = server
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set() && !shared.contains(&row(arg)));
         tables(&mut page, server.get_name(), &own.collect::<Vec<_>>());
     }
-    let others =
-        command.get_subcommands().filter(|child| !servers.iter().any(|one| one.get_name() == child.get_name()));
+    let others = command
+        .get_subcommands()
+        .filter(|child| !servers.iter().any(|one| one.get_name() == child.get_name()));
     let others: Vec<&Command> = others.collect();
     if let Some(client) = others.iter().find_map(|child| client(child)) {
         page.push_str("\n## Commands that contact a server\n\nThey share these flags.\n");
-        tables(&mut page, "", &client.get_arguments().filter(|arg| is_of_clients(arg)).collect::<Vec<_>>());
+        tables(
+            &mut page,
+            "",
+            &client
+                .get_arguments()
+                .filter(|arg| is_of_clients(arg))
+                .collect::<Vec<_>>(),
+        );
     }
     for child in others {
-        section(&mut page, &format!("{} {}", command.get_name(), child.get_name()), child);
+        section(
+            &mut page,
+            &format!("{} {}", command.get_name(), child.get_name()),
+            child,
+        );
     }
     page.push_str("\n</div>\n");
     page
@@ -80,18 +110,35 @@ fn settings(command: &Command) -> String {
 
 /// Returns the rows that all these commands have.
 fn shared(commands: &[&Command]) -> Vec<String> {
-    let [first, others @ ..] = commands else { return Vec::new() };
-    let rows =
-        |command: &Command| command.get_arguments().filter(|arg| !arg.is_hide_set()).map(row).collect::<Vec<_>>();
+    let [first, others @ ..] = commands else {
+        return Vec::new();
+    };
+    let rows = |command: &Command| {
+        command
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set())
+            .map(row)
+            .collect::<Vec<_>>()
+    };
     let others: Vec<Vec<String>> = others.iter().map(|other| rows(other)).collect();
-    rows(first).into_iter().filter(|row| !others.is_empty() && others.iter().all(|rows| rows.contains(row))).collect()
+    rows(first)
+        .into_iter()
+        .filter(|row| !others.is_empty() && others.iter().all(|rows| rows.contains(row)))
+        .collect()
 }
 
 /// Returns the first command that has all flags of clients.
 fn client(command: &Command) -> Option<&Command> {
-    let has_all =
-        OF_CLIENTS.iter().all(|id| command.get_arguments().any(|arg| arg.get_id() == *id && is_of_clients(arg)));
-    if has_all { Some(command) } else { command.get_subcommands().find_map(client) }
+    let has_all = OF_CLIENTS.iter().all(|id| {
+        command
+            .get_arguments()
+            .any(|arg| arg.get_id() == *id && is_of_clients(arg))
+    });
+    if has_all {
+        Some(command)
+    } else {
+        command.get_subcommands().find_map(client)
+    }
 }
 
 /// Returns `true` for a flag that all clients have with one meaning. The URL of some is an argument.
@@ -102,9 +149,16 @@ fn is_of_clients(arg: &Arg) -> bool {
 
 /// Adds the sections of all commands below this one, or the command's own.
 fn section(page: &mut String, name: &str, command: &Command) {
-    let children: Vec<&Command> = command.get_subcommands().filter(|child| !child.is_hide_set()).collect();
+    let children: Vec<&Command> = command
+        .get_subcommands()
+        .filter(|child| !child.is_hide_set())
+        .collect();
     if children.is_empty() && !command.is_hide_set() {
-        let _ = write!(page, "\n## {name}\n\n{}\n", sentence(command.get_long_about().or(command.get_about())));
+        let _ = write!(
+            page,
+            "\n## {name}\n\n{}\n",
+            sentence(command.get_long_about().or(command.get_about()))
+        );
         let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
         let (of_clients, own): (Vec<&Arg>, Vec<&Arg>) = shown.partition(|arg| is_of_clients(arg));
         tables(page, "", &own);
@@ -133,7 +187,10 @@ fn tables(page: &mut String, command: &str, shown: &[&Arg]) {
                 command => write!(page, "\n### {command}: {}\n", heading.to_lowercase()),
             };
         }
-        let rows: Vec<&&Arg> = shown.iter().filter(|arg| arg.get_help_heading() == heading).collect();
+        let rows: Vec<&&Arg> = shown
+            .iter()
+            .filter(|arg| arg.get_help_heading() == heading)
+            .collect();
         let has_variables = rows.iter().any(|arg| variable(arg).is_some());
         page.push_str(if has_variables {
             "\n| flag | variable | meaning |\n|---|---|---|\n"
@@ -142,7 +199,11 @@ fn tables(page: &mut String, command: &str, shown: &[&Arg]) {
         });
         for arg in rows {
             let row = row(arg);
-            page.push_str(&if has_variables { row } else { row.replacen("| |", "|", 1) });
+            page.push_str(&if has_variables {
+                row
+            } else {
+                row.replacen("| |", "|", 1)
+            });
         }
     }
 }
@@ -154,42 +215,72 @@ fn row(arg: &Arg) -> String {
     let (help, shown) = without(&help, "default");
     let (help, _) = without(&help, "env");
     let stop = if help.ends_with(['.', '?']) { "" } else { "." };
-    let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+    let own = arg
+        .get_default_values()
+        .first()
+        .map(|value| value.to_string_lossy().into_owned());
     let default = own.or(shown).filter(|default| !default.is_empty());
-    let default = default.map(|default| format!(" Default: {}.", code(&default))).unwrap_or_default();
-    let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
+    let default = default
+        .map(|default| format!(" Default: {}.", code(&default)))
+        .unwrap_or_default();
+    let values = if arg.get_action().takes_values() {
+        arg.get_possible_values()
+    } else {
+        Vec::new()
+    };
     let is_new = values.iter().any(|value| !help.contains(value.get_name()));
     let names: Vec<String> = values.iter().map(|value| code(value.get_name())).collect();
-    let choice = if !is_new || is_boolean(&names) { String::new() } else { format!(" One of {}.", names.join(", ")) };
-    let variable = variable(arg).map(|name| format!("{} ", code(&name))).unwrap_or_default();
-    format!("| {} | {variable}| {}{stop}{choice}{default} |\n", code(&usage(arg)), cell(&help))
+    let choice = if !is_new || is_boolean(&names) {
+        String::new()
+    } else {
+        format!(" One of {}.", names.join(", "))
+    };
+    let variable = variable(arg)
+        .map(|name| format!("{} ", code(&name)))
+        .unwrap_or_default();
+    format!(
+        "| {} | {variable}| {}{stop}{choice}{default} |\n",
+        code(&usage(arg)),
+        cell(&help)
+    )
 }
 
 /// Returns the variable of an argument, which may be in its help.
 fn variable(arg: &Arg) -> Option<String> {
     let named = || without(&arg.get_help()?.to_string(), "env").1;
-    arg.get_env().map(|name| name.to_string_lossy().into_owned()).or_else(named)
+    arg.get_env()
+        .map(|name| name.to_string_lossy().into_owned())
+        .or_else(named)
 }
 
 /// Returns a help without `[name: value]`, and the value.
 fn without(help: &str, name: &str) -> (String, Option<String>) {
-    let found = help.split_once(&format!(" [{name}: ")).and_then(|(before, rest)| {
-        let (value, after) = rest.split_once(']')?;
-        Some((format!("{before}{after}"), Some(value.to_owned())))
-    });
+    let found = help
+        .split_once(&format!(" [{name}: "))
+        .and_then(|(before, rest)| {
+            let (value, after) = rest.split_once(']')?;
+            Some((format!("{before}{after}"), Some(value.to_owned())))
+        });
     found.unwrap_or_else(|| (help.to_owned(), None))
 }
 
 fn is_boolean(names: &[String]) -> bool {
-    names.iter().all(|name| ["`true`", "`false`"].contains(&name.as_str()))
+    names
+        .iter()
+        .all(|name| ["`true`", "`false`"].contains(&name.as_str()))
 }
 
 /// Returns the argument as a user writes it: `--flag VALUE`, or `VALUE`.
 fn usage(arg: &Arg) -> String {
-    let flag = arg.get_long().map(|name| format!("--{name}")).unwrap_or_default();
+    let flag = arg
+        .get_long()
+        .map(|name| format!("--{name}"))
+        .unwrap_or_default();
     let names = arg.get_value_names().unwrap_or_default();
     let takes = arg.get_action().takes_values();
-    let value = names.first().map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
+    let value = names
+        .first()
+        .map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
     match (flag.is_empty(), takes && value != "BOOL") {
         (true, _) => value,
         (false, true) => format!("{flag} {value}"),
@@ -205,11 +296,21 @@ fn metrics() -> Result<String, Error> {
             .iter()
             .map(|(label, values)| {
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                if values.is_empty() { code(label) } else { format!("{}: {}", code(label), values.join(", ")) }
+                if values.is_empty() {
+                    code(label)
+                } else {
+                    format!("{}: {}", code(label), values.join(", "))
+                }
             })
             .collect();
-        let _ =
-            writeln!(page, "| {} | {} | {} | {} |", code(&name), metric.kind, labels.join("; "), cell(&metric.help));
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            code(&name),
+            metric.kind,
+            labels.join("; "),
+            cell(&metric.help)
+        );
     }
     Ok(page)
 }
@@ -231,20 +332,37 @@ the configuration.
 fn sentence(help: Option<&clap::builder::StyledStr>) -> String {
     let text = help.map(ToString::to_string).unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.is_empty() || text.ends_with(['.', ']']) { text } else { format!("{text}.") }
+    if text.is_empty() || text.ends_with(['.', ']']) {
+        text
+    } else {
+        format!("{text}.")
+    }
 }
 
 fn code(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("`{text}`") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
+    }
 }
 
 /// Escapes characters that end a cell and, outside code, those that begin markup.
 fn cell(text: &str) -> String {
     let escape = |(at, part): (usize, &str)| match at % 2 {
-        0 => with_flags(&part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")),
+        0 => with_flags(
+            &part
+                .replace('<', "&lt;")
+                .replace('*', "\\*")
+                .replace('_', "\\_"),
+        ),
         _ => format!("`{part}`"),
     };
-    text.replace('|', "\\|").split('`').enumerate().map(escape).collect()
+    text.replace('|', "\\|")
+        .split('`')
+        .enumerate()
+        .map(escape)
+        .collect()
 }
 
 /// Marks flags as code.
@@ -252,7 +370,9 @@ fn with_flags(text: &str) -> String {
     let is_of_flag = |character: char| character.is_ascii_alphanumeric() || character == '-';
     let word = |word: &str| match word.find("--") {
         Some(start) if word[start + 2..].starts_with(|first: char| first.is_ascii_alphabetic()) => {
-            let end = word[start..].find(|next| !is_of_flag(next)).map_or(word.len(), |length| start + length);
+            let end = word[start..]
+                .find(|next| !is_of_flag(next))
+                .map_or(word.len(), |length| start + length);
             format!("{}`{}`{}", &word[..start], &word[start..end], &word[end..])
         }
         _ => word.to_owned(),
@@ -289,7 +409,10 @@ Example:
 ///
 /// # Errors
 /// Fails if stdout is closed.
-pub(super) fn print_completions(args: &CompletionsArgs, command: &mut clap::Command) -> Result<(), Error> {
+pub(super) fn print_completions(
+    args: &CompletionsArgs,
+    command: &mut clap::Command,
+) -> Result<(), Error> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, command, "ifmatch", &mut text);
     print_text(&String::from_utf8_lossy(&text))
@@ -300,10 +423,13 @@ pub(super) fn print_completions(args: &CompletionsArgs, command: &mut clap::Comm
 /// # Errors
 /// Fails if the folder can't be written.
 pub(super) fn write_manual(args: &ManArgs, command: clap::Command) -> Result<(), Error> {
-    let written =
-        fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(command, &args.folder).map(drop));
+    let written = fs::create_dir_all(&args.folder)
+        .and_then(|()| clap_mangen::generate_to(command, &args.folder).map(drop));
     written.map_err(|error| {
-        Error::runtime(format!("can't write the pages to {}. Choose another folder ({error}).", args.folder.display()))
+        Error::runtime(format!(
+            "can't write the pages to {}. Choose another folder ({error}).",
+            args.folder.display()
+        ))
     })
 }
 
@@ -318,18 +444,34 @@ mod tests {
             .value_name("N")
             .env("IFMATCH_MAX_COUNT")
             .help("Number | of [default: 7]");
-        let kind = Arg::new("kind").value_parser(["a", "b"]).default_value("b").help("Kind");
+        let kind = Arg::new("kind")
+            .value_parser(["a", "b"])
+            .default_value("b")
+            .help("Kind");
         let child = Command::new("child").about("Do it").args([count, kind]);
-        let page = settings(&Command::new("parent").subcommands([child, Command::new("internal").hide(true)]));
+        let page = settings(
+            &Command::new("parent").subcommands([child, Command::new("internal").hide(true)]),
+        );
         assert!(page.contains("\n## parent child\n\nDo it.\n"), "{page}");
-        assert!(page.contains("| `--max-count N` | `IFMATCH_MAX_COUNT` | Number \\| of. Default: `7`. |"), "{page}");
-        assert!(page.contains("| `KIND` | | Kind. One of `a`, `b`. Default: `b`. |"), "{page}");
+        assert!(
+            page.contains(
+                "| `--max-count N` | `IFMATCH_MAX_COUNT` | Number \\| of. Default: `7`. |"
+            ),
+            "{page}"
+        );
+        assert!(
+            page.contains("| `KIND` | | Kind. One of `a`, `b`. Default: `b`. |"),
+            "{page}"
+        );
         assert!(!page.contains("internal"), "{page}");
     }
 
     #[test]
     fn code_is_not_escaped() {
         assert_eq!(cell("a_b `c_*<|` <d>"), r"a\_b `c_*<\|` &lt;d>");
-        assert_eq!(cell("With --data, or (--s3-host) -- `--x`."), "With `--data`, or (`--s3-host`) -- `--x`.");
+        assert_eq!(
+            cell("With --data, or (--s3-host) -- `--x`."),
+            "With `--data`, or (`--s3-host`) -- `--x`."
+        );
     }
 }

@@ -31,7 +31,12 @@ pub(crate) struct RestoreArgs {
     data: String,
 
     /// Empty register for the index.
-    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "IFMATCH_REGISTER",
+        hide_env_values = true
+    )]
     register: String,
 }
 
@@ -53,7 +58,10 @@ Exit codes:
 ///
 /// # Errors
 /// States why the bucket or the register can't be used, or that they don't belong together.
-pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(IndexedStore, Arc<dyn Register>), Error> {
+pub(crate) async fn open(
+    url: &str,
+    register: &RegisterUrl,
+) -> Result<(IndexedStore, Arc<dyn Register>), Error> {
     let name = format!("--data {}", without_secrets(url));
     let backing = store_url::open(&name, url)?;
     let register = match register.engine() {
@@ -66,15 +74,26 @@ pub(crate) async fn open(url: &str, register: &RegisterUrl) -> Result<(IndexedSt
             "this --register may lose acknowledged changes in a failover, and with them blobs. Use PostgreSQL or etcd.",
         ));
     }
-    claim_bodies(&backing, &register).await.map_err(|error| store_url::failed(&name, &error))?;
+    claim_bodies(&backing, &register)
+        .await
+        .map_err(|error| store_url::failed(&name, &error))?;
     let objects = Objects::new(Arc::clone(backing.objects()), backing.prefix().clone());
     // Azure may still be copying when it answers, and files can't be copied.
-    let copies = ["s3:", "gs:", "memory:"].iter().any(|scheme| url.starts_with(scheme));
-    let objects = if copies { objects.copied_by_store() } else { objects };
+    let copies = ["s3:", "gs:", "memory:"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme));
+    let objects = if copies {
+        objects.copied_by_store()
+    } else {
+        objects
+    };
     // The unmeasured one is for checks, whose swaps always conflict.
     let metered = MeteredRegister::new(Arc::clone(&register));
     let store = IndexedStore::in_bucket(objects, Driver::new(metered));
-    Ok((store.map_err(|error| Error::usage(error.to_string()))?, register))
+    Ok((
+        store.map_err(|error| Error::usage(error.to_string()))?,
+        register,
+    ))
 }
 
 /// Copies a folder into an empty bucket.
@@ -85,7 +104,10 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Error> {
     block_on(async {
         let folder = open_folder(&args.from, true).await?;
         let (bucket, _) = open(&args.data, &args.register.parse()?).await?;
-        print_line(&format!("restored {}", shown(copy(&folder, &bucket).await?)))
+        print_line(&format!(
+            "restored {}",
+            shown(copy(&folder, &bucket).await?)
+        ))
     })
 }
 
@@ -100,7 +122,10 @@ pub(crate) fn backup(url: &str, register: Option<&str>, to: &Path) -> Result<(),
     block_on(async {
         let (bucket, _) = open(url, &register.parse()?).await?;
         let folder = open_folder(to, false).await?;
-        print_line(&format!("backed up {}", shown(copy(&bucket, &folder).await?)))
+        print_line(&format!(
+            "backed up {}",
+            shown(copy(&bucket, &folder).await?)
+        ))
     })
 }
 
@@ -111,14 +136,22 @@ async fn open_folder(folder: &Path, exists: bool) -> Result<IndexedStore, Error>
             folder.display()
         )));
     }
-    IndexedStore::open(folder).await.map_err(|error| folder_error(folder, &error))
+    IndexedStore::open(folder)
+        .await
+        .map_err(|error| folder_error(folder, &error))
 }
 
 async fn copy(from: &IndexedStore, to: &IndexedStore) -> Result<Total, Error> {
     let failed = |error: OpenError| Error::runtime(format!("the copy is incomplete: {error}."));
-    from.copy_into(to, &Progress::default()).await.map_err(failed)
+    from.copy_into(to, &Progress::default())
+        .await
+        .map_err(failed)
 }
 
 fn shown(total: Total) -> String {
-    format!("{} ({})", counted(total.bodies, "blob", "blobs"), HumanBytes(total.bytes))
+    format!(
+        "{} ({})",
+        counted(total.bodies, "blob", "blobs"),
+        HumanBytes(total.bytes)
+    )
 }

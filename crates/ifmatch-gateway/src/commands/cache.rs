@@ -16,15 +16,29 @@ use ifmatch_gateway_service::request_id::X_REQUEST_ID;
 /// Fails if the folder for large bodies can't be used.
 pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has its own id.
-    let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
-    let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
+    let builder = CacheLayer::builder()
+        .capacity(config.memory)
+        .entry_limit(config.body)
+        .never_store([X_REQUEST_ID]);
+    let Some((folder, bytes)) = &config.disk else {
+        return Ok(builder);
+    };
     check_folder("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.
-    let disk = indexed::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
-        let message = format!("can't use --cache-dir {}. Choose another folder ({error}).", folder.display());
-        let is_in_use = error.kind() == std::io::ErrorKind::ResourceBusy;
-        if is_in_use { Error::in_use(message) } else { Error::runtime(message) }
-    })?;
+    let disk = indexed::create_folder(folder)
+        .and_then(|()| Disk::open(folder, *bytes))
+        .map_err(|error| {
+            let message = format!(
+                "can't use --cache-dir {}. Choose another folder ({error}).",
+                folder.display()
+            );
+            let is_in_use = error.kind() == std::io::ErrorKind::ResourceBusy;
+            if is_in_use {
+                Error::in_use(message)
+            } else {
+                Error::runtime(message)
+            }
+        })?;
     Ok(builder.disk(disk))
 }
 
@@ -38,7 +52,12 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
 /// # Errors
 /// Fails if the folder for large bodies can't be used.
 pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLayer, Error> {
-    Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(bypasses).build())
+    Ok(builder(config)?
+        .scheme(scheme)
+        .heuristic(None)
+        .always_validate()
+        .bypass(bypasses)
+        .build())
 }
 
 /// Returns `true` for a request in Azure's dialect, with `x-ms-…` headers or a shared access signature, and for one about a lease or with preferences,
@@ -46,7 +65,9 @@ pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLa
 fn bypasses(uri: &Uri, headers: &HeaderMap) -> bool {
     let names = ["x-ms-", "lease-", "prefer"];
     shared_access::is_in(uri.query())
-        || headers.keys().any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
+        || headers
+            .keys()
+            .any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
 }
 
 /// Removes the token from an authorised request, so its response can be shared with other clients.
@@ -66,7 +87,11 @@ mod tests {
     #[test]
     fn a_new_folder_is_private() {
         let folder = std::env::temp_dir().join(format!("ifmatch-cache-{}", std::process::id()));
-        let config = CacheConfig { memory: 1 << 20, body: 1 << 16, disk: Some((folder.clone(), 1 << 20)) };
+        let config = CacheConfig {
+            memory: 1 << 20,
+            body: 1 << 16,
+            disk: Some((folder.clone(), 1 << 20)),
+        };
         let opened = builder(&config).map(drop);
         let mode = std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
         std::fs::remove_dir_all(&folder).unwrap();
@@ -81,8 +106,17 @@ mod tests {
             bypasses(&Uri::from_static("/c/b?sp=r&sig=x"), &HeaderMap::new()),
             "a signature expires; a cache does not ask"
         );
-        assert!(without_token(request().body(()).unwrap()).headers().is_empty());
-        let signed = without_token(request().header("x-ms-version", "2025-01-05").body(()).unwrap());
+        assert!(
+            without_token(request().body(()).unwrap())
+                .headers()
+                .is_empty()
+        );
+        let signed = without_token(
+            request()
+                .header("x-ms-version", "2025-01-05")
+                .body(())
+                .unwrap(),
+        );
         assert!(signed.headers().contains_key("authorization"));
     }
 }

@@ -34,7 +34,10 @@ pub(crate) const CONSOLE: &str = "--console";
 
 /// Maximum number of connections to the endpoints, and to the console. Clients of the site don't count, so an operator
 /// gets through when they have taken all of theirs. The console has 64 live pages, each with a connection.
-const OPERATORS: SlotLimit = SlotLimit { total: 256, per_client: None };
+const OPERATORS: SlotLimit = SlotLimit {
+    total: 256,
+    per_client: None,
+};
 
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
@@ -62,9 +65,14 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if one of them is in use, unavailable or not permitted.
-    pub(crate) fn bind(config: &ServerConfig, inherited: &mut InheritedSockets) -> Result<Self, Error> {
+    pub(crate) fn bind(
+        config: &ServerConfig,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Self, Error> {
         let mut all = |addresses: &[ListenAddress], flag| {
-            let bind = |address: &ListenAddress| ReservedAddress::beside(addresses, *address, flag, inherited);
+            let bind = |address: &ListenAddress| {
+                ReservedAddress::beside(addresses, *address, flag, inherited)
+            };
             addresses.iter().map(bind).collect::<Result<_, Error>>()
         };
         let settings = &config.settings;
@@ -76,7 +84,11 @@ impl Listeners {
                 .map(|address| ReservedAddress::beside(&[], address, ADMIN, inherited))
                 .transpose()?,
             console: ReservedAddress::optional(config.console, CONSOLE, "console", inherited)?,
-            operators: ServerLimits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
+            operators: ServerLimits {
+                connections: OPERATORS,
+                requests: OPERATORS,
+                ..config.limits
+            },
         })
     }
 
@@ -84,19 +96,39 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
-    pub(crate) fn serve<S: Clone>(self, server: &mut Server, gateway: Gateway<S>) -> Result<BoundAddresses, Error>
+    pub(crate) fn serve<S: Clone>(
+        self,
+        server: &mut Server,
+        gateway: Gateway<S>,
+    ) -> Result<BoundAddresses, Error>
     where
         Gateway<S>: RequestHandler,
     {
-        let mut addresses = BoundAddresses { site: Vec::new(), admin: None, redirect: Vec::new(), console: None };
+        let mut addresses = BoundAddresses {
+            site: Vec::new(),
+            admin: None,
+            redirect: Vec::new(),
+            console: None,
+        };
         let state = Arc::clone(gateway.state());
         if let Some(reserved) = self.console {
             let (listeners, address) = reserved.listen()?;
-            let console = Arc::new(Console::new(Arc::new(gateway.clone()).into(), Arc::clone(&state), address)?);
+            let console = Arc::new(Console::new(
+                Arc::new(gateway.clone()).into(),
+                Arc::clone(&state),
+                address,
+            )?);
             // A browser on this machine needs no certificate, and the service's have other names.
             let listening = ServerListeners::from(listeners).limits(self.operators);
             let is_local = address.ip().is_loopback();
-            server.serve(if is_local { listening.plain() } else { listening }, console);
+            server.serve(
+                if is_local {
+                    listening.plain()
+                } else {
+                    listening
+                },
+                console,
+            );
             addresses.console = Some(address);
         }
         let gateway = Arc::new(gateway.leaving_endpoints(self.admin.is_some()));
@@ -107,14 +139,22 @@ impl Listeners {
         }
         if let Some(reserved) = self.admin {
             let (listeners, address) = reserved.listen()?;
-            let listening = ServerListeners::from(listeners).plain().limits(self.operators);
-            server.serve(listening, Arc::new(Gateway::of_endpoints(Arc::clone(&state))));
+            let listening = ServerListeners::from(listeners)
+                .plain()
+                .limits(self.operators);
+            server.serve(
+                listening,
+                Arc::new(Gateway::of_endpoints(Arc::clone(&state))),
+            );
             addresses.admin = Some(address);
         }
         let port = addresses.first().port();
         for reserved in self.redirect {
             let (listeners, address) = reserved.listen()?;
-            server.serve(ServerListeners::from(listeners).plain(), Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
+            server.serve(
+                ServerListeners::from(listeners).plain(),
+                Arc::new(Gateway::to_tls(Arc::clone(&state), port)),
+            );
             addresses.redirect.push(address);
         }
         Ok(addresses)
@@ -125,12 +165,20 @@ impl BoundAddresses {
     /// Returns the address of a site that has one alone.
     #[cfg(test)]
     pub(crate) fn one(address: SocketAddr) -> Self {
-        Self { site: vec![address], admin: None, redirect: Vec::new(), console: None }
+        Self {
+            site: vec![address],
+            admin: None,
+            redirect: Vec::new(),
+            console: None,
+        }
     }
 
     /// Returns the first address of the site.
     pub(crate) fn first(&self) -> SocketAddr {
-        self.site.first().copied().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+        self.site
+            .first()
+            .copied()
+            .unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
     /// Prints a line for each address.
@@ -145,7 +193,11 @@ impl BoundAddresses {
             writeln!(out, "endpoints on http://{address}/-/")?;
         }
         if let Some(address) = self.console {
-            let scheme = if address.ip().is_loopback() { "http" } else { scheme };
+            let scheme = if address.ip().is_loopback() {
+                "http"
+            } else {
+                scheme
+            };
             writeln!(out, "console on {scheme}://{address}")?;
         }
         for address in &self.redirect {
@@ -195,7 +247,9 @@ impl ReservedAddress {
         what: &'static str,
         inherited: &mut InheritedSockets,
     ) -> Result<Option<Self>, Error> {
-        let Some(address) = listener.address else { return Ok(None) };
+        let Some(address) = listener.address else {
+            return Ok(None);
+        };
         match Self::beside(&[], address, flag, inherited) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(error) if listener.is_requested => Err(error),
@@ -218,12 +272,21 @@ impl ReservedAddress {
         inherited: &mut InheritedSockets,
     ) -> Result<Self, Error> {
         let is_shared = |other: SocketAddr| other.is_ipv4() && other.port() == address.port();
-        let only_ipv6 = others.iter().flat_map(|other| other.addresses()).any(is_shared);
+        let only_ipv6 = others
+            .iter()
+            .flat_map(|other| other.addresses())
+            .any(is_shared);
         let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
             match reserve(address, only_ipv6, inherited) {
-                Ok((sockets, address)) => return Ok(Self { sockets, address, flag }),
+                Ok((sockets, address)) => {
+                    return Ok(Self {
+                        sockets,
+                        address,
+                        flag,
+                    });
+                }
                 Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
                 Err((address, error)) => return Err(unavailable(address, flag, &error)),
             }
@@ -235,7 +298,11 @@ impl ReservedAddress {
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
     pub(crate) fn listen(self) -> Result<(Vec<TcpListener>, SocketAddr), Error> {
-        let listeners = self.sockets.into_iter().map(UnusedSocket::listen).collect::<io::Result<_>>();
+        let listeners = self
+            .sockets
+            .into_iter()
+            .map(UnusedSocket::listen)
+            .collect::<io::Result<_>>();
         listeners
             .map(|listeners| (listeners, self.address))
             .map_err(|error| unavailable(self.address, self.flag, &error))
@@ -256,7 +323,9 @@ fn reserve(
         }
         let bound = match inherited.take(address) {
             Some(listener) => Ok((UnusedSocket::Inherited(listener), address)),
-            None => bind(address, only_ipv6).map(|(socket, bound)| (UnusedSocket::Bound(socket), bound)),
+            None => {
+                bind(address, only_ipv6).map(|(socket, bound)| (UnusedSocket::Bound(socket), bound))
+            }
         };
         match bound {
             Ok((socket, bound)) => {
@@ -271,11 +340,17 @@ fn reserve(
         }
     }
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
-    first.map(|first| (sockets, first)).ok_or_else(|| (unspecified, io::ErrorKind::AddrNotAvailable.into()))
+    first
+        .map(|first| (sockets, first))
+        .ok_or_else(|| (unspecified, io::ErrorKind::AddrNotAvailable.into()))
 }
 
 fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<(TcpSocket, SocketAddr)> {
-    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    let socket = if address.is_ipv6() {
+        TcpSocket::new_v6()?
+    } else {
+        TcpSocket::new_v4()?
+    };
     platform::prepare(&socket, address, only_ipv6)?;
     socket.bind(address)?;
     let bound = socket.local_addr()?;
@@ -284,7 +359,11 @@ fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<(TcpSocket, SocketAd
 
 fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
     let is_optional = [TABLES, S3, CONSOLE].contains(&flag);
-    let or_off = if is_optional { format!(", or set {flag} off") } else { String::new() };
+    let or_off = if is_optional {
+        format!(", or set {flag} off")
+    } else {
+        String::new()
+    };
     Error::runtime(match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!(
@@ -325,7 +404,10 @@ impl InheritedSockets {
             if let Some(listener) = sockets.take_tcp_listener(index).map_err(invalid)? {
                 // A unit with `Accept=yes` passes a connection, on which `accept` fails forever.
                 if !platform::is_listening(&listener).map_err(invalid)? {
-                    return Err(invalid(io::Error::new(io::ErrorKind::InvalidInput, "it doesn't accept connections")));
+                    return Err(invalid(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "it doesn't accept connections",
+                    )));
                 }
                 inherited.push((listener.local_addr().map_err(invalid)?, listener));
             }
@@ -364,10 +446,18 @@ mod tests {
         let has_ipv6 = TcpListener::bind("[::1]:0").await.is_ok();
         let shared = (0..ATTEMPTS).find_map(|_| {
             let (first, at) = bind("0.0.0.0:0".parse().unwrap(), false).unwrap();
-            let both = [at, SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, at.port()))].map(ListenAddress::One);
-            let second = ReservedAddress::beside(&both, both[1], BLOBS, &mut InheritedSockets::default());
+            let both = [
+                at,
+                SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, at.port())),
+            ]
+            .map(ListenAddress::One);
+            let second =
+                ReservedAddress::beside(&both, both[1], BLOBS, &mut InheritedSockets::default());
             let second = if has_ipv6 { Some(second.ok()?) } else { None };
-            Some((first.listen(BACKLOG).is_ok(), second.is_none_or(|second| second.listen().is_ok())))
+            Some((
+                first.listen(BACKLOG).is_ok(),
+                second.is_none_or(|second| second.listen().is_ok()),
+            ))
         });
         assert_eq!(shared, Some((true, true)));
     }
@@ -379,10 +469,17 @@ mod tests {
         let other = SocketAddr::from(([127, 0, 0, 2], address.port()));
         let mut inherited = InheritedSockets(vec![(address, listener)]);
         assert!(inherited.take(other).is_none());
-        assert_eq!(inherited.take(address).unwrap().local_addr().unwrap(), address);
+        assert_eq!(
+            inherited.take(address).unwrap().local_addr().unwrap(),
+            address
+        );
         assert!(inherited.take(address).is_none());
         assert!(inherited.finish().is_ok());
-        let left = InheritedSockets(vec![(other, net::TcpListener::bind("127.0.0.1:0").unwrap())]).finish();
+        let left = InheritedSockets(vec![(
+            other,
+            net::TcpListener::bind("127.0.0.1:0").unwrap(),
+        )])
+        .finish();
         assert!(left.unwrap_err().to_string().contains(&other.to_string()));
     }
 }

@@ -34,17 +34,30 @@ const DEFAULT_FILTER: &str = "info";
 /// # Errors
 /// Fails if the filter is malformed, if the file of the access log can't be opened, or if logging has already been started.
 pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
-    let format = settings.access_log_format.unwrap_or_else(|| settings.log_format.into());
+    let format = settings
+        .access_log_format
+        .unwrap_or_else(|| settings.log_format.into());
     let access = match &settings.access_log {
-        AccessLog::Log if settings.access_log_format.is_some() => Some(lines(format, stderr, false)),
+        AccessLog::Log if settings.access_log_format.is_some() => {
+            Some(lines(format, stderr, false))
+        }
         AccessLog::Off | AccessLog::Log => None,
         AccessLog::Stdout => Some(lines(format, stdout, false)),
         AccessLog::File(path) => Some(lines(format, AccessFile::open(path.clone())?, false)),
     };
-    let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
-    let log =
-        lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
-    let started = tracing_subscriber::registry().with(log).with(access).with(RetryWarnings::layer()).try_init();
+    let access =
+        access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
+    let log = lines(
+        settings.log_format.into(),
+        stderr,
+        terminal::supports_colour(&stderr()),
+    )
+    .with_filter(filter(settings)?);
+    let started = tracing_subscriber::registry()
+        .with(log)
+        .with(access)
+        .with(RetryWarnings::layer())
+        .try_init();
     started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
@@ -54,13 +67,19 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
 /// Fails if the filter is malformed, or if the folder of the file is missing.
 pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     filter(settings)?;
-    let AccessLog::File(path) = &settings.access_log else { return Ok(()) };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let AccessLog::File(path) = &settings.access_log else {
+        return Ok(());
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     match folder.filter(|folder| !folder.is_dir()) {
         None => Ok(()),
         Some(folder) => {
             let (path, folder) = (path.display(), folder.display());
-            Err(Error::usage(format!("can't open --access-log {path}. Create the folder {folder} first.")))
+            Err(Error::usage(format!(
+                "can't open --access-log {path}. Create the folder {folder} first."
+            )))
         }
     }
 }
@@ -72,7 +91,10 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     // Reporting errors on a closed stderr would panic.
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).log_internal_errors(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(colours)
+        .log_internal_errors(false);
     match format {
         AccessLogFormat::Text => lines.with_target(false).boxed(),
         AccessLogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -158,10 +180,15 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
         return Err(invalid(source, &text, &"it contains no level"));
     }
     // The library takes it for a module without a name.
-    if text.split(',').any(|directive| directive.trim().starts_with('=')) {
+    if text
+        .split(',')
+        .any(|directive| directive.trim().starts_with('='))
+    {
         return Err(invalid(source, &text, &"a level has no module before it"));
     }
-    let filter: Targets = text.parse().map_err(|error| invalid(source, &text, &error))?;
+    let filter: Targets = text
+        .parse()
+        .map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.
     let mut filter = filter.with_target(S3S, LevelFilter::OFF);
     // It logs each of many retries, at level info. `Retries` says so once.
@@ -179,9 +206,15 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
 /// Returns `true` if a directive sets a log level. The library reads an unknown level as the name of a module, which it
 /// then logs completely while silencing all others.
 fn has_level(filter: &str) -> bool {
-    let levels =
-        filter.split(',').map(|directive| directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());
-    levels.filter(|level| !level.is_empty()).any(|level| level.parse::<LevelFilter>().is_ok())
+    let levels = filter.split(',').map(|directive| {
+        directive
+            .rsplit_once('=')
+            .map_or(directive, |(_, level)| level)
+            .trim()
+    });
+    levels
+        .filter(|level| !level.is_empty())
+        .any(|level| level.parse::<LevelFilter>().is_ok())
 }
 
 fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
@@ -210,7 +243,10 @@ impl AccessFile {
     /// Fails if the file can't be opened.
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let file = open_file(&path)?;
-        let opened = Self { path: path.into(), file: Arc::new(ArcSwap::from_pointee(file)) };
+        let opened = Self {
+            path: path.into(),
+            file: Arc::new(ArcSwap::from_pointee(file)),
+        };
         Ok(FILE.get_or_init(|| opened).clone())
     }
 }
@@ -231,7 +267,9 @@ fn open_file(path: &Path) -> Result<File, Error> {
     let path = path.display();
     opened.map_err(|error| {
         Error::runtime(match error.kind() {
-            io::ErrorKind::NotFound => format!("can't open --access-log {path}. Create its folder first."),
+            io::ErrorKind::NotFound => {
+                format!("can't open --access-log {path}. Create its folder first.")
+            }
             _ => format!("can't open --access-log {path}: {error}. Check its permissions."),
         })
     })
@@ -281,10 +319,18 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut line = LogLine::default();
         event.record(&mut line);
-        line.write(&mut writer, Duration::from_micros(SystemClock.wall().micros()))
+        line.write(
+            &mut writer,
+            Duration::from_micros(SystemClock.wall().micros()),
+        )
     }
 }
 
@@ -328,25 +374,52 @@ impl LogLine {
     /// Writes the line of a request that has ended at `end`, since 1970. Its time is when the request began.
     fn write(&self, out: &mut dyn fmt::Write, end: Duration) -> fmt::Result {
         let begin = end.saturating_sub(Duration::from_micros(self.duration_us));
-        let Self { method, path, version, .. } = self;
-        let status = if self.status == 0 { DISCONNECTED } else { self.status };
-        let bytes = if self.bytes_out == 0 { "-".to_owned() } else { self.bytes_out.to_string() };
-        let [referer, agent] = [&self.referer, &self.user_agent].map(|text| if text.is_empty() { "-" } else { text });
+        let Self {
+            method,
+            path,
+            version,
+            ..
+        } = self;
+        let status = if self.status == 0 {
+            DISCONNECTED
+        } else {
+            self.status
+        };
+        let bytes = if self.bytes_out == 0 {
+            "-".to_owned()
+        } else {
+            self.bytes_out.to_string()
+        };
+        let [referer, agent] =
+            [&self.referer, &self.user_agent].map(|text| if text.is_empty() { "-" } else { text });
         let (client, time) = (self.client(), time(begin));
-        writeln!(out, "{client} - - [{time}] \"{method} {path} {version}\" {status} {bytes} \"{referer}\" \"{agent}\"")
+        writeln!(
+            out,
+            "{client} - - [{time}] \"{method} {path} {version}\" {status} {bytes} \"{referer}\" \"{agent}\""
+        )
     }
 
     /// Returns the address of the client: the one that a trusted proxy in front names, or the connection's.
     fn client(&self) -> &str {
-        let named = self.forwarded_for.rsplit(',').next().map(|last| last.trim_start_matches("%20"));
-        let address = self.client.rsplit_once(':').map_or(self.client.as_str(), |(address, _)| address);
-        named.filter(|named| !named.is_empty()).unwrap_or_else(|| address.trim_matches(['[', ']']))
+        let named = self
+            .forwarded_for
+            .rsplit(',')
+            .next()
+            .map(|last| last.trim_start_matches("%20"));
+        let address = self
+            .client
+            .rsplit_once(':')
+            .map_or(self.client.as_str(), |(address, _)| address);
+        named
+            .filter(|named| !named.is_empty())
+            .unwrap_or_else(|| address.trim_matches(['[', ']']))
     }
 }
 
 /// Returns a time as `24/Nov/2026:19:51:20 +0000`.
 fn time(since_1970: Duration) -> String {
-    let date = HttpDate::from_unix(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)).to_string();
+    let date =
+        HttpDate::from_unix(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)).to_string();
     let mut words = date.split(' ').skip(1);
     let mut next = || words.next().unwrap_or_default();
     format!("{}/{}/{}:{} +0000", next(), next(), next(), next())
@@ -363,12 +436,23 @@ mod tests {
                 "Encountered server error with status 503 Service Unavailable, backing off for {seconds} seconds, retry 1 of 10"
             )
         };
-        assert_eq!(failure(&retry(1)), Some("server error with status 503 Service Unavailable"));
+        assert_eq!(
+            failure(&retry(1)),
+            Some("server error with status 503 Service Unavailable")
+        );
         let transport = "Encountered transport error of kind Connect, backing off for 0.1 seconds, retry 1 of 10: HTTP error: refused";
         assert_eq!(failure(transport), Some("HTTP error: refused"));
         assert_eq!(failure("something else"), None);
-        let (retries, at) = (RetryWarnings::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
-        let news = [(0, "503"), (1, "503"), (2, "refused"), (59, "503"), (60, "503")];
+        let (retries, at) = (RetryWarnings::default(), |seconds: u64| {
+            Timestamp::from_micros(seconds * 1_000_000)
+        });
+        let news = [
+            (0, "503"),
+            (1, "503"),
+            (2, "refused"),
+            (59, "503"),
+            (60, "503"),
+        ];
         assert_eq!(
             news.map(|(seconds, what)| retries.is_news(what, at(100 + seconds))),
             [true, false, true, false, true]
@@ -377,14 +461,28 @@ mod tests {
 
     #[test]
     fn a_filter_needs_a_level() {
-        for filter in
-            ["info", "WARN", "off", "0", "ifmatch_blob=debug", "hyper,info", "info,ifmatch[request{id=\"a\"}]=trace"]
-        {
+        for filter in [
+            "info",
+            "WARN",
+            "off",
+            "0",
+            "ifmatch_blob=debug",
+            "hyper,info",
+            "info,ifmatch[request{id=\"a\"}]=trace",
+        ] {
             assert!(has_level(filter), "{filter}");
         }
-        for filter in
-            ["", " ", ",", "loud", "loud,louder", "verbose", "ifmatch_blob", "ifmatch_blob=", "ifmatch_blob=loud"]
-        {
+        for filter in [
+            "",
+            " ",
+            ",",
+            "loud",
+            "loud,louder",
+            "verbose",
+            "ifmatch_blob",
+            "ifmatch_blob=",
+            "ifmatch_blob=loud",
+        ] {
             assert!(!has_level(filter), "{filter}");
         }
     }
@@ -404,7 +502,10 @@ mod tests {
         let end = Duration::from_secs(1_795_549_882);
         let begin = "[24/Nov/2026:19:51:20 +0000]";
         for (line, expected) in [
-            (line(), format!("192.0.2.7 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"-\" \"-\"\n")),
+            (
+                line(),
+                format!("192.0.2.7 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"-\" \"-\"\n"),
+            ),
             (
                 LogLine {
                     referer: "http://b/".into(),
@@ -412,10 +513,17 @@ mod tests {
                     client: "[::1]:1".into(),
                     ..line()
                 },
-                format!("::1 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"http://b/\" \"curl/8 (x)\"\n"),
+                format!(
+                    "::1 - - {begin} \"GET /a%20b HTTP/1.1\" 200 5 \"http://b/\" \"curl/8 (x)\"\n"
+                ),
             ),
             (
-                LogLine { forwarded_for: "evil,%20198.51.100.1".into(), status: 0, bytes_out: 0, ..line() },
+                LogLine {
+                    forwarded_for: "evil,%20198.51.100.1".into(),
+                    status: 0,
+                    bytes_out: 0,
+                    ..line()
+                },
                 format!("198.51.100.1 - - {begin} \"GET /a%20b HTTP/1.1\" 499 - \"-\" \"-\"\n"),
             ),
         ] {

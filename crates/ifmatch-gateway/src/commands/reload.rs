@@ -42,21 +42,40 @@ impl<'a> ReloadableParts<'a> {
     pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<NewCredentials<'a>, Error> {
         let addresses = |config: &ServerConfig| {
             let settings = &config.settings;
-            (settings.listen.clone(), settings.admin_listen, settings.redirect_listen.clone())
+            (
+                settings.listen.clone(),
+                settings.admin_listen,
+                settings.redirect_listen.clone(),
+            )
         };
         // A console on this machine may come and go with the tokens: its address then is the default one.
-        let public_console = self.started.console.address.filter(|address| !address.is_loopback());
+        let public_console = self
+            .started
+            .console
+            .address
+            .filter(|address| !address.is_loopback());
         if addresses(new) != addresses(self.started)
             || public_console.is_some() && new.console.address != public_console
         {
-            return Err(Error::usage("SIGHUP can't change listen addresses. Restart to change them."));
+            return Err(Error::usage(
+                "SIGHUP can't change listen addresses. Restart to change them.",
+            ));
         }
         let certificates = match (self.tls, &new.tls[..]) {
             (None, []) => None,
             (Some(tls), files @ [_, ..]) => Some((tls, CertificateKeys::read(files)?)),
-            _ => return Err(Error::usage("SIGHUP can't switch TLS on or off. Restart to do so.")),
+            _ => {
+                return Err(Error::usage(
+                    "SIGHUP can't switch TLS on or off. Restart to do so.",
+                ));
+            }
         };
-        Ok(NewCredentials { certificates, started: self.started, config: new, state: self.state })
+        Ok(NewCredentials {
+            certificates,
+            started: self.started,
+            config: new,
+            state: self.state,
+        })
     }
 }
 
@@ -66,10 +85,15 @@ impl NewCredentials<'_> {
         if let Some((tls, keys)) = self.certificates {
             tls.replace(keys, self.state);
         }
-        self.state.access.store(Arc::new(self.config.access.clone()));
+        self.state
+            .access
+            .store(Arc::new(self.config.access.clone()));
         let changed = not_reloaded(&self.started.in_force, &self.config.in_force);
         if !changed.is_empty() {
-            tracing::warn!("a reload doesn't change {}. Restart to apply the new values.", changed.join(", "));
+            tracing::warn!(
+                "a reload doesn't change {}. Restart to apply the new values.",
+                changed.join(", ")
+            );
         }
     }
 }
@@ -80,7 +104,11 @@ impl NewCredentials<'_> {
 /// Describes the first setting or file that can't be used.
 pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
     match &config.storage {
-        Storage::Folder(data) | Storage::Store { records: Records::Folder(data), .. } => check_folder("--data", data)?,
+        Storage::Folder(data)
+        | Storage::Store {
+            records: Records::Folder(data),
+            ..
+        } => check_folder("--data", data)?,
         Storage::Store { .. } | Storage::Bucket { .. } => {}
     }
     finish(&config.server, config.cache.as_ref())
@@ -103,7 +131,10 @@ fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Erro
         check_folder("--cache-dir", cache)?;
     }
     log::check(&server.settings)?;
-    for problem in CertificateKeys::read(&server.tls)?.validities().filter_map(Validity::problem) {
+    for problem in CertificateKeys::read(&server.tls)?
+        .validities()
+        .filter_map(Validity::problem)
+    {
         // A closed stderr is ignored.
         drop(writeln!(stderr(), "warning: {problem}"));
     }

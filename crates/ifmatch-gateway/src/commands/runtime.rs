@@ -32,7 +32,9 @@ pub(crate) fn run(
     runtime.shutdown_timeout(FILE_GRACE);
     match end? {
         GatewayEnd::Graceful => Ok(()),
-        GatewayEnd::Forced => Err(Error::runtime("stopped before all requests in flight were complete")),
+        GatewayEnd::Forced => Err(Error::runtime(
+            "stopped before all requests in flight were complete",
+        )),
     }
 }
 
@@ -61,7 +63,10 @@ impl ServerSignals {
     /// Fails if the system refuses.
     pub(crate) fn listen() -> Result<Self, Error> {
         let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
-        Ok(Self { reload: AskedSignal::to_reload().map_err(failed)?, stop: StopSignals::listen().map_err(failed)? })
+        Ok(Self {
+            reload: AskedSignal::to_reload().map_err(failed)?,
+            stop: StopSignals::listen().map_err(failed)?,
+        })
     }
 
     /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` whenever that is
@@ -92,7 +97,9 @@ pub(crate) async fn serve_until_stopped(
         tell_reloaded(&result);
         match result {
             Ok(()) => info!("reloaded the configuration"),
-            Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
+            Err(error) => {
+                error!(%error, "cannot reload the configuration: the previous one stays in use")
+            }
         }
     };
     platform::tell_ready();
@@ -103,7 +110,9 @@ pub(crate) async fn serve_until_stopped(
     let stopped = async {
         server.drain();
         sleep(config.settings.shutdown_delay.duration()).await;
-        server.shut_down(config.settings.shutdown_grace.duration()).await;
+        server
+            .shut_down(config.settings.shutdown_grace.duration())
+            .await;
     };
     tokio::select! {
         () = stopped => {}
@@ -137,6 +146,9 @@ fn tell_reloaded(result: &Result<(), Error>) {
     platform::tell_reloaded(&match result {
         Ok(()) => "serving".to_owned(),
         // A message has a line for each of its fields.
-        Err(error) => format!("serving; the last reload failed: {}", error.to_string().replace('\n', " ")),
+        Err(error) => format!(
+            "serving; the last reload failed: {}",
+            error.to_string().replace('\n', " ")
+        ),
     });
 }

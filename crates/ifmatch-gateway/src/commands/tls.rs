@@ -38,7 +38,11 @@ impl CertificateKeys {
             let validity = Validity::of(&key, &files.cert);
             Ok((Arc::new(key), validity))
         };
-        files.iter().map(read).collect::<Result<_, Error>>().map(Self)
+        files
+            .iter()
+            .map(read)
+            .collect::<Result<_, Error>>()
+            .map(Self)
     }
 
     /// Returns the times for which the certificates are valid.
@@ -78,7 +82,9 @@ impl ReplaceableTls {
     /// Replaces the certificates, for new connections, and tells `state` about them.
     pub(crate) fn replace(&self, keys: CertificateKeys, state: &AppState) {
         state.set_certificates(keys.validities().cloned().collect());
-        self.0.0.store(Arc::new(keys.0.into_iter().map(|(key, _)| key).collect()));
+        self.0
+            .0
+            .store(Arc::new(keys.0.into_iter().map(|(key, _)| key).collect()));
     }
 }
 
@@ -86,13 +92,18 @@ impl ResolvesServerCert for LiveCertificates {
     /// Returns the first certificate for the requested name, or the first of all.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let keys = self.0.load();
-        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let name = hello
+            .server_name()
+            .and_then(|name| ServerName::try_from(name).ok());
         let named = name.and_then(|name| keys.iter().find(|key| is_for(key, &name)));
         named.or(keys.first()).cloned()
     }
 }
 
 fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
-    let certificate = key.cert.first().and_then(|der| ParsedCertificate::try_from(der).ok());
+    let certificate = key
+        .cert
+        .first()
+        .and_then(|der| ParsedCertificate::try_from(der).ok());
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }

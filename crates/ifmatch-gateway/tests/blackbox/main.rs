@@ -38,7 +38,10 @@ fn main() -> ExitCode {
     let mut args = Arguments::from_args();
     args.test_threads.get_or_insert(THREADS);
     let servers = Server::of_environment();
-    let trials = servers.iter().flat_map(|server| cases(Arc::clone(server.site()), !args.list)).collect();
+    let trials = servers
+        .iter()
+        .flat_map(|server| cases(Arc::clone(server.site()), !args.list))
+        .collect();
     let conclusion = libtest_mimic::run(&args, trials);
     let mut has_panicked = false;
     for server in servers {
@@ -48,7 +51,11 @@ fn main() -> ExitCode {
             eprintln!("stderr of the server {name}:\n{log}");
         }
     }
-    if has_panicked { ExitCode::FAILURE } else { conclusion.exit_code() }
+    if has_panicked {
+        ExitCode::FAILURE
+    } else {
+        conclusion.exit_code()
+    }
 }
 
 /// Returns all cases against one server.

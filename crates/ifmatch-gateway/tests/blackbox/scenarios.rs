@@ -23,10 +23,22 @@ enum Dialect {
 }
 
 const FILES: [(Dialect, &str); 4] = [
-    (Dialect::Azure, include_str!("../data/blackbox/azure-scenarios.txt")),
-    (Dialect::Plain, include_str!("../data/blackbox/plain-scenarios.txt")),
-    (Dialect::S3, include_str!("../data/blackbox/s3-scenarios.txt")),
-    (Dialect::Tables, include_str!("../data/blackbox/tables-scenarios.txt")),
+    (
+        Dialect::Azure,
+        include_str!("../data/blackbox/azure-scenarios.txt"),
+    ),
+    (
+        Dialect::Plain,
+        include_str!("../data/blackbox/plain-scenarios.txt"),
+    ),
+    (
+        Dialect::S3,
+        include_str!("../data/blackbox/s3-scenarios.txt"),
+    ),
+    (
+        Dialect::Tables,
+        include_str!("../data/blackbox/tables-scenarios.txt"),
+    ),
 ];
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -35,7 +47,11 @@ pub(crate) fn add(suite: &mut Suite) {
         let text: String = lines.flat_map(|line| ["\n", line]).collect();
         for scenario in text.split("\n= ").skip(1) {
             let (name, lines) = scenario.split_once('\n').expect("a name and lines");
-            let lines: Vec<String> = lines.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+            let lines: Vec<String> = lines
+                .lines()
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned)
+                .collect();
             suite.case(name, move |site| {
                 let mut scenario = Scenario::new(site, dialect);
                 for line in &lines {
@@ -61,7 +77,11 @@ impl<'a> Scenario<'a> {
         let name = site.name();
         let own = format!("/{name}");
         match dialect {
-            Dialect::Azure => drop(site.azure().put(&format!("{own}?restype=container"), &[], "").is(201)),
+            Dialect::Azure => drop(
+                site.azure()
+                    .put(&format!("{own}?restype=container"), &[], "")
+                    .is(201),
+            ),
             Dialect::Plain => {}
             Dialect::S3 => drop(site.s3().put(&own, &[], "").is(200)),
             Dialect::Tables => {
@@ -79,31 +99,58 @@ impl<'a> Scenario<'a> {
             ("MD5", "XUFAKrxLKna5cZ2REBfFkg=="),
             ("OTHER", "WY1MIARhuBUiozKFZcJffA=="),
         ];
-        let mut values = HashMap::from_iter(known.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        values.extend(IDS.iter().enumerate().map(|(at, id)| (format!("ID{at}"), (*id).to_owned())));
-        Self { site, dialect, own, new: format!("/{}", site.name()), values }
+        let mut values =
+            HashMap::from_iter(known.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        values.extend(
+            IDS.iter()
+                .enumerate()
+                .map(|(at, id)| (format!("ID{at}"), (*id).to_owned())),
+        );
+        Self {
+            site,
+            dialect,
+            own,
+            new: format!("/{}", site.name()),
+            values,
+        }
     }
 
     /// Replaces names by their values, `/box` by the path of the container, and `/new` by one that doesn't exist.
     fn meaning(&self, text: &str) -> String {
         let mut names: Vec<&String> = self.values.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let replaced = |text: String, name: &String| text.replace(&format!("${name}"), &self.values[name]);
-        names.into_iter().fold(text.to_owned(), replaced).replace("/box", &self.own).replace("/new", &self.new)
+        let replaced =
+            |text: String, name: &String| text.replace(&format!("${name}"), &self.values[name]);
+        names
+            .into_iter()
+            .fold(text.to_owned(), replaced)
+            .replace("/box", &self.own)
+            .replace("/new", &self.new)
     }
 
     fn step(&mut self, line: &str) {
-        let (request, expected) = line.split_once(" -> ").unwrap_or_else(|| panic!("a request and its answer: {line}"));
+        let (request, expected) = line
+            .split_once(" -> ")
+            .unwrap_or_else(|| panic!("a request and its answer: {line}"));
         let reply = self.send(request);
         let mut checks = expected.split(" ; ");
-        let (status, code) = checks.next().map(|first| first.split_once(' ').unwrap_or((first, ""))).expect("a status");
-        let reply = reply.is(status.parse().unwrap_or_else(|_| panic!("a status: {line}")));
+        let (status, code) = checks
+            .next()
+            .map(|first| first.split_once(' ').unwrap_or((first, "")))
+            .expect("a status");
+        let reply = reply.is(status
+            .parse()
+            .unwrap_or_else(|_| panic!("a status: {line}")));
         if !code.is_empty() && reply.code() != code {
             reply.fail(code);
         }
         for check in checks {
-            let (name, value) = check.split_once('=').unwrap_or_else(|| panic!("a name and a value: {line}"));
-            let (name, is_equal) = name.strip_suffix('!').map_or((name, true), |name| (name, false));
+            let (name, value) = check
+                .split_once('=')
+                .unwrap_or_else(|| panic!("a name and a value: {line}"));
+            let (name, is_equal) = name
+                .strip_suffix('!')
+                .map_or((name, true), |name| (name, false));
             let found = match name.strip_prefix('<') {
                 Some(element) => reply.all(element.trim_end_matches('>')).join(","),
                 None if name.starts_with('/') => match reply.json().pointer(name) {
@@ -114,15 +161,17 @@ impl<'a> Scenario<'a> {
                 None if name == "text" => reply.text().to_owned(),
                 None => reply.field(name).to_owned(),
             };
-            if let Some(new) = value.strip_prefix('$').filter(|new| new.chars().all(char::is_alphanumeric))
+            if let Some(new) = value
+                .strip_prefix('$')
+                .filter(|new| new.chars().all(char::is_alphanumeric))
                 && !self.values.contains_key(new)
             {
                 assert!(!found.is_empty(), "no {name} for {line}");
                 self.values.insert(new.to_owned(), found);
-            } else if value
-                .strip_prefix('…')
-                .map_or_else(|| found == self.meaning(value), |end| found.ends_with(&self.meaning(end)))
-                != is_equal
+            } else if value.strip_prefix('…').map_or_else(
+                || found == self.meaning(value),
+                |end| found.ends_with(&self.meaning(end)),
+            ) != is_equal
             {
                 reply.fail(&format!("{check}, and {name} is {found:?}"));
             }
@@ -134,14 +183,24 @@ impl<'a> Scenario<'a> {
         let (words, mut rest) = request.split_at(ends[0].min(ends[1]));
         let mut fields: Vec<(String, String)> = Vec::new();
         while let Some(field) = rest.trim_start().strip_prefix('{') {
-            let (field, after) = field.split_once('}').unwrap_or_else(|| panic!("a field: {request}"));
-            let (name, value) = field.split_once(": ").unwrap_or_else(|| panic!("a name and a value: {request}"));
+            let (field, after) = field
+                .split_once('}')
+                .unwrap_or_else(|| panic!("a field: {request}"));
+            let (name, value) = field
+                .split_once(": ")
+                .unwrap_or_else(|| panic!("a name and a value: {request}"));
             fields.push((name.to_owned(), self.meaning(value)));
             rest = after;
         }
-        let content = rest.trim_start().strip_prefix('"').and_then(|content| content.strip_suffix('"'));
+        let content = rest
+            .trim_start()
+            .strip_prefix('"')
+            .and_then(|content| content.strip_suffix('"'));
         let content = self.meaning(content.unwrap_or_default());
-        let words: Vec<String> = words.split_whitespace().map(|word| self.meaning(word)).collect();
+        let words: Vec<String> = words
+            .split_whitespace()
+            .map(|word| self.meaning(word))
+            .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (dialect, words) = match words[0] {
             "plain" => (Dialect::Plain, &words[1..]),
@@ -155,8 +214,12 @@ impl<'a> Scenario<'a> {
             Dialect::Tables => self.site.tables(),
         };
         if dialect == Dialect::Tables {
-            let missing = JSON.iter().filter(|(name, _)| fields.iter().all(|(given, _)| given != name));
-            let missing: Vec<_> = missing.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let missing = JSON
+                .iter()
+                .filter(|(name, _)| fields.iter().all(|(given, _)| given != name));
+            let missing: Vec<_> = missing
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
             fields.extend(missing);
         }
         let fields = borrowed(&fields);
@@ -164,16 +227,32 @@ impl<'a> Scenario<'a> {
             ["UPLOAD", path] => http.upload(path, &fields, content),
             ["ACQUIRE", path, id] => acquire(&mut http, path, id, -1),
             ["STAGE", id, path] => {
-                let id = utf8_percent_encode(IDS[id.parse::<usize>().expect("a number")], NON_ALPHANUMERIC);
+                let id = utf8_percent_encode(
+                    IDS[id.parse::<usize>().expect("a number")],
+                    NON_ALPHANUMERIC,
+                );
                 http.put(&format!("{path}?comp=block&blockid={id}"), &fields, content)
             }
             ["COMMIT", path] => {
                 let block = |block: &str| {
-                    let (from, id) = block.split_once(' ').expect("where the block is, and its number");
-                    format!("<{from}>{}</{from}>", IDS[id.parse::<usize>().expect("a number")])
+                    let (from, id) = block
+                        .split_once(' ')
+                        .expect("where the block is, and its number");
+                    format!(
+                        "<{from}>{}</{from}>",
+                        IDS[id.parse::<usize>().expect("a number")]
+                    )
                 };
-                let blocks: String = content.split(", ").filter(|block| !block.is_empty()).map(block).collect();
-                http.put(&format!("{path}?comp=blocklist"), &fields, format!("<BlockList>{blocks}</BlockList>"))
+                let blocks: String = content
+                    .split(", ")
+                    .filter(|block| !block.is_empty())
+                    .map(block)
+                    .collect();
+                http.put(
+                    &format!("{path}?comp=blocklist"),
+                    &fields,
+                    format!("<BlockList>{blocks}</BlockList>"),
+                )
             }
             [method, path] => http.send(method, path, &fields, content),
             _ => panic!("a request: {request}"),

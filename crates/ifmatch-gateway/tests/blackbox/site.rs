@@ -40,23 +40,49 @@ impl Endpoint {
     pub(crate) fn of(url: &str) -> Self {
         let authority = url.trim_end_matches('/').strip_prefix("http://");
         let authority = authority.unwrap_or_else(|| panic!("{url}: a URL is http://host:port"));
-        let mut addresses = authority.to_socket_addrs().unwrap_or_else(|error| panic!("{url}: {error}"));
-        Self { address: addresses.next().expect("an address"), authority: authority.to_owned() }
+        let mut addresses = authority
+            .to_socket_addrs()
+            .unwrap_or_else(|error| panic!("{url}: {error}"));
+        Self {
+            address: addresses.next().expect("an address"),
+            authority: authority.to_owned(),
+        }
     }
 }
 
 impl Site {
-    pub(crate) fn new(server: String, blobs: Endpoint, tables: Option<Endpoint>, s3: Option<Endpoint>) -> Self {
-        let account = var("IFMATCH_ACCOUNT").unwrap_or_else(|_| format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}"));
-        let (name, key) = account.split_once(':').expect("IFMATCH_ACCOUNT is name:key");
+    pub(crate) fn new(
+        server: String,
+        blobs: Endpoint,
+        tables: Option<Endpoint>,
+        s3: Option<Endpoint>,
+    ) -> Self {
+        let account = var("IFMATCH_ACCOUNT")
+            .unwrap_or_else(|_| format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}"));
+        let (name, key) = account
+            .split_once(':')
+            .expect("IFMATCH_ACCOUNT is name:key");
         let signer = Signer::new(name, key);
         let s3 = s3.map(|endpoint| {
             let signer = s3::Signer::new(&endpoint.authority, name, key);
             (endpoint, signer)
         });
-        let (token, run) = (var("IFMATCH_TOKEN").ok(), RandomState::new().build_hasher().finish());
+        let (token, run) = (
+            var("IFMATCH_TOKEN").ok(),
+            RandomState::new().build_hasher().finish(),
+        );
         let account = name.to_owned();
-        Self { server, signer, account, blobs, tables, s3, token, run, names: AtomicU32::new(0) }
+        Self {
+            server,
+            signer,
+            account,
+            blobs,
+            tables,
+            s3,
+            token,
+            run,
+            names: AtomicU32::new(0),
+        }
     }
 
     /// Returns a client of the plain dialect.
@@ -72,21 +98,31 @@ impl Site {
     /// Returns a client of the table service.
     #[track_caller]
     pub(crate) fn tables(&self) -> Http<'_> {
-        let tables = self.tables.as_ref().expect("there are no tables: set IFMATCH_TABLES_URL");
+        let tables = self
+            .tables
+            .as_ref()
+            .expect("there are no tables: set IFMATCH_TABLES_URL");
         Http::tables(tables, &self.signer)
     }
 
     /// Returns a client of S3's dialect.
     #[track_caller]
     pub(crate) fn s3(&self) -> Http<'_> {
-        let (endpoint, signer) = self.s3.as_ref().expect("there is no S3: set IFMATCH_S3_URL");
+        let (endpoint, signer) = self
+            .s3
+            .as_ref()
+            .expect("there is no S3: set IFMATCH_S3_URL");
         Http::s3(endpoint, signer)
     }
 
     /// Returns the address for S3 clients.
     #[track_caller]
     pub(crate) fn s3_address(&self) -> SocketAddr {
-        self.s3.as_ref().expect("there is no S3: set IFMATCH_S3_URL").0.address
+        self.s3
+            .as_ref()
+            .expect("there is no S3: set IFMATCH_S3_URL")
+            .0
+            .address
     }
 
     /// Returns the address of the blob service.
@@ -111,12 +147,18 @@ impl Site {
 
     /// Returns a header line with the token, if there is one.
     pub(crate) fn token_line(&self) -> String {
-        self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
+        self.token()
+            .map(|token| format!("Authorization: Bearer {token}\r\n"))
+            .unwrap_or_default()
     }
 
     /// Returns a name for a container or table that isn't used elsewhere.
     pub(crate) fn name(&self) -> String {
-        format!("b{:016x}n{}", self.run, self.names.fetch_add(1, Ordering::Relaxed))
+        format!(
+            "b{:016x}n{}",
+            self.run,
+            self.names.fetch_add(1, Ordering::Relaxed)
+        )
     }
 }
 
@@ -143,14 +185,28 @@ impl Server {
     pub(crate) fn of_environment() -> Vec<Self> {
         let name = var("IFMATCH_SERVER").ok();
         let Ok(url) = var("IFMATCH_URL") else {
-            let names = name
-                .map_or_else(|| ["folder", "bucket", "memory", "file"].map(str::to_owned).to_vec(), |name| vec![name]);
+            let names = name.map_or_else(
+                || {
+                    ["folder", "bucket", "memory", "file"]
+                        .map(str::to_owned)
+                        .to_vec()
+                },
+                |name| vec![name],
+            );
             return names.into_iter().map(Self::start).collect();
         };
         let other = |name| var(name).ok().as_deref().map(Endpoint::of);
         let name = name.unwrap_or_else(|| "folder".to_owned());
-        let site = Site::new(name, Endpoint::of(&url), other("IFMATCH_TABLES_URL"), other("IFMATCH_S3_URL"));
-        vec![Self { site: Arc::new(site), started: None }]
+        let site = Site::new(
+            name,
+            Endpoint::of(&url),
+            other("IFMATCH_TABLES_URL"),
+            other("IFMATCH_S3_URL"),
+        );
+        vec![Self {
+            site: Arc::new(site),
+            started: None,
+        }]
     }
 
     /// Returns the address and credentials.
@@ -160,7 +216,9 @@ impl Server {
 
     /// Stops the server if it was started here, and returns its log.
     pub(crate) fn stop(self) -> String {
-        self.started.map(|(mut gateway, _folder)| gateway.stop().stderr).unwrap_or_default()
+        self.started
+            .map(|(mut gateway, _folder)| gateway.stop().stderr)
+            .unwrap_or_default()
     }
 
     fn start(name: String) -> Self {
@@ -185,7 +243,15 @@ impl Server {
                 )
             }
         };
-        let mut args = vec!["serve", "--data", &data, "--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"];
+        let mut args = vec![
+            "serve",
+            "--data",
+            &data,
+            "--listen-tables",
+            "127.0.0.1:0",
+            "--listen-s3",
+            "127.0.0.1:0",
+        ];
         if let Some(store) = &store {
             args.extend(["--store", store]);
         }
@@ -196,6 +262,9 @@ impl Server {
         let tables = Endpoint::of(&format!("http://{}", gateway.tables()));
         let s3 = Endpoint::of(&format!("http://{}", gateway.s3()));
         let site = Site::new(name, Endpoint::of(&gateway.url("")), Some(tables), Some(s3));
-        Self { site: Arc::new(site), started: Some((gateway, folder)) }
+        Self {
+            site: Arc::new(site),
+            started: Some((gateway, folder)),
+        }
     }
 }

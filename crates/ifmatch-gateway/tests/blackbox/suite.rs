@@ -32,7 +32,9 @@ struct Difference {
 
 impl Difference {
     fn covers(&self, name: &str) -> bool {
-        self.cases.strip_suffix('…').map_or(self.cases == name, |start| name.starts_with(start))
+        self.cases
+            .strip_suffix('…')
+            .map_or(self.cases == name, |start| name.starts_with(start))
     }
 }
 
@@ -43,13 +45,20 @@ impl Suite {
         let differences = rows(include_str!("../data/blackbox/differences.txt"))
             .into_iter()
             .map(|row| match row.as_slice() {
-                [servers, cases, reason] if !reason.is_empty() => (servers.clone(), cases.clone(), reason.clone()),
+                [servers, cases, reason] if !reason.is_empty() => {
+                    (servers.clone(), cases.clone(), reason.clone())
+                }
                 _ => panic!("differences.txt: servers | case | what differs, and why: {row:?}"),
             })
             .filter(|(servers, ..)| servers.split(' ').any(|server| server == site.server))
             .map(|(_, cases, reason)| Difference { cases, reason })
             .collect();
-        Self { site, differences, names: HashSet::new(), trials: Vec::new() }
+        Self {
+            site,
+            differences,
+            names: HashSet::new(),
+            trials: Vec::new(),
+        }
     }
 
     /// Returns the server under test.
@@ -58,36 +67,69 @@ impl Suite {
     }
 
     /// Adds a case.
-    pub(crate) fn case(&mut self, name: impl Into<String>, run: impl FnOnce(&Site) + Send + 'static) {
+    pub(crate) fn case(
+        &mut self,
+        name: impl Into<String>,
+        run: impl FnOnce(&Site) + Send + 'static,
+    ) {
         let name = name.into();
-        assert!(self.names.insert(name.clone()), "two cases are named {name}");
+        assert!(
+            self.names.insert(name.clone()),
+            "two cases are named {name}"
+        );
         let site = Arc::clone(&self.site);
-        let known = self.differences.iter().find(|difference| difference.covers(&name));
+        let known = self
+            .differences
+            .iter()
+            .find(|difference| difference.covers(&name));
         let known = known.map(|difference| difference.reason.clone());
-        self.trials.push(Trial::test(format!("{}: {name}", self.site.server), move || {
-            match (catch_unwind(AssertUnwindSafe(|| run(&site))), known) {
+        self.trials.push(Trial::test(
+            format!("{}: {name}", self.site.server),
+            move || match (catch_unwind(AssertUnwindSafe(|| run(&site))), known) {
                 (Ok(()), None) | (Err(_), Some(_)) => Ok(()),
-                (Ok(()), Some(reason)) => Err(Failed::from(format!("passes, but differences.txt says: {reason}"))),
+                (Ok(()), Some(reason)) => Err(Failed::from(format!(
+                    "passes, but differences.txt says: {reason}"
+                ))),
                 (Err(panic), None) => Err(Failed::from(said(panic.as_ref()))),
-            }
-        }));
+            },
+        ));
     }
 
     /// Returns the cases, and one that checks the list of differences.
     pub(crate) fn into_trials(self) -> Vec<Trial> {
-        let Self { site, names, differences, mut trials } = self;
-        let stale = differences.iter().filter(|difference| !names.iter().any(|name| difference.covers(name)));
+        let Self {
+            site,
+            names,
+            differences,
+            mut trials,
+        } = self;
+        let stale = differences
+            .iter()
+            .filter(|difference| !names.iter().any(|name| difference.covers(name)));
         let stale: Vec<String> = stale.map(|difference| difference.cases.clone()).collect();
-        trials.push(Trial::test(format!("{}: every line of differences.txt matches a case", site.server), move || {
-            if stale.is_empty() { Ok(()) } else { Err(Failed::from(format!("no such case: {stale:?}"))) }
-        }));
+        trials.push(Trial::test(
+            format!(
+                "{}: every line of differences.txt matches a case",
+                site.server
+            ),
+            move || {
+                if stale.is_empty() {
+                    Ok(())
+                } else {
+                    Err(Failed::from(format!("no such case: {stale:?}")))
+                }
+            },
+        ));
         trials
     }
 }
 
 /// Stores the panic message for the report of the case.
 fn remember(info: &PanicHookInfo<'_>) {
-    let place = info.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
+    let place = info
+        .location()
+        .map(|place| format!("{}:{}", place.file(), place.line()))
+        .unwrap_or_default();
     LAST_PANIC.with(|last| *last.borrow_mut() = format!("{}\n  at {place}", text(info.payload())));
 }
 
@@ -95,32 +137,57 @@ fn remember(info: &PanicHookInfo<'_>) {
 pub(crate) fn said(payload: &(dyn Any + Send)) -> String {
     let last = LAST_PANIC.with(RefCell::take);
     let payload = text(payload);
-    if last.starts_with(payload) { last } else { payload.to_owned() }
+    if last.starts_with(payload) {
+        last
+    } else {
+        payload.to_owned()
+    }
 }
 
 fn text(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
+    owned
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
 }
 
 /// Returns the rows of a table.
 pub(crate) fn rows(text: &str) -> Vec<Vec<String>> {
-    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    lines.map(|line| format!("{line} ").split("| ").map(|column| column.trim().to_owned()).collect()).collect()
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            format!("{line} ")
+                .split("| ")
+                .map(|column| column.trim().to_owned())
+                .collect()
+        })
+        .collect()
 }
 
 /// Returns the rows of a table with columns separated by whitespace, without the header row.
 pub(crate) fn words(text: &str) -> Vec<Vec<String>> {
-    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).skip(1);
-    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .skip(1);
+    lines
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect()
 }
 
 /// Parses a column with headers: `name: value ;; name: value`, or `-`.
 pub(crate) fn fields(column: &str) -> Vec<(String, String)> {
-    let lines = column.split(";;").map(str::trim).filter(|line| *line != "-");
+    let lines = column
+        .split(";;")
+        .map(str::trim)
+        .filter(|line| *line != "-");
     lines
         .map(|line| {
-            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("not a header: {line}"));
+            let (name, value) = line
+                .split_once(':')
+                .unwrap_or_else(|| panic!("not a header: {line}"));
             (name.trim().to_owned(), value.trim().replace("<>", ""))
         })
         .collect()
@@ -128,5 +195,8 @@ pub(crate) fn fields(column: &str) -> Vec<(String, String)> {
 
 /// Borrows headers.
 pub(crate) fn borrowed(fields: &[(String, String)]) -> Vec<(&str, &str)> {
-    fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
 }

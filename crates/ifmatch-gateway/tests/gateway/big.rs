@@ -21,7 +21,13 @@ struct Made {
 
 impl Made {
     fn chunk(number: u64) -> Bytes {
-        number.to_be_bytes().iter().copied().cycle().take(CHUNK).collect()
+        number
+            .to_be_bytes()
+            .iter()
+            .copied()
+            .cycle()
+            .take(CHUNK)
+            .collect()
     }
 }
 
@@ -29,7 +35,10 @@ impl Body for Made {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if self.sent == SIZE {
             return Poll::Ready(None);
         }
@@ -50,14 +59,19 @@ async fn a_gibibyte_is_stored_and_read_in_64_mib() {
     let gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
     let client = Client::new(gateway.address());
 
-    let put = Request::put("/c/big").body(Made { sent: 0 }.boxed_unsync()).unwrap();
+    let put = Request::put("/c/big")
+        .body(Made { sent: 0 }.boxed_unsync())
+        .unwrap();
     let written = client.stream(put).await.unwrap();
     assert_eq!(written.status(), StatusCode::CREATED);
     let tag = written.headers()["etag"].clone();
 
     let get = Request::get("/c/big").body(support::full("")).unwrap();
     let read = client.stream(get).await.unwrap();
-    assert_eq!((read.status(), &read.headers()["etag"]), (StatusCode::OK, &tag));
+    assert_eq!(
+        (read.status(), &read.headers()["etag"]),
+        (StatusCode::OK, &tag)
+    );
     let mut hasher = Hasher::default();
     let mut length = 0;
     let mut body = read.into_body();
@@ -68,7 +82,10 @@ async fn a_gibibyte_is_stored_and_read_in_64_mib() {
     }
     assert_eq!(length, SIZE);
     let hash = hasher.finish().hex();
-    assert!(tag.to_str().unwrap().trim_matches('"').starts_with(&hash), "{tag:?} is not of these bytes: {hash}");
+    assert!(
+        tag.to_str().unwrap().trim_matches('"').starts_with(&hash),
+        "{tag:?} is not of these bytes: {hash}"
+    );
 
     let peak = gateway.memory().peak;
     println!("peak resident memory: {} MiB", peak >> 20);

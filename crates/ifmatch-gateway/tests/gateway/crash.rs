@@ -50,7 +50,12 @@ async fn kill_9_during_a_hundred_writes() {
     let blobs = Blobs::default();
     for (number, killed_after) in KILLED_AFTER.into_iter().enumerate() {
         let client = Client::new(gateway.address());
-        let round = Round { number, client, blobs: Arc::clone(&blobs), acknowledged: Arc::default() };
+        let round = Round {
+            number,
+            client,
+            blobs: Arc::clone(&blobs),
+            acknowledged: Arc::default(),
+        };
         let mut writers = JoinSet::new();
         for writer in 0..WRITERS {
             writers.spawn(write_until_the_end(round.clone(), writer));
@@ -58,7 +63,10 @@ async fn kill_9_during_a_hundred_writes() {
         // A short pause, so the kill doesn't coincide with the step before a response.
         within("the writes before the kill", async {
             while round.acknowledged.load(Relaxed) < killed_after {
-                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                assert!(
+                    writers.try_join_next().is_none(),
+                    "a write has failed before the kill"
+                );
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
@@ -67,7 +75,13 @@ async fn kill_9_during_a_hundred_writes() {
         tokio::task::block_in_place(|| gateway.kill());
         writers.join_all().await;
         tokio::task::block_in_place(|| gateway.restart());
-        check(&Client::new(gateway.address()), &blobs, folder.path(), number).await;
+        check(
+            &Client::new(gateway.address()),
+            &blobs,
+            folder.path(),
+            number,
+        )
+        .await;
     }
 }
 
@@ -86,17 +100,31 @@ async fn write_until_the_end(round: Round, writer: usize) {
             (_, None) => Request::builder().header("if-none-match", "*"),
             (_, Some(tag)) => Request::builder().header("if-match", tag),
         };
-        let request = request.method(Method::PUT).uri(&name).body(full(body.clone())).unwrap();
-        let Ok(answer) = round.client.try_send(request).await else { return };
+        let request = request
+            .method(Method::PUT)
+            .uri(&name)
+            .body(full(body.clone()))
+            .unwrap();
+        let Ok(answer) = round.client.try_send(request).await else {
+            return;
+        };
         acknowledge(&round.blobs, &name, &answer, body);
         round.acknowledged.fetch_add(1, Relaxed);
     }
 }
 
 fn acknowledge(blobs: &Blobs, name: &str, answer: &Answer, body: Bytes) {
-    assert!(matches!(answer.status.as_u16(), 200 | 201), "{name}: {answer:#?}");
+    assert!(
+        matches!(answer.status.as_u16(), 200 | 201),
+        "{name}: {answer:#?}"
+    );
     let tag = answer.etag().to_owned();
-    note(blobs, name, |blob| *blob = Expected { acknowledged: Some((body, tag)), unanswered: Vec::new() });
+    note(blobs, name, |blob| {
+        *blob = Expected {
+            acknowledged: Some((body, tag)),
+            unanswered: Vec::new(),
+        }
+    });
 }
 
 fn note<T>(blobs: &Blobs, name: &str, change: impl FnOnce(&mut Expected) -> T) -> T {
@@ -117,36 +145,67 @@ async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
     let mut present = 0;
     for name in names {
         let answer = client.get(&name, &[]).await;
-        let found =
-            (answer.status == 200).then(|| (answer.body.clone(), answer.headers["etag"].to_str().unwrap().to_owned()));
-        note(blobs, &name, |blob| one_of(blob, found.as_ref(), &format!("{name} in round {round}")));
+        let found = (answer.status == 200).then(|| {
+            (
+                answer.body.clone(),
+                answer.headers["etag"].to_str().unwrap().to_owned(),
+            )
+        });
+        note(blobs, &name, |blob| {
+            one_of(blob, found.as_ref(), &format!("{name} in round {round}"))
+        });
         if let Some((body, tag)) = found {
             let hash = ContentHash::of(&body).hex();
-            assert!(tag.trim_matches('"').starts_with(&hash), "{name} in round {round}: {tag} is not of these bytes");
+            assert!(
+                tag.trim_matches('"').starts_with(&hash),
+                "{name} in round {round}: {tag} is not of these bytes"
+            );
             present += 1;
             in_files += usize::from(body.len() > 4 << 10);
         }
     }
     let listed = client.get("/c?limit=1000", &[]).await;
     if present > 0 {
-        assert_eq!(listed.json()["blobs"].as_array().map(Vec::len), Some(present), "listing in round {round}");
+        assert_eq!(
+            listed.json()["blobs"].as_array().map(Vec::len),
+            Some(present),
+            "listing in round {round}"
+        );
     }
-    assert_eq!(files(&folder.join("bodies")), in_files, "a body for each blob that has one, in round {round}");
-    assert_eq!(files(&folder.join("tmp")), 0, "nothing half written, in round {round}");
+    assert_eq!(
+        files(&folder.join("bodies")),
+        in_files,
+        "a body for each blob that has one, in round {round}"
+    );
+    assert_eq!(
+        files(&folder.join("tmp")),
+        0,
+        "nothing half written, in round {round}"
+    );
 }
 
 /// Checks that the blob is its last acknowledged version or a later attempt, which counts as acknowledged from now on.
 fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
     let is_acknowledged = found == blob.acknowledged.as_ref();
     let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));
-    assert!(is_acknowledged || is_later, "{place} is neither the acknowledged version nor a later attempt");
-    *blob = Expected { acknowledged: found.cloned(), unanswered: Vec::new() };
+    assert!(
+        is_acknowledged || is_later,
+        "{place} is neither the acknowledged version nor a later attempt"
+    );
+    *blob = Expected {
+        acknowledged: found.cloned(),
+        unanswered: Vec::new(),
+    };
 }
 
 /// The number of files below a folder.
 fn files(folder: &Path) -> usize {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { files(&path) } else { 1 })
+        .sum()
 }
 
 /// A write of the hot blob.
@@ -175,9 +234,23 @@ async fn kill_9_during_a_hundred_writes_of_one_blob() {
     let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
     let hot = Hot::default();
     let first = Bytes::from_static(b"first");
-    Client::new(gateway.address()).put("/c/hot", &[], first.clone()).await.expect(201);
-    let (begun, ended) = (hot.clock.fetch_add(1, Relaxed), Some(hot.clock.fetch_add(1, Relaxed)));
-    hot.writes.lock().unwrap().insert(first.clone(), HotWrite { body: first, condition: None, begun, ended });
+    Client::new(gateway.address())
+        .put("/c/hot", &[], first.clone())
+        .await
+        .expect(201);
+    let (begun, ended) = (
+        hot.clock.fetch_add(1, Relaxed),
+        Some(hot.clock.fetch_add(1, Relaxed)),
+    );
+    hot.writes.lock().unwrap().insert(
+        first.clone(),
+        HotWrite {
+            body: first,
+            condition: None,
+            begun,
+            ended,
+        },
+    );
     for (round, killed_after) in [10, 5000, 8000].into_iter().enumerate() {
         let write = |client, writer| write_hot_until_the_end(hot.clone(), client, round, writer);
         kill_during_writes(&mut gateway, &hot.clock, killed_after, write).await;
@@ -202,7 +275,10 @@ async fn kill_during_writes<F>(
     }
     within("the writes before the kill", async {
         while counter.load(Relaxed) < goal {
-            assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+            assert!(
+                writers.try_join_next().is_none(),
+                "a write has failed before the kill"
+            );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
@@ -217,7 +293,10 @@ async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer:
         let mut request = Request::builder();
         let mut condition = None;
         if writer > 0 {
-            let Ok(found) = client.try_send(Request::get("/c/hot").body(full(Bytes::new())).unwrap()).await else {
+            let Ok(found) = client
+                .try_send(Request::get("/c/hot").body(full(Bytes::new())).unwrap())
+                .await
+            else {
                 return;
             };
             condition = (found.status == 200).then(|| found.etag().to_owned());
@@ -228,10 +307,21 @@ async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer:
         }
         let body = Bytes::from(format!("{round} {writer} {turn}"));
         let begun = hot.clock.fetch_add(1, Relaxed);
-        let write = HotWrite { body: body.clone(), condition, begun, ended: None };
+        let write = HotWrite {
+            body: body.clone(),
+            condition,
+            begun,
+            ended: None,
+        };
         hot.writes.lock().unwrap().insert(body.clone(), write);
-        let request = request.method(Method::PUT).uri("/c/hot").body(full(body.clone())).unwrap();
-        let Ok(answer) = client.try_send(request).await else { return };
+        let request = request
+            .method(Method::PUT)
+            .uri("/c/hot")
+            .body(full(body.clone()))
+            .unwrap();
+        let Ok(answer) = client.try_send(request).await else {
+            return;
+        };
         let mut all = hot.writes.lock().unwrap();
         match answer.status.as_u16() {
             200 | 201 => all.get_mut(&body).unwrap().ended = Some(hot.clock.fetch_add(1, Relaxed)),
@@ -246,15 +336,29 @@ async fn check_hot(hot: &Hot, client: &Client, round: usize) {
     let answer = client.get("/c/hot", &[]).await;
     let mut writes = hot.writes.lock().unwrap();
     let now = hot.clock.fetch_add(1, Relaxed);
-    let found = writes.get_mut(&answer.body).unwrap_or_else(|| panic!("{:?} in round {round}", answer.body));
+    let found = writes
+        .get_mut(&answer.body)
+        .unwrap_or_else(|| panic!("{:?} in round {round}", answer.body));
     let ended = found.ended.unwrap_or(usize::MAX);
     found.ended.get_or_insert(now);
     // The others without an answer have had no effect, or were replaced.
     writes.retain(|_, write| write.ended.is_some());
     let later = writes.values().find(|write| write.begun > ended);
-    assert!(later.is_none(), "{:?} was acknowledged after {:?} in round {round}", later.unwrap().body, answer.body);
-    let replaced: Vec<&String> = writes.values().filter_map(|write| write.condition.as_ref()).collect();
-    assert_eq!(replaced.iter().collect::<HashSet<_>>().len(), replaced.len(), "round {round}");
+    assert!(
+        later.is_none(),
+        "{:?} was acknowledged after {:?} in round {round}",
+        later.unwrap().body,
+        answer.body
+    );
+    let replaced: Vec<&String> = writes
+        .values()
+        .filter_map(|write| write.condition.as_ref())
+        .collect();
+    assert_eq!(
+        replaced.iter().collect::<HashSet<_>>().len(),
+        replaced.len(),
+        "round {round}"
+    );
 }
 
 /// The appends of one blob.
@@ -274,7 +378,12 @@ async fn kill_9_during_a_hundred_appends_to_one_blob() {
     let azure = Azure::development(Client::new(gateway.address()));
     azure.create_container("logs").await.expect(201);
     azure
-        .blob(Method::PUT, "/logs/hot", &[("x-ms-blob-type", "AppendBlob"), ("content-length", "0")], "")
+        .blob(
+            Method::PUT,
+            "/logs/hot",
+            &[("x-ms-blob-type", "AppendBlob"), ("content-length", "0")],
+            "",
+        )
         .await
         .expect(201);
     let log = Log::default();
@@ -290,9 +399,22 @@ async fn append_until_the_end(log: Log, client: Client, round: usize, writer: us
     for turn in 0.. {
         let length = 20 + writer * 17;
         let block = format!("{:.<length$};", format!("{round}/{writer}/{turn}"));
-        let append = signed(&signer, Form::Blob, Method::PUT, "/logs/hot?comp=appendblock", &[], block.clone().into());
-        let Ok(answer) = client.try_send(append.map(full)).await else { return };
-        let offset = answer.expect(201).header("x-ms-blob-append-offset").parse().unwrap();
+        let append = signed(
+            &signer,
+            Form::Blob,
+            Method::PUT,
+            "/logs/hot?comp=appendblock",
+            &[],
+            block.clone().into(),
+        );
+        let Ok(answer) = client.try_send(append.map(full)).await else {
+            return;
+        };
+        let offset = answer
+            .expect(201)
+            .header("x-ms-blob-append-offset")
+            .parse()
+            .unwrap();
         log.acknowledged.lock().unwrap().push((offset, block));
         log.count.fetch_add(1, Relaxed);
     }
@@ -302,12 +424,28 @@ async fn append_until_the_end(log: Log, client: Client, round: usize, writer: us
 async fn check_log(log: &Log, client: &Client, folder: &Path, round: usize) {
     let answer = client.get("/logs/hot", &[]).await;
     let tag = answer.etag();
-    assert!(tag.trim_matches('"').starts_with(&ContentHash::of(&answer.body).hex()), "round {round}: {tag}");
+    assert!(
+        tag.trim_matches('"')
+            .starts_with(&ContentHash::of(&answer.body).hex()),
+        "round {round}: {tag}"
+    );
     let text = std::str::from_utf8(&answer.body).unwrap();
     for (offset, block) in log.acknowledged.lock().unwrap().iter() {
-        assert!(text.get(*offset..).is_some_and(|rest| rest.starts_with(block)), "round {round}: {block} at {offset}");
+        assert!(
+            text.get(*offset..)
+                .is_some_and(|rest| rest.starts_with(block)),
+            "round {round}: {block} at {offset}"
+        );
     }
     let blocks: Vec<&str> = text.split_inclusive(';').collect();
-    assert_eq!(blocks.iter().collect::<HashSet<_>>().len(), blocks.len(), "a block is there twice in round {round}");
-    assert_eq!((files(&folder.join("bodies")), files(&folder.join("tmp"))), (1, 0), "in round {round}");
+    assert_eq!(
+        blocks.iter().collect::<HashSet<_>>().len(),
+        blocks.len(),
+        "a block is there twice in round {round}"
+    );
+    assert_eq!(
+        (files(&folder.join("bodies")), files(&folder.join("tmp"))),
+        (1, 0),
+        "in round {round}"
+    );
 }

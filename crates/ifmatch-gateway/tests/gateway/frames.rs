@@ -33,7 +33,13 @@ pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
 /// Encodes a complete GET with these fields, without compression (RFC 7541, appendix A lists the names of the others).
 pub(crate) fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-    let mut block = [&[0x82, 0x86, 0x04], &text(path)[..], &[0x01], &text("localhost")].concat();
+    let mut block = [
+        &[0x82, 0x86, 0x04],
+        &text(path)[..],
+        &[0x01],
+        &text("localhost"),
+    ]
+    .concat();
     for (name, value) in fields {
         block.extend([&[0x00], &text(name)[..], &text(value)].concat());
     }
@@ -45,7 +51,9 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
         let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        let Some((payload, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
         frames.push((*kind, payload.to_vec()));
         bytes = rest;
     }

@@ -3,7 +3,9 @@
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 
-use crate::frames::{GOAWAY, HEADERS, MAX_CONCURRENT_STREAMS, PREFACE, RST_STREAM, SETTINGS, frame, frames};
+use crate::frames::{
+    GOAWAY, HEADERS, MAX_CONCURRENT_STREAMS, PREFACE, RST_STREAM, SETTINGS, frame, frames,
+};
 use crate::{eventually, get, put_head, wait_for};
 
 fn memory(flags: &[&str]) -> Gateway {
@@ -14,7 +16,12 @@ fn memory(flags: &[&str]) -> Gateway {
 async fn a_large_body_changes_nothing() {
     let gateway = crate::Gateway::on_folder(&["--max-body-size", "100"]);
     let client = Client::new(gateway.address());
-    let tag = client.put("/c/a", &[], vec![b'x'; 100]).await.expect(201).etag().to_owned();
+    let tag = client
+        .put("/c/a", &[], vec![b'x'; 100])
+        .await
+        .expect(201)
+        .etag()
+        .to_owned();
     client.put("/c/a", &[], vec![b'y'; 101]).await.expect(413);
     let chunk = format!("65\r\n{}\r\n0\r\n\r\n", "z".repeat(0x65));
     let head = "PUT /c/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -34,7 +41,12 @@ fn an_excessive_length_is_rejected_before_the_body() {
 #[test]
 fn large_heads_get_431() {
     let gateway = memory(&["--max-header-size", "8KiB"]);
-    let with = |fields: &str| exchange(gateway.address(), format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+    let with = |fields: &str| {
+        exchange(
+            gateway.address(),
+            format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"),
+        )
+    };
     with(&format!("X: {}\r\n", "x".repeat(7 << 10))).expect(200);
     with(&format!("X: {}\r\n", "x".repeat(8 << 10))).expect(431);
     with(&"X: y\r\n".repeat(99)).expect(200);
@@ -44,12 +56,19 @@ fn large_heads_get_431() {
     let mut endless = Connection::open(gateway.address());
     endless.send("GET / HTTP/1.1\r\n");
     for _ in 0..1_000 {
-        if endless.try_send("X: ".to_owned() + &"x".repeat(1 << 10) + "\r\n").is_err() {
+        if endless
+            .try_send("X: ".to_owned() + &"x".repeat(1 << 10) + "\r\n")
+            .is_err()
+        {
             break;
         }
     }
     let answer = endless.rest();
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
 }
 
 #[test]
@@ -66,7 +85,9 @@ fn excess_requests_get_503_and_health_stays_available() {
     exchange(gateway.address(), get("/-/health")).expect(200);
     slow.send("34");
     slow.answer().expect(201);
-    eventually("200 again", || (exchange(gateway.address(), get("/")).status == 200).then_some(()));
+    eventually("200 again", || {
+        (exchange(gateway.address(), get("/")).status == 200).then_some(())
+    });
 }
 
 /// If the rest weren't read, closing would reset the connection while the client is still sending, and the reset could
@@ -100,18 +121,34 @@ fn http2_streams_are_limited_and_rapid_resets_close_the_connection() {
         }
     }
     let frames = frames(&connection.rest());
-    let (_, settings) = frames.iter().find(|(kind, _)| *kind == SETTINGS).expect("settings");
-    let limit =
-        settings.chunks(6).find(|setting| setting[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes()).expect("a limit");
+    let (_, settings) = frames
+        .iter()
+        .find(|(kind, _)| *kind == SETTINGS)
+        .expect("settings");
+    let limit = settings
+        .chunks(6)
+        .find(|setting| setting[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes())
+        .expect("a limit");
     assert_eq!(limit[2..], 200_u32.to_be_bytes());
-    assert!(frames.iter().any(|(kind, _)| *kind == GOAWAY), "a GOAWAY is expected");
+    assert!(
+        frames.iter().any(|(kind, _)| *kind == GOAWAY),
+        "a GOAWAY is expected"
+    );
     exchange(gateway.address(), get("/-/health")).expect(200);
 }
 
 #[test]
 fn a_partial_head_times_out() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--head-timeout", "300ms"]);
-    for start in ["", "P", "PR", "PRI", "G", "GET / HTTP/1.1\r\nHost:", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+    for start in [
+        "",
+        "P",
+        "PR",
+        "PRI",
+        "G",
+        "GET / HTTP/1.1\r\nHost:",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n",
+    ] {
         let mut connection = Connection::open(gateway.address());
         connection.send(start);
         connection.rest();
@@ -132,7 +169,12 @@ fn an_idle_connection_is_closed() {
 async fn a_stalled_body_gets_408_and_changes_nothing() {
     let gateway = Gateway::on_folder(&["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());
-    let tag = client.put("/c/a", &[], "old").await.expect(201).etag().to_owned();
+    let tag = client
+        .put("/c/a", &[], "old")
+        .await
+        .expect(201)
+        .etag()
+        .to_owned();
     for part in ["", "n", &"n".repeat(5_000)] {
         let mut connection = Connection::open(gateway.address());
         connection.send(put_head("a", 10_000));
@@ -150,7 +192,10 @@ async fn a_stalled_body_gets_408_and_changes_nothing() {
 async fn a_client_that_does_not_read_its_response_is_disconnected() {
     let gateway = Gateway::on_folder(&["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());
-    client.put("/c/big", &[], vec![b'x'; 64 << 20]).await.expect(201);
+    client
+        .put("/c/big", &[], vec![b'x'; 64 << 20])
+        .await
+        .expect(201);
     let mut connection = Connection::open(gateway.address());
     connection.send(get("/c/big"));
     wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 1"#);
@@ -161,10 +206,16 @@ async fn a_client_that_does_not_read_its_response_is_disconnected() {
 fn the_endpoints_reject_bad_requests_as_well() {
     let gateway = Gateway::on_folder(&[]);
     for (sent, status) in [
-        ("GET /-/health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        (
+            "GET /-/health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+            400,
+        ),
         ("GET /-/health HTTP/1.1\r\n\r\n", 400),
         ("GET /-/health HTTP/1.0\r\n\r\n", 200),
-        ("POST /-/leases/c HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n", 501),
+        (
+            "POST /-/leases/c HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+            501,
+        ),
     ] {
         exchange(gateway.address(), sent).expect(status);
     }

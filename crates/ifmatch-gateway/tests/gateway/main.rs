@@ -1,6 +1,10 @@
 //! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
 //! the service manager, metrics, the proxy, verification, backups, kills, and invalid input.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod access;
 mod big;
@@ -45,7 +49,11 @@ fn serve(folder: &Path, flags: &[&str]) -> Gateway {
 fn wait_for(gateway: &Gateway, line: &str) {
     eventually(line, || {
         let metrics = exchange(gateway.address(), get("/-/metrics"));
-        metrics.text().lines().any(|found| found == line).then_some(())
+        metrics
+            .text()
+            .lines()
+            .any(|found| found == line)
+            .then_some(())
     });
 }
 

@@ -52,7 +52,9 @@ impl Site {
     fn start(&self, command: &str) -> Gateway {
         let mut ifmatch = Gateway::command();
         // It would override the file.
-        ifmatch.env_remove("IFMATCH_LISTEN_TABLES").env_remove("IFMATCH_LISTEN_S3");
+        ifmatch
+            .env_remove("IFMATCH_LISTEN_TABLES")
+            .env_remove("IFMATCH_LISTEN_S3");
         ifmatch.args([command, "--config"]).arg(self.path("config"));
         Gateway::launch(ifmatch)
     }
@@ -89,7 +91,15 @@ async fn put(client: &mut SendRequest<Full<Bytes>>, name: &str, token: &str) -> 
     client.ready().await.unwrap();
     let request = Request::put(format!("/c/{name}")).header("host", "localhost");
     let request = request.header("authorization", format!("Bearer {token}"));
-    client.send_request(request.body(Full::new(Bytes::from_static(b"hello"))).unwrap()).await.unwrap().status()
+    client
+        .send_request(
+            request
+                .body(Full::new(Bytes::from_static(b"hello")))
+                .unwrap(),
+        )
+        .await
+        .unwrap()
+        .status()
 }
 
 /// Writes until `done`, over connections of ten requests each. Returns the number of writes.
@@ -117,7 +127,14 @@ async fn no_request_is_lost_while_tokens_and_certificates_are_exchanged() {
     };
     configure(0);
     let [tokens, cert, key] = ["tokens", "cert.pem", "key.pem"].map(|name| site.text(name));
-    let flags = ["--write-token-file", &tokens, "--tls-cert", &cert, "--tls-key", &key];
+    let flags = [
+        "--write-token-file",
+        &tokens,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ];
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
     let done = AtomicBool::new(false);
     let exchange_all = async {
@@ -126,8 +143,17 @@ async fn no_request_is_lost_while_tokens_and_certificates_are_exchanged() {
             tokio::task::block_in_place(|| reload(&gateway, RELOADED));
             // Presents the new certificate, and no other.
             let mut client = connect(&[&files[round % 2]], &gateway).await;
-            assert!(put(&mut client, "own", ["even", "odd"][round % 2]).await.is_success(), "{round}");
-            assert_eq!(put(&mut client, "own", ["odd", "even"][round % 2]).await, 401, "{round}");
+            assert!(
+                put(&mut client, "own", ["even", "odd"][round % 2])
+                    .await
+                    .is_success(),
+                "{round}"
+            );
+            assert_eq!(
+                put(&mut client, "own", ["odd", "even"][round % 2]).await,
+                401,
+                "{round}"
+            );
         }
         done.store(true, Ordering::SeqCst);
     };
@@ -140,7 +166,13 @@ async fn no_request_is_lost_while_tokens_and_certificates_are_exchanged() {
 fn open_connections_need_a_current_token_and_requests_in_progress_do_not() {
     let site = Site::new();
     site.tokens(&["former"]);
-    let gateway = Gateway::start(["serve", "--store", "memory://", "--write-token-file", &site.text("tokens")]);
+    let gateway = Gateway::start([
+        "serve",
+        "--store",
+        "memory://",
+        "--write-token-file",
+        &site.text("tokens"),
+    ]);
     let [mut idle, mut slow] = [(); 2].map(|()| Connection::open(gateway.address()));
     idle.send(request("PUT", "/c/a", "former", "one"));
     idle.answer().expect(201);
@@ -148,7 +180,11 @@ fn open_connections_need_a_current_token_and_requests_in_progress_do_not() {
     // A request is in progress once its first bytes have been read.
     eventually("both requests are counted", || {
         let metrics = read(&gateway, "/-/metrics", "former");
-        metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 2").then_some(())
+        metrics
+            .text()
+            .lines()
+            .any(|line| line == "ifmatch_requests_in_flight 2")
+            .then_some(())
     });
     site.tokens(&["current"]);
     reload(&gateway, RELOADED);
@@ -164,10 +200,14 @@ fn open_connections_need_a_current_token_and_requests_in_progress_do_not() {
 fn tokens_of_the_file_are_exchanged_for_both_commands() {
     let site = Site::new();
     for (command, rest) in [
-        ("serve", "store = 'memory://'\nlisten-tables = 'off'\nlisten-s3 = 'off'"),
+        (
+            "serve",
+            "store = 'memory://'\nlisten-tables = 'off'\nlisten-s3 = 'off'",
+        ),
         ("proxy", "[proxy]\nupstream = ['http://127.0.0.1:9']"),
     ] {
-        let config = |token: &str| format!("listen = '127.0.0.1:0'\nread-token = ['{token}']\n{rest}\n");
+        let config =
+            |token: &str| format!("listen = '127.0.0.1:0'\nread-token = ['{token}']\n{rest}\n");
         site.write("config", &config("former"));
         let gateway = site.start(command);
         read(&gateway, "/-/metrics", "former").expect(200);
@@ -182,14 +222,22 @@ fn tokens_of_the_file_are_exchanged_for_both_commands() {
 fn the_log_names_the_settings_that_a_reload_does_not_change() {
     let site = Site::new();
     let config = |changed: &str, ttl: &str| {
-        let proxy =
-            format!("[proxy]\nupstream = ['http://127.0.0.1:9']\ndefault-ttl = '{ttl}'\nconnect-timeout = '{ttl}'");
-        site.write("config", &format!("listen = '127.0.0.1:0'\n{changed}\n{proxy}\n"));
+        let proxy = format!(
+            "[proxy]\nupstream = ['http://127.0.0.1:9']\ndefault-ttl = '{ttl}'\nconnect-timeout = '{ttl}'"
+        );
+        site.write(
+            "config",
+            &format!("listen = '127.0.0.1:0'\n{changed}\n{proxy}\n"),
+        );
     };
     config("max-connections = 301", "1s");
     let gateway = site.start("proxy");
     reload(&gateway, RELOADED);
-    assert!(!gateway.stderr().contains("a reload doesn't change"), "{}", gateway.stderr());
+    assert!(
+        !gateway.stderr().contains("a reload doesn't change"),
+        "{}",
+        gateway.stderr()
+    );
     config("max-connections = 300", "2s");
     reload(&gateway, RELOADED);
     let expected = "a reload doesn't change --default-ttl, --max-connections. Restart to apply the new values.";
@@ -202,14 +250,25 @@ fn a_reload_does_not_open_a_console_that_others_can_reach() {
     let site = Site::new();
     let config = |settings: &str| {
         let proxy = "[proxy]\nupstream = ['http://127.0.0.1:9']";
-        site.write("config", &format!("listen = '127.0.0.1:0'\n{settings}\n{proxy}\n"));
+        site.write(
+            "config",
+            &format!("listen = '127.0.0.1:0'\n{settings}\n{proxy}\n"),
+        );
     };
     config("console = '0.0.0.0:0'\nwrite-token = ['correct-horse-battery-staple']");
     let mut command = Gateway::command();
-    command.env_remove("IFMATCH_CONSOLE").args(["proxy", "--config"]).arg(site.path("config"));
+    command
+        .env_remove("IFMATCH_CONSOLE")
+        .args(["proxy", "--config"])
+        .arg(site.path("config"));
     let mut gateway = Gateway::launch(command);
     let console = gateway.line_after("console on ");
-    let address = console.trim().trim_start_matches("http://").replace("0.0.0.0", "127.0.0.1").parse().unwrap();
+    let address = console
+        .trim()
+        .trim_start_matches("http://")
+        .replace("0.0.0.0", "127.0.0.1")
+        .parse()
+        .unwrap();
     let status = || exchange(address, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status;
     let before = status();
     assert_ne!(before, 200);
@@ -228,15 +287,19 @@ fn an_unusable_configuration_changes_nothing() {
     site.certificate(&files);
     let [tokens, cert, key] = ["tokens", "cert.pem", "key.pem"].map(|name| site.text(name));
     let write = |lines: &str| site.write("config", &format!("store = 'memory://'\n{lines}\n"));
-    let usual =
-        format!("listen = '127.0.0.1:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'\nwrite-token-file = '{tokens}'");
+    let usual = format!(
+        "listen = '127.0.0.1:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'\nwrite-token-file = '{tokens}'"
+    );
     site.tokens(&["former"]);
     write(&usual);
     let gateway = site.start("serve");
     site.tokens(&["other"]);
     for (lines, reason) in [
         (format!("{usual}\nunknown = 1"), "unknown setting"),
-        (format!("{usual}\ntls-cert = '{cert}'\ntls-key = '{key}'"), "SIGHUP can't switch TLS on"),
+        (
+            format!("{usual}\ntls-cert = '{cert}'\ntls-key = '{key}'"),
+            "SIGHUP can't switch TLS on",
+        ),
         // Safe without tokens, but the gateway would still listen at the former address.
         (
             "listen = '127.0.0.2:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'".to_owned(),
@@ -251,13 +314,20 @@ fn an_unusable_configuration_changes_nothing() {
             "SIGHUP can't change --listen-s3",
         ),
         (
-            format!("listen = '127.0.0.1:0'\nwrite-token-file = '{}'", site.text("missing")),
+            format!(
+                "listen = '127.0.0.1:0'\nwrite-token-file = '{}'",
+                site.text("missing")
+            ),
             "can't read --write-token-file",
         ),
     ] {
         write(&lines);
         reload(&gateway, FAILED);
-        assert!(gateway.stderr().contains(reason), "{reason} is missing in\n{}", gateway.stderr());
+        assert!(
+            gateway.stderr().contains(reason),
+            "{reason} is missing in\n{}",
+            gateway.stderr()
+        );
         read(&gateway, "/", "former").expect(200);
         read(&gateway, "/", "other").expect(401);
         exchange(gateway.address(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect(401);
@@ -293,7 +363,10 @@ fn a_reload_leaves_no_account_that_the_settings_exclude() {
         let unchanged = status();
         write(&after);
         reload(&gateway, FAILED);
-        assert!(gateway.stderr().contains("SIGHUP can't change accounts"), "{before} {after}");
+        assert!(
+            gateway.stderr().contains("SIGHUP can't change accounts"),
+            "{before} {after}"
+        );
         assert_eq!(status(), unchanged, "{before} {after}");
     }
 }
@@ -305,7 +378,14 @@ async fn an_unusable_certificate_leaves_the_tokens() {
     site.certificate(&files);
     site.tokens(&["former"]);
     let [tokens, cert, key] = ["tokens", "cert.pem", "key.pem"].map(|name| site.text(name));
-    let flags = ["--write-token-file", &tokens, "--tls-cert", &cert, "--tls-key", &key];
+    let flags = [
+        "--write-token-file",
+        &tokens,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ];
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
     site.tokens(&["other"]);
     copy(&files.path("other.pem"), &site.path("key.pem"));

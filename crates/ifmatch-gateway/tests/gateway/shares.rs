@@ -8,7 +8,9 @@ use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Form, Signer, signed}
 use support::raw::Connection;
 use support::{Answer, Gateway};
 
-use crate::frames::{GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, get_with, setting};
+use crate::frames::{
+    GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, get_with, setting,
+};
 use crate::{eventually, get, put_head, wait_for};
 
 const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -31,7 +33,10 @@ fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
     });
     let puts = puts.collect();
     // These writes and the request for the metrics.
-    wait_for(gateway, &format!("ifmatch_requests_in_flight {}", count + 1));
+    wait_for(
+        gateway,
+        &format!("ifmatch_requests_in_flight {}", count + 1),
+    );
     puts
 }
 
@@ -65,7 +70,11 @@ fn begin(
 ) -> Connection {
     let length = announced.to_string();
     let signer = Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY);
-    let fields = [&[("content-length", length.as_str()), ("host", "test")], fields].concat();
+    let fields = [
+        &[("content-length", length.as_str()), ("host", "test")],
+        fields,
+    ]
+    .concat();
     let request = signed(&signer, form, method, path, &fields, "".into());
     let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri());
     for (name, value) in request.headers() {
@@ -86,15 +95,26 @@ fn one_client_cannot_take_all_memory_for_documents() {
     let mut gateway = crate::Gateway::on_folder(&["--listen-tables", "127.0.0.1:0"]);
     let (blobs, tables) = (gateway.address(), gateway.tables());
     let put = (Method::PUT, "/box?restype=container", &[][..]);
-    begin((ONE, blobs), Form::Blob, put, 0, "").answer().expect(201);
+    begin((ONE, blobs), Form::Blob, put, 0, "")
+        .answer()
+        .expect(201);
     // All but a few bytes of the half.
     let flood: Vec<_> = (0..8)
         .map(|number| {
             let path = format!("/box/{number}?comp=blocklist");
-            begin((ONE, blobs), Form::Blob, (Method::PUT, &path, &[]), LIST, &" ".repeat(LIST - 1))
+            begin(
+                (ONE, blobs),
+                Form::Blob,
+                (Method::PUT, &path, &[]),
+                LIST,
+                &" ".repeat(LIST - 1),
+            )
         })
         .collect();
-    wait_for(&gateway, &format!("ifmatch_document_bytes {}", 8 * (LIST - 1)));
+    wait_for(
+        &gateway,
+        &format!("ifmatch_document_bytes {}", 8 * (LIST - 1)),
+    );
     let list = "<BlockList></BlockList>";
     let commit = |from| {
         let put = (Method::PUT, "/box/a?comp=blocklist", &[][..]);
@@ -102,12 +122,22 @@ fn one_client_cannot_take_all_memory_for_documents() {
     };
     let table = r#"{"TableName":"people"}"#;
     let create = |from| {
-        let post = (Method::POST, "/Tables", &[("content-type", "application/json")][..]);
+        let post = (
+            Method::POST,
+            "/Tables",
+            &[("content-type", "application/json")][..],
+        );
         begin((from, tables), Form::Table, post, table.len(), table).answer()
     };
     let refused = |answer: Answer| {
         let answer = answer.expect(503);
-        assert_eq!((answer.header("x-ms-error-code"), answer.header("retry-after")), ("ServerBusy", "1"));
+        assert_eq!(
+            (
+                answer.header("x-ms-error-code"),
+                answer.header("retry-after")
+            ),
+            ("ServerBusy", "1")
+        );
     };
     refused(commit(ONE));
     refused(create(ONE));
@@ -115,7 +145,13 @@ fn one_client_cannot_take_all_memory_for_documents() {
     create(OTHER).expect(201);
     for listing in ["/", "/-/leases", "/-/leases/box", "/-/conflicts"] {
         ask_for(&gateway, OTHER, listing).expect(200);
-        assert_eq!(ask_for(&gateway, ONE, listing).expect(503).header("retry-after"), "1", "{listing}");
+        assert_eq!(
+            ask_for(&gateway, ONE, listing)
+                .expect(503)
+                .header("retry-after"),
+            "1",
+            "{listing}"
+        );
     }
     for state in ["/-/health", "/-/ready", "/-/metrics", "/-/overview"] {
         ask_for(&gateway, ONE, state).expect(200);
@@ -124,7 +160,9 @@ fn one_client_cannot_take_all_memory_for_documents() {
     read.send(get("/box/a"));
     read.answer().expect(200);
     drop(flood);
-    eventually("the memory is free again", || (commit(ONE).status == 201).then_some(()));
+    eventually("the memory is free again", || {
+        (commit(ONE).status == 201).then_some(())
+    });
 }
 
 /// The listings of the endpoints, of the gateway and of a proxy, count until their client has read them or has left.
@@ -133,10 +171,18 @@ fn an_unread_listing_of_an_endpoint_occupies_memory() {
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let proxy = Gateway::start(["proxy", "--upstream", "http://127.0.0.1:9"]);
     let blobs = memory(&[]);
-    for (gateway, path) in [(&blobs, "/-/leases"), (&blobs, "/-/conflicts"), (&proxy, "/-/conflicts")] {
+    for (gateway, path) in [
+        (&blobs, "/-/leases"),
+        (&blobs, "/-/conflicts"),
+        (&proxy, "/-/conflicts"),
+    ] {
         let length = ask_for(gateway, ONE, path).expect(200).body.len();
         // What was reserved before a listing is built is kept.
-        let occupied = if path == "/-/conflicts" { length.max(64 << 10) } else { length };
+        let occupied = if path == "/-/conflicts" {
+            length.max(64 << 10)
+        } else {
+            length
+        };
         let mut unread = open(gateway, ONE);
         unread.send([PREFACE, &no_window, &crate::frames::get(1, path)].concat());
         wait_for(gateway, &format!("ifmatch_document_bytes {occupied}"));
@@ -152,8 +198,11 @@ fn one_client_cannot_accumulate_unread_responses() {
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let mut piles: Vec<_> = (0..3).map(|_| open(&gateway, ONE)).collect();
     // 2 × 1 + 200 of 306 are admitted.
-    let seen =
-        ["requests_in_flight 103", "turned_away_total{what=\"request\"} 2", "turned_away_total{what=\"request\"} 104"];
+    let seen = [
+        "requests_in_flight 103",
+        "turned_away_total{what=\"request\"} 2",
+        "turned_away_total{what=\"request\"} 104",
+    ];
     for (pile, seen) in piles.iter_mut().zip(seen) {
         pile.send([PREFACE, &no_window].concat());
         for stream in (1..204).step_by(2) {
@@ -162,7 +211,12 @@ fn one_client_cannot_accumulate_unread_responses() {
         eventually(seen, || {
             let mut other = open(&gateway, OTHER);
             other.send(get("/-/metrics"));
-            other.answer().expect(200).text().contains(&format!("\nifmatch_{seen}\n")).then_some(())
+            other
+                .answer()
+                .expect(200)
+                .text()
+                .contains(&format!("\nifmatch_{seen}\n"))
+                .then_some(())
         });
     }
 }
@@ -173,7 +227,11 @@ fn a_rejected_request_takes_no_slot() {
     let gateway = memory(&["--max-requests-per-client", "1", "--body-timeout", "1h"]);
     let mut unread = open(&gateway, ONE);
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
-    let unsigned = get_with(1, "/devstoreaccount1/c/a", &[("x-ms-version", "2026-02-06")]);
+    let unsigned = get_with(
+        1,
+        "/devstoreaccount1/c/a",
+        &[("x-ms-version", "2026-02-06")],
+    );
     unread.send([PREFACE, &no_window, &unsigned].concat());
     // This request and the one for the metrics.
     let in_progress = "ifmatch_requests_in_flight 2";
@@ -199,15 +257,21 @@ fn the_request_limit_per_client_can_be_set() {
 
 #[test]
 fn idle_connections_are_evicted() {
-    let gateway = memory(&["--max-connections", "2", "--max-connections-per-client", "2"]);
+    let gateway = memory(&[
+        "--max-connections",
+        "2",
+        "--max-connections-per-client",
+        "2",
+    ]);
     let mut idle: Vec<_> = (0..2).map(|_| open(&gateway, ONE)).collect();
     for connection in &mut idle {
         connection.send(get("/-/health"));
         connection.answer().expect(200);
     }
     ask(&gateway, OTHER, 200);
-    let is_open =
-        |connection: &mut Connection| connection.try_send(get("/-/health")).is_ok() && connection.is_answered();
+    let is_open = |connection: &mut Connection| {
+        connection.try_send(get("/-/health")).is_ok() && connection.is_answered()
+    };
     assert!(!idle.iter_mut().all(is_open), "one of them was closed");
 }
 
@@ -216,12 +280,26 @@ fn idle_connections_are_evicted() {
 fn an_evicted_http2_connection_gets_goaway() {
     let gateway = memory(&["--max-connections", "1"]);
     let mut idle = open(&gateway, ONE);
-    idle.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &crate::frames::get(1, "/-/health")].concat());
+    idle.send(
+        [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &crate::frames::get(1, "/-/health"),
+        ]
+        .concat(),
+    );
     assert!(idle.is_answered());
     ask(&gateway, OTHER, 200);
     let frames = frames(&idle.rest());
-    let (_, go_away) = frames.iter().find(|(kind, _)| *kind == GOAWAY).expect("GOAWAY");
-    assert_eq!(go_away[..8], [0, 0, 0, 1, 0, 0, 0, 0], "after stream 1, without an error");
+    let (_, go_away) = frames
+        .iter()
+        .find(|(kind, _)| *kind == GOAWAY)
+        .expect("GOAWAY");
+    assert_eq!(
+        go_away[..8],
+        [0, 0, 0, 1, 0, 0, 0, 0],
+        "after stream 1, without an error"
+    );
 }
 
 #[test]
@@ -234,7 +312,11 @@ fn a_client_at_its_limit_gets_no_further_connection() {
     eventually("both requests are in progress", || {
         let mut other = open(&gateway, OTHER);
         other.send(get("/-/metrics"));
-        other.answer().text().contains("\nifmatch_requests_in_flight 3\n").then_some(())
+        other
+            .answer()
+            .text()
+            .contains("\nifmatch_requests_in_flight 3\n")
+            .then_some(())
     });
     let mut third = open(&gateway, ONE);
     assert!(!third.is_answered(), "closed");

@@ -23,7 +23,9 @@ fn half_a_put(gateway: &Gateway) -> Connection {
 }
 
 fn wait_until_port_closed(gateway: &Gateway) {
-    eventually("the port is closed", || TcpStream::connect(gateway.address()).err());
+    eventually("the port is closed", || {
+        TcpStream::connect(gateway.address()).err()
+    });
 }
 
 #[tokio::test]
@@ -35,7 +37,10 @@ async fn writes_in_flight_are_completed() {
     let mut put = half_a_put(&gateway);
     gateway.terminate();
     wait_until_port_closed(&gateway);
-    assert!(idle.rest().is_empty(), "an idle connection is closed immediately");
+    assert!(
+        idle.rest().is_empty(),
+        "an idle connection is closed immediately"
+    );
     put.send("done");
     let answer = put.answer().expect(201);
     assert_eq!(answer.header("connection"), "close");
@@ -43,31 +48,59 @@ async fn writes_in_flight_are_completed() {
     assert_eq!(gateway.finished().status.code(), Some(0));
 
     gateway.restart();
-    let kept = Client::new(gateway.address()).get("/c/slow", &[]).await.expect(200);
+    let kept = Client::new(gateway.address())
+        .get("/c/slow", &[])
+        .await
+        .expect(200);
     assert_eq!((kept.text(), kept.etag()), ("halfdone", answer.etag()));
 }
 
 #[tokio::test]
 async fn a_write_beyond_the_grace_period_changes_nothing() {
     let mut gateway = Gateway::on_folder(&["--shutdown-grace", "300ms"]);
-    let tag = Client::new(gateway.address()).put("/c/slow", &[], "old").await.expect(201).etag().to_owned();
+    let tag = Client::new(gateway.address())
+        .put("/c/slow", &[], "old")
+        .await
+        .expect(201)
+        .etag()
+        .to_owned();
     let mut put = half_a_put(&gateway);
     let end = gateway.stop();
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    assert!(end.stderr.contains("stopped with open connections"), "{end:#?}");
+    assert!(
+        end.stderr.contains("stopped with open connections"),
+        "{end:#?}"
+    );
     assert!(put.rest().is_empty());
     gateway.restart();
-    let kept = Client::new(gateway.address()).get("/c/slow", &[]).await.expect(200);
+    let kept = Client::new(gateway.address())
+        .get("/c/slow", &[])
+        .await
+        .expect(200);
     assert_eq!((kept.text(), kept.etag()), ("old", &*tag));
 }
 
 /// Its machine is gone, so it doesn't respond to the PING that follows the GOAWAY.
 #[test]
 fn a_client_that_is_gone_does_not_delay_the_shutdown() {
-    let flags = ["--shutdown-grace", "1h", "--keep-alive", "1h", "--head-timeout", "100ms"];
+    let flags = [
+        "--shutdown-grace",
+        "1h",
+        "--keep-alive",
+        "1h",
+        "--head-timeout",
+        "100ms",
+    ];
     let mut gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
     let mut gone = Connection::open(gateway.address());
-    gone.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &crate::frames::get(1, "/-/health")].concat());
+    gone.send(
+        [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &crate::frames::get(1, "/-/health"),
+        ]
+        .concat(),
+    );
     assert!(gone.is_answered());
     gateway.terminate();
     assert_eq!(gateway.finished().status.code(), Some(0));
@@ -90,7 +123,10 @@ fn health_reports_the_shutdown_before_the_port_closes() {
     let health = eventually("health expected 503", || {
         Some(exchange(gateway.address(), get("/-/health"))).filter(|health| health.status != 200)
     });
-    assert_eq!(health.expect(503).json(), serde_json::json!({ "status": "stopping" }));
+    assert_eq!(
+        health.expect(503).json(),
+        serde_json::json!({ "status": "stopping" })
+    );
     exchange(gateway.address(), get("/")).expect(200);
     // A second signal ends the delay.
     assert!(gateway.stop().status.code().is_some());
@@ -101,10 +137,18 @@ fn health_reports_the_shutdown_before_the_port_closes() {
 #[test]
 fn responses_close_their_connections_during_the_delay() {
     let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-delay", "1h"]);
-    let mut kept: Vec<_> = (0..16).map(|_| Connection::open(gateway.address())).collect();
+    let mut kept: Vec<_> = (0..16)
+        .map(|_| Connection::open(gateway.address()))
+        .collect();
     for connection in &mut kept {
         connection.send(get("/-/health"));
-        assert!(!connection.answer().expect(200).headers.contains_key("connection"));
+        assert!(
+            !connection
+                .answer()
+                .expect(200)
+                .headers
+                .contains_key("connection")
+        );
     }
     gateway.terminate();
     eventually("health expected 503", || {
@@ -112,7 +156,10 @@ fn responses_close_their_connections_during_the_delay() {
     });
     for connection in &mut kept {
         connection.send(get("/"));
-        assert_eq!(connection.answer().expect(200).header("connection"), "close");
+        assert_eq!(
+            connection.answer().expect(200).header("connection"),
+            "close"
+        );
         assert!(connection.rest().is_empty());
     }
     gateway.stop();
@@ -136,19 +183,35 @@ fn the_service_manager_follows_the_gateway() {
     manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     std::fs::write(&tokens, "token").unwrap();
     let mut command = Gateway::command();
-    command.args(["serve", "--store", "memory://", "--listen", "127.0.0.1:0", "--write-token-file"]).arg(&tokens);
+    command
+        .args([
+            "serve",
+            "--store",
+            "memory://",
+            "--listen",
+            "127.0.0.1:0",
+            "--write-token-file",
+        ])
+        .arg(&tokens);
     command.env("NOTIFY_SOCKET", &socket);
     let mut gateway = Gateway::launch(command);
     assert_eq!(next(&manager), "READY=1\nSTATUS=serving\n");
-    for (content, end) in
-        [("another", "READY=1\nSTATUS=serving\n"), ("", "READY=1\nSTATUS=serving; the last reload failed: ")]
-    {
+    for (content, end) in [
+        ("another", "READY=1\nSTATUS=serving\n"),
+        ("", "READY=1\nSTATUS=serving; the last reload failed: "),
+    ] {
         std::fs::write(&tokens, content).unwrap();
         gateway.hang_up();
         let reloading = next(&manager);
-        assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+        assert!(
+            reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+            "{reloading}"
+        );
         let reloaded = next(&manager);
-        assert!(reloaded.starts_with(end) && reloaded.lines().count() == 2, "{reloaded}");
+        assert!(
+            reloaded.starts_with(end) && reloaded.lines().count() == 2,
+            "{reloaded}"
+        );
     }
     gateway.terminate();
     assert_eq!(next(&manager), "STOPPING=1\n");
@@ -169,8 +232,18 @@ fn with_descriptor(descriptor: impl Into<OwnedFd>, listen: SocketAddr) -> Comman
             None => command.env_remove(name),
         };
     }
-    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
-    command.arg(gateway.get_program()).args(["serve", "--store", "memory://", "--listen", &listen.to_string()]);
+    command.args([
+        "-c",
+        "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null",
+        "sh",
+    ]);
+    command.arg(gateway.get_program()).args([
+        "serve",
+        "--store",
+        "memory://",
+        "--listen",
+        &listen.to_string(),
+    ]);
     let descriptor: OwnedFd = descriptor.into();
     command.stdin(Stdio::from(descriptor));
     command
@@ -203,15 +276,22 @@ fn a_socket_that_is_connected_already_is_refused() {
     drop(listener);
     let refused = run_command(&mut with_descriptor(connected, address));
     assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
-    assert!(refused.stderr.contains("isn't a TCP listener") && refused.stderr.contains("Accept=no"), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("isn't a TCP listener") && refused.stderr.contains("Accept=no"),
+        "{refused:#?}"
+    );
 }
 
 #[test]
 fn a_socket_that_no_setting_names_is_refused() {
     let [passed, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let (passed_address, other_address) = (passed.local_addr().unwrap(), other.local_addr().unwrap());
+    let (passed_address, other_address) =
+        (passed.local_addr().unwrap(), other.local_addr().unwrap());
     drop(other);
     let refused = run_command(&mut with_socket(&passed, other_address));
     assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
-    assert!(refused.stderr.contains(&passed_address.to_string()), "{refused:#?}");
+    assert!(
+        refused.stderr.contains(&passed_address.to_string()),
+        "{refused:#?}"
+    );
 }

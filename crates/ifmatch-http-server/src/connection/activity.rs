@@ -105,7 +105,9 @@ impl ConnectionActivity {
 
     /// Evicts the connection unless a request is in progress: none begins from now on. Returns `true` if it is evicted.
     pub(crate) fn evict(&self) -> bool {
-        self.in_flight.compare_exchange(0, EVICTED, Relaxed, Relaxed).is_ok()
+        self.in_flight
+            .compare_exchange(0, EVICTED, Relaxed, Relaxed)
+            .is_ok()
     }
 
     /// Returns the current counters.
@@ -165,7 +167,9 @@ impl Drop for InFlight {
         let activity = &self.0;
         if activity.in_flight.fetch_sub(1, Relaxed) == 1 {
             let now = activity.opened.elapsed().as_micros();
-            activity.idle_since.store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
+            activity
+                .idle_since
+                .store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
         }
         activity.transitions.fetch_add(1, Relaxed);
         activity.client.requests.end(&activity.client.peer);
@@ -189,12 +193,21 @@ const JOINED: usize = 4 * 1024;
 impl<T> CountedStream<T> {
     /// Counts the traffic of `stream` in `activity`, and holds the `slot` for the lifetime of the stream.
     pub(crate) fn new(stream: T, activity: Arc<ConnectionActivity>, slot: ConnectionSlot) -> Self {
-        Self { stream, activity, joined: Vec::new(), slot }
+        Self {
+            stream,
+            activity,
+            joined: Vec::new(),
+            slot,
+        }
     }
 }
 
 impl<T: AsyncRead> AsyncRead for CountedStream<T> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.project();
         let before = buf.filled().len();
         let read = this.stream.poll_read(cx, buf);
@@ -204,7 +217,11 @@ impl<T: AsyncRead> AsyncRead for CountedStream<T> {
 }
 
 impl<T: AsyncWrite> AsyncWrite for CountedStream<T> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.project();
         let written = this.stream.poll_write(cx, buf);
         this.activity.wrote(&written);

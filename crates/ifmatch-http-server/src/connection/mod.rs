@@ -67,10 +67,23 @@ pub(crate) struct ServerResources {
 
 impl ServerResources {
     /// Creates the resources, with all slots free.
-    pub(crate) fn new(limits: ServerLimits, tls: Option<TlsAcceptor>, observer: Arc<dyn ServerObserver>) -> Self {
-        let connections = Arc::new(ConnectionSlots::new(limits.connections, Arc::clone(&observer)));
+    pub(crate) fn new(
+        limits: ServerLimits,
+        tls: Option<TlsAcceptor>,
+        observer: Arc<dyn ServerObserver>,
+    ) -> Self {
+        let connections = Arc::new(ConnectionSlots::new(
+            limits.connections,
+            Arc::clone(&observer),
+        ));
         let requests = Arc::new(RequestSlots::new(&limits, Arc::clone(&observer)));
-        Self { limits, tls, connections, requests, observer }
+        Self {
+            limits,
+            tls,
+            connections,
+            requests,
+            observer,
+        }
     }
 }
 
@@ -86,7 +99,12 @@ impl ConnectionHandler {
     /// Serves connections with `handler`.
     pub(crate) fn new(handler: AnyHandler, shared: ServerResources) -> Self {
         let limits = &shared.limits;
-        Self { http1: http1::builder(limits), http2: http2::builder(limits), handler, shared }
+        Self {
+            http1: http1::builder(limits),
+            http2: http2::builder(limits),
+            handler,
+            shared,
+        }
     }
 
     /// Serves one connection until it ends, a timeout expires, or the server stops and its requests are done.
@@ -114,11 +132,21 @@ impl ConnectionHandler {
             () = reached(ServerPhase::Stopping, phase).then(|()| sleep(LINGER)) => return,
             () = registration.evicted() => return self.report(CloseReason::Evicted),
         };
-        let state = ConnectionState { activity, registration };
+        let state = ConnectionState {
+            activity,
+            registration,
+        };
         match negotiated {
-            Ok(Ok(Negotiated::Plain(stream, protocol))) => self.run(stream, slot, protocol, state).await,
-            Ok(Ok(Negotiated::Tls(stream, protocol))) => self.run(*stream, slot, protocol, state).await,
-            Ok(Err(error)) => debug!(error = Cause::of_client(&error), "a connection ended before its first request"),
+            Ok(Ok(Negotiated::Plain(stream, protocol))) => {
+                self.run(stream, slot, protocol, state).await
+            }
+            Ok(Ok(Negotiated::Tls(stream, protocol))) => {
+                self.run(*stream, slot, protocol, state).await
+            }
+            Ok(Err(error)) => debug!(
+                error = Cause::of_client(&error),
+                "a connection ended before its first request"
+            ),
             Err(_) => self.report(CloseReason::SlowHead),
         }
     }
@@ -143,22 +171,31 @@ impl ConnectionHandler {
         Ok(Negotiated::Tls(stream, protocol))
     }
 
-    async fn run<T>(&self, stream: T, slot: ConnectionSlot, protocol: HttpProtocol, state: ConnectionState)
-    where
+    async fn run<T>(
+        &self,
+        stream: T,
+        slot: ConnectionSlot,
+        protocol: HttpProtocol,
+        state: ConnectionState,
+    ) where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = &state.activity;
         let stream = CountedStream::new(stream, Arc::clone(activity), slot);
         let sends_interim = self.handler.sends_interim();
         let limits = &self.shared.limits;
-        let respond = |request, queue| respond(&self.handler, activity, limits.body_timeout, queue, request);
+        let respond =
+            |request, queue| respond(&self.handler, activity, limits.body_timeout, queue, request);
         let watchdog = Watchdog::new(limits, protocol);
         match protocol {
             HttpProtocol::Http1 => {
                 let queue = sends_interim.then(Arc::<InterimQueue>::default);
                 let io = TokioIo::new(InterimStream::new(stream, queue.clone()));
                 let service = service_fn(|request: Request<_>| {
-                    let response = respond(request.map(|body| Either::Left(Either::Left(body))), queue.clone());
+                    let response = respond(
+                        request.map(|body| Either::Left(Either::Left(body))),
+                        queue.clone(),
+                    );
                     async move {
                         let Ok(response) = response.ok_or(Evicted)?.await;
                         Ok::<_, Evicted>(response)
@@ -174,16 +211,22 @@ impl ConnectionHandler {
                 self.drive(connection, close, watchdog, &state).await;
             }
             HttpProtocol::Http2 => {
-                let respond =
-                    |request: Request<_>, queue| respond(request.map(|body| Either::Left(Either::Right(body))), queue);
+                let respond = |request: Request<_>, queue| {
+                    respond(request.map(|body| Either::Left(Either::Right(body))), queue)
+                };
                 let options = StreamOptions {
                     sends_interim,
-                    read_timeout: ReadTimeout::new(limits.body_timeout, Arc::clone(&self.shared.observer)),
+                    read_timeout: ReadTimeout::new(
+                        limits.body_timeout,
+                        Arc::clone(&self.shared.observer),
+                    ),
                     admits: || self.shared.requests.admits(&activity.client.peer),
                     max_cancelled: limits.streams,
                 };
                 let connection = http2::Http2Connection::new(&self.http2, stream, options, respond);
-                let close = |mut connection: Pin<&mut http2::Http2Connection<_, _, _>>, close| connection.close(close);
+                let close = |mut connection: Pin<&mut http2::Http2Connection<_, _, _>>, close| {
+                    connection.close(close)
+                };
                 self.drive(connection, close, watchdog, &state).await;
             }
         }
@@ -289,7 +332,13 @@ async fn ask_for_tls(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(TLS_REQUIRED).await?;
     stream.shutdown().await?;
     // Bytes that are left unread would reset the connection, and the client could miss the response.
-    drop(timeout(CLOSE_TIMEOUT, tokio::io::copy(&mut stream.take(LONGEST_REFUSED), &mut tokio::io::sink())).await);
+    drop(
+        timeout(
+            CLOSE_TIMEOUT,
+            tokio::io::copy(&mut stream.take(LONGEST_REFUSED), &mut tokio::io::sink()),
+        )
+        .await,
+    );
     Ok(())
 }
 
@@ -309,7 +358,10 @@ fn respond(
 ) -> Option<impl Future<Output = Result<Response<InFlightBody>, Infallible>> + Send + use<>> {
     let in_flight = activity.begin()?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
-    let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
+    let interim = queue
+        .as_ref()
+        .filter(|_| request.version() > Version::HTTP_10)
+        .map(InterimQueue::sender);
     let context = RequestContext::new(Arc::clone(activity), interim);
     let is_http1 = request.version() < Version::HTTP_2;
     let may_omit_body = is_http1 && request.headers().contains_key(EXPECT);
@@ -320,14 +372,21 @@ fn respond(
         let mut response = response.await;
         // The client may omit the body, or send it nevertheless. The first bytes of its next request must not count as the body.
         let may_omit_body = expected.is_some_and(|body| !body.asked());
-        let is_last = is_http1 && in_flight.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
+        let is_last = is_http1
+            && in_flight.is_draining()
+            && response.status() != StatusCode::SWITCHING_PROTOCOLS;
         if may_omit_body || is_last {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(queue) = queue.filter(|queue| queue.end_request()) {
             Box::pin(queue.flushed()).await;
         }
-        Ok(response.map(|body| InFlightBody { body, _in_flight: in_flight }))
+        Ok(response.map(|body| InFlightBody {
+            body,
+            _in_flight: in_flight,
+        }))
     })
 }
 
@@ -344,7 +403,10 @@ impl Body for InFlightBody {
     type Data = Bytes;
     type Error = AnyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
         self.project().body.poll_frame(cx)
     }
 
@@ -418,5 +480,9 @@ pub(super) async fn detect(stream: &TcpStream) -> io::Result<HttpProtocol> {
 
 /// Returns the protocol that ALPN has selected, or HTTP/1 if it has selected none.
 pub(super) fn from_alpn(selected: Option<&[u8]>) -> HttpProtocol {
-    if selected == Some(b"h2") { HttpProtocol::Http2 } else { HttpProtocol::Http1 }
+    if selected == Some(b"h2") {
+        HttpProtocol::Http2
+    } else {
+        HttpProtocol::Http1
+    }
 }

@@ -53,7 +53,10 @@ pub(crate) enum CloseReason {
 impl Watchdog {
     /// Watches a new connection.
     pub(crate) fn new(limits: &ServerLimits, protocol: HttpProtocol) -> Self {
-        let shortest = limits.head_timeout.min(limits.body_timeout).min(limits.keep_alive);
+        let shortest = limits
+            .head_timeout
+            .min(limits.body_timeout)
+            .min(limits.keep_alive);
         Self {
             protocol,
             tick: (shortest / TICKS).max(Duration::from_millis(1)),
@@ -94,7 +97,11 @@ impl Watchdog {
             return None;
         }
         self.idle += self.tick;
-        self.in_head = if self.awaits_head(now) { self.in_head + self.tick } else { Duration::ZERO };
+        self.in_head = if self.awaits_head(now) {
+            self.in_head + self.tick
+        } else {
+            Duration::ZERO
+        };
         if self.in_head >= self.head_timeout {
             Some(CloseReason::SlowHead)
         } else if self.in_head.is_zero() && self.idle >= self.keep_alive {
@@ -118,7 +125,8 @@ impl Watchdog {
     /// Retransitions `true` if the connection is waiting for a request: the first one, or the rest of a partial one. On
     /// HTTP/2, bytes between requests may not belong to a request.
     fn awaits_head(&self, now: ActivitySnapshot) -> bool {
-        now.transitions == 0 || (self.protocol == HttpProtocol::Http1 && now.bytes_read > self.read_at_transition)
+        now.transitions == 0
+            || (self.protocol == HttpProtocol::Http1 && now.bytes_read > self.read_at_transition)
     }
 }
 
@@ -140,22 +148,34 @@ mod tests {
     const BOTH: [HttpProtocol; 2] = [HttpProtocol::Http1, HttpProtocol::Http2];
 
     /// Returns the tick at which the connection is closed, and the reason.
-    fn closed(mut watchdog: Watchdog, mut at: impl FnMut(u64) -> ActivitySnapshot) -> Option<(u64, CloseReason)> {
+    fn closed(
+        mut watchdog: Watchdog,
+        mut at: impl FnMut(u64) -> ActivitySnapshot,
+    ) -> Option<(u64, CloseReason)> {
         (1..100).find_map(|tick| Some((tick, watchdog.check(at(tick))?)))
     }
 
     #[test]
     fn a_silent_client_times_out_as_a_slow_head() {
         for protocol in BOTH {
-            assert_eq!(closed(watchdog(protocol), |_| ActivitySnapshot::default()), Some((4, CloseReason::SlowHead)));
+            assert_eq!(
+                closed(watchdog(protocol), |_| ActivitySnapshot::default()),
+                Some((4, CloseReason::SlowHead))
+            );
         }
     }
 
     #[test]
     fn a_trickling_head_times_out() {
-        let drip = |tick| ActivitySnapshot { bytes_read: tick, ..ActivitySnapshot::default() };
+        let drip = |tick| ActivitySnapshot {
+            bytes_read: tick,
+            ..ActivitySnapshot::default()
+        };
         for protocol in BOTH {
-            assert_eq!(closed(watchdog(protocol), drip), Some((4, CloseReason::SlowHead)));
+            assert_eq!(
+                closed(watchdog(protocol), drip),
+                Some((4, CloseReason::SlowHead))
+            );
         }
     }
 
@@ -167,26 +187,44 @@ mod tests {
                 bytes_read: if tick < begin { 50 } else { 60 },
                 ..ActivitySnapshot::default()
             };
-            assert_eq!(closed(watchdog(HttpProtocol::Http1), at), Some((begin + 3, CloseReason::SlowHead)), "{begin}");
+            assert_eq!(
+                closed(watchdog(HttpProtocol::Http1), at),
+                Some((begin + 3, CloseReason::SlowHead)),
+                "{begin}"
+            );
         }
     }
 
     #[test]
     fn a_connection_between_requests_is_kept_alive() {
-        let served = |_| ActivitySnapshot { transitions: 2, bytes_read: 50, ..ActivitySnapshot::default() };
+        let served = |_| ActivitySnapshot {
+            transitions: 2,
+            bytes_read: 50,
+            ..ActivitySnapshot::default()
+        };
         for protocol in BOTH {
-            assert_eq!(closed(watchdog(protocol), served), Some((13, CloseReason::Idle)));
+            assert_eq!(
+                closed(watchdog(protocol), served),
+                Some((13, CloseReason::Idle))
+            );
         }
     }
 
     #[test]
     fn a_stopping_server_does_not_keep_a_connection_alive() {
-        let snapshot =
-            |in_flight| ActivitySnapshot { in_flight, transitions: 1, bytes_read: 50, ..ActivitySnapshot::default() };
+        let snapshot = |in_flight| ActivitySnapshot {
+            in_flight,
+            transitions: 1,
+            bytes_read: 50,
+            ..ActivitySnapshot::default()
+        };
         for protocol in BOTH {
             let mut watchdog = watchdog(protocol);
             watchdog.stop();
-            assert_eq!((watchdog.check(snapshot(1)), watchdog.check(snapshot(1))), (None, None));
+            assert_eq!(
+                (watchdog.check(snapshot(1)), watchdog.check(snapshot(1))),
+                (None, None)
+            );
             assert_eq!(watchdog.check(snapshot(0)), Some(CloseReason::Idle));
         }
     }
@@ -199,13 +237,20 @@ mod tests {
             bytes_written: tick,
             ..ActivitySnapshot::default()
         };
-        assert_eq!(closed(watchdog(HttpProtocol::Http2), pings), Some((13, CloseReason::Idle)));
+        assert_eq!(
+            closed(watchdog(HttpProtocol::Http2), pings),
+            Some((13, CloseReason::Idle))
+        );
     }
 
     #[test]
     fn a_slow_handler_does_not_time_out() {
-        let working =
-            |_| ActivitySnapshot { in_flight: 1, transitions: 1, bytes_read: 50, ..ActivitySnapshot::default() };
+        let working = |_| ActivitySnapshot {
+            in_flight: 1,
+            transitions: 1,
+            bytes_read: 50,
+            ..ActivitySnapshot::default()
+        };
         for protocol in BOTH {
             assert_eq!(closed(watchdog(protocol), working), None);
         }
@@ -213,17 +258,49 @@ mod tests {
 
     #[test]
     fn a_slow_reader_times_out() {
-        let blocked = ActivitySnapshot { blocked: true, in_flight: 1, transitions: 1, ..ActivitySnapshot::default() };
+        let blocked = ActivitySnapshot {
+            blocked: true,
+            in_flight: 1,
+            transitions: 1,
+            ..ActivitySnapshot::default()
+        };
         for protocol in BOTH {
-            let stuck = |_| ActivitySnapshot { bytes_written: 9, ..blocked };
-            assert_eq!(closed(watchdog(protocol), stuck), Some((8, CloseReason::SlowReader)));
-            let dripping = |tick| ActivitySnapshot { bytes_written: tick, ..blocked };
-            assert_eq!(closed(watchdog(protocol), dripping), Some((8, CloseReason::SlowReader)));
-            let begins_others = |tick| ActivitySnapshot { transitions: tick, ..blocked };
-            assert_eq!(closed(watchdog(protocol), begins_others), Some((8, CloseReason::SlowReader)));
-            let has_no_request = |_| ActivitySnapshot { in_flight: 0, ..blocked };
-            assert_eq!(closed(watchdog(protocol), has_no_request), Some((8, CloseReason::SlowReader)));
-            let slow = |tick| ActivitySnapshot { bytes_written: tick / 7 * MIN_PROGRESS, ..blocked };
+            let stuck = |_| ActivitySnapshot {
+                bytes_written: 9,
+                ..blocked
+            };
+            assert_eq!(
+                closed(watchdog(protocol), stuck),
+                Some((8, CloseReason::SlowReader))
+            );
+            let dripping = |tick| ActivitySnapshot {
+                bytes_written: tick,
+                ..blocked
+            };
+            assert_eq!(
+                closed(watchdog(protocol), dripping),
+                Some((8, CloseReason::SlowReader))
+            );
+            let begins_others = |tick| ActivitySnapshot {
+                transitions: tick,
+                ..blocked
+            };
+            assert_eq!(
+                closed(watchdog(protocol), begins_others),
+                Some((8, CloseReason::SlowReader))
+            );
+            let has_no_request = |_| ActivitySnapshot {
+                in_flight: 0,
+                ..blocked
+            };
+            assert_eq!(
+                closed(watchdog(protocol), has_no_request),
+                Some((8, CloseReason::SlowReader))
+            );
+            let slow = |tick| ActivitySnapshot {
+                bytes_written: tick / 7 * MIN_PROGRESS,
+                ..blocked
+            };
             assert_eq!(closed(watchdog(protocol), slow), None);
         }
     }

@@ -51,7 +51,9 @@ pub(crate) fn builder(limits: &ServerLimits) -> Builder {
 
 /// Returns `true` if the client waits for `100 Continue` before it sends content (RFC 9110 §10.1.1).
 fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(header::EXPECT).is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    headers
+        .get(header::EXPECT)
+        .is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// A connection. Completes when the client disconnects, or after [`Http2Connection::close`] with the last stream.
@@ -100,7 +102,13 @@ where
     pub(crate) fn new(builder: &Builder, stream: T, options: StreamOptions<R>, respond: A) -> Self {
         let state = Http2State::Handshake(builder.handshake(stream));
         let cancellations = Arc::new(Cancellations::new(options.max_cancelled));
-        Self { state, close: None, cancellations, options, respond }
+        Self {
+            state,
+            close: None,
+            cancellations,
+            options,
+            respond,
+        }
     }
 
     /// Stops accepting requests, and sends GOAWAY.
@@ -132,8 +140,18 @@ where
             return reply.send_reset(Reason::REFUSED_STREAM);
         };
         // The task ends with the connection, which resets the stream.
-        let (read_timeout, cancellations) = (self.options.read_timeout.clone(), Arc::clone(&self.cancellations));
-        tokio::spawn(ResponseStream::new(response, is_head, queue, read_timeout, cancellations, reply));
+        let (read_timeout, cancellations) = (
+            self.options.read_timeout.clone(),
+            Arc::clone(&self.cancellations),
+        );
+        tokio::spawn(ResponseStream::new(
+            response,
+            is_head,
+            queue,
+            read_timeout,
+            cancellations,
+            reply,
+        ));
     }
 }
 
@@ -147,7 +165,10 @@ fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
     }
 }
 
-fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T, Bytes>, close: CloseMode) {
+fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(
+    connection: &mut server::Connection<T, Bytes>,
+    close: CloseMode,
+) {
     match close {
         CloseMode::Drain | CloseMode::Graceful => connection.graceful_shutdown(),
         CloseMode::Immediate => connection.abrupt_shutdown(Reason::NO_ERROR),
@@ -178,7 +199,9 @@ where
                 }
                 Http2State::Serving(connection) => {
                     let accepted = ready!(std::pin::pin!(connection.accept()).poll(cx));
-                    let Some((request, mut reply)) = accepted.transpose()? else { return Poll::Ready(Ok(())) };
+                    let Some((request, mut reply)) = accepted.transpose()? else {
+                        return Poll::Ready(Ok(()));
+                    };
                     if this.cancellations.exceeded() {
                         connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     } else if (this.options.admits)() {

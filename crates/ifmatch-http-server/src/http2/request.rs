@@ -28,10 +28,21 @@ pub(crate) struct StreamBody {
 
 impl StreamBody {
     /// Reads the content of `stream` after these headers.
-    pub(super) fn new(headers: &HeaderMap, stream: RecvStream, expects_continue: Option<InterimSender>) -> Self {
+    pub(super) fn new(
+        headers: &HeaderMap,
+        stream: RecvStream,
+        expects_continue: Option<InterimSender>,
+    ) -> Self {
         // h2 has verified that it is a single number, and enforces it.
-        let remaining = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { stream, remaining, in_trailers: false, expects_continue }
+        let remaining = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
+        Self {
+            stream,
+            remaining,
+            in_trailers: false,
+            expects_continue,
+        }
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
@@ -42,7 +53,9 @@ impl StreamBody {
         polled.map_ok(|bytes| {
             // Fails if the stream has ended, when it doesn't matter.
             drop(self.stream.flow_control().release_capacity(bytes.len()));
-            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(bytes.len() as u64));
+            self.remaining = self
+                .remaining
+                .map(|remaining| remaining.saturating_sub(bytes.len() as u64));
             bytes
         })
     }
@@ -52,7 +65,10 @@ impl Body for StreamBody {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if !self.in_trailers {
             if let Some(data) = ready!(self.poll_data(cx)) {
                 return Poll::Ready(Some(data.map(Frame::data)));
@@ -68,7 +84,8 @@ impl Body for StreamBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -90,7 +107,9 @@ pub(super) fn trim(headers: &mut HeaderMap) {
 /// Joins the split fields into the single one that other recipients expect (RFC 9113 §8.2.3).
 pub(super) fn join_cookies(headers: &mut HeaderMap) {
     let mut crumbs = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
-    let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else { return };
+    let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else {
+        return;
+    };
     let mut cookie = first.to_vec();
     for crumb in std::iter::once(second).chain(crumbs) {
         cookie.extend_from_slice(b"; ");
@@ -116,22 +135,37 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         trim(&mut headers);
-        let values: Vec<_> = headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();
+        let values: Vec<_> = headers
+            .iter()
+            .map(|(_, value)| value.to_str().unwrap())
+            .collect();
         assert_eq!(values, ["\"a b\"", "a=b; c=d", ""]);
     }
 
     #[test]
     fn split_cookies_are_joined_in_order() {
-        for (crumbs, cookie) in
-            [(&[][..], &[][..]), (&["a=1"], &["a=1"]), (&["a=1", "b=\u{e9}", "", "c=3"], &["a=1; b=\u{e9}; ; c=3"])]
-        {
+        for (crumbs, cookie) in [
+            (&[][..], &[][..]),
+            (&["a=1"], &["a=1"]),
+            (&["a=1", "b=\u{e9}", "", "c=3"], &["a=1; b=\u{e9}; ; c=3"]),
+        ] {
             let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]);
             for crumb in crumbs {
                 headers.append(COOKIE, HeaderValue::from_bytes(crumb.as_bytes()).unwrap());
             }
             join_cookies(&mut headers);
-            let joined: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-            assert_eq!(joined, cookie.iter().map(|cookie| cookie.as_bytes()).collect::<Vec<_>>());
+            let joined: Vec<_> = headers
+                .get_all(COOKIE)
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .collect();
+            assert_eq!(
+                joined,
+                cookie
+                    .iter()
+                    .map(|cookie| cookie.as_bytes())
+                    .collect::<Vec<_>>()
+            );
         }
     }
 }

@@ -60,7 +60,14 @@ where
         cancellations: Arc<Cancellations>,
         reply: SendResponse<Bytes>,
     ) -> Self {
-        Self { reply, is_head, queue, read_timeout, cancellations, state: StreamState::Waiting { response } }
+        Self {
+            reply,
+            is_head,
+            queue,
+            read_timeout,
+            cancellations,
+            state: StreamState::Waiting { response },
+        }
     }
 }
 
@@ -76,7 +83,9 @@ where
         loop {
             let sending = match this.state.as_mut().project() {
                 StateProjection::Waiting { response } => match response.poll(cx) {
-                    Poll::Ready(Ok(response)) => send_head(this.reply, response, *this.is_head, this.read_timeout),
+                    Poll::Ready(Ok(response)) => {
+                        send_head(this.reply, response, *this.is_head, this.read_timeout)
+                    }
                     Poll::Pending => {
                         if let Poll::Ready(reset) = this.reply.poll_reset(cx) {
                             Err(reset.map_or_else(SendError::from, SendError::Cancelled))
@@ -133,7 +142,10 @@ where
 {
     let (head, body) = response.into_parts();
     let mut head = Response::from_parts(head, ());
-    let never_has_content = matches!(head.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let never_has_content = matches!(
+        head.status(),
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    );
     let headers = head.headers_mut();
     hop_by_hop::remove(headers);
     if !fields::has(headers, &header::DATE) {
@@ -141,7 +153,9 @@ where
     }
     let is_empty = never_has_content || body.is_end_stream();
     if let Some(length) = body.size_hint().exact().filter(|_| !is_empty) {
-        headers.entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+        headers
+            .entry(header::CONTENT_LENGTH)
+            .or_insert_with(|| HeaderValue::from(length));
     }
     let ends = is_empty || is_head;
     let sent = reply.send_response(head, ends);
@@ -203,7 +217,13 @@ pub(super) enum SendError {
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> SendBody<B> {
     /// Sends `body` on `stream`.
     pub(super) fn new(stream: SendStream<Bytes>, read_timeout: ReadTimeout, body: B) -> Self {
-        Self { stream, piece: None, progress: ProgressTimeout::new(read_timeout.timeout), read_timeout, body }
+        Self {
+            stream,
+            piece: None,
+            progress: ProgressTimeout::new(read_timeout.timeout),
+            read_timeout,
+            body,
+        }
     }
 
     fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
@@ -234,7 +254,10 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> SendBody<B> {
                 }
                 this.piece.take_if(|(piece, _)| piece.is_empty());
             } else if let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) {
-                match frame.map_err(|error| SendError::Broken(error.into()))?.into_data() {
+                match frame
+                    .map_err(|error| SendError::Broken(error.into()))?
+                    .into_data()
+                {
                     Ok(data) if data.is_empty() => {}
                     Ok(data) => *this.piece = Some((data, this.body.is_end_stream())),
                     Err(frame) => {
@@ -256,7 +279,11 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Future for SendBody<B> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let sent = ready!(self.as_mut().poll_send(cx));
         if let Err(error) = &sent {
-            let reason = if matches!(error, SendError::SlowReader) { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
+            let reason = if matches!(error, SendError::SlowReader) {
+                Reason::CANCEL
+            } else {
+                Reason::INTERNAL_ERROR
+            };
             self.project().stream.send_reset(reason);
         }
         Poll::Ready(sent)
@@ -276,7 +303,10 @@ pub(super) struct Cancellations {
 impl Cancellations {
     /// Starts at zero, with a limit of `max`.
     pub(super) fn new(max: u32) -> Self {
-        Self { count: AtomicU32::new(0), max }
+        Self {
+            count: AtomicU32::new(0),
+            max,
+        }
     }
 
     /// Records a cancelled request.
@@ -288,7 +318,9 @@ impl Cancellations {
     pub(super) fn completed(&self) {
         if self.count.load(Relaxed) > 0 {
             // An error means that another response was faster.
-            let _ = self.count.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+            let _ = self
+                .count
+                .fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
         }
     }
 

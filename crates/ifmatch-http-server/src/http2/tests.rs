@@ -20,14 +20,22 @@ const MAX_CANCELLED: u32 = 3;
 type Queue = Option<Arc<InterimQueue>>;
 
 fn limits() -> ServerLimits {
-    ServerLimits { streams: 10, body_timeout: Duration::from_hours(1), ..ServerLimits::default() }
+    ServerLimits {
+        streams: 10,
+        body_timeout: Duration::from_hours(1),
+        ..ServerLimits::default()
+    }
 }
 
 /// Returns a client of a connection with this service, the end of the connection, and a way to close it.
 async fn connect<A, F, B>(
     settings: &client::Builder,
     mut answer: A,
-) -> (SendRequest<Bytes>, JoinHandle<Result<(), Error>>, oneshot::Sender<()>)
+) -> (
+    SendRequest<Bytes>,
+    JoinHandle<Result<(), Error>>,
+    oneshot::Sender<()>,
+)
 where
     A: FnMut(Request<StreamBody>, Queue) -> F + Unpin + Send + 'static,
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
@@ -37,7 +45,12 @@ where
     let (close, closed) = oneshot::channel();
     let mut closed = Some(closed);
     let read_timeout = ReadTimeout::new(limits().body_timeout, Arc::new(|_| ()));
-    let options = StreamOptions { sends_interim: true, read_timeout, admits: || true, max_cancelled: MAX_CANCELLED };
+    let options = StreamOptions {
+        sends_interim: true,
+        read_timeout,
+        admits: || true,
+        max_cancelled: MAX_CANCELLED,
+    };
     let answer = move |request, queue| Some(answer(request, queue));
     let mut connection = Http2Connection::new(&builder(&limits()), ours, options, answer);
     let end = tokio::spawn(poll_fn(move |cx| {
@@ -52,7 +65,9 @@ where
     (client.ready().await.unwrap(), end, close)
 }
 
-async fn serve<F, B>(answer: impl FnMut(Request<StreamBody>, Queue) -> F + Unpin + Send + 'static) -> SendRequest<Bytes>
+async fn serve<F, B>(
+    answer: impl FnMut(Request<StreamBody>, Queue) -> F + Unpin + Send + 'static,
+) -> SendRequest<Bytes>
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -66,7 +81,11 @@ where
 
 fn ask(client: &mut SendRequest<Bytes>, method: Method) -> (ResponseFuture, SendStream<Bytes>) {
     let ends = method != Method::POST;
-    let request = Request::builder().method(method).uri("http://example.com/").body(()).unwrap();
+    let request = Request::builder()
+        .method(method)
+        .uri("http://example.com/")
+        .body(())
+        .unwrap();
     client.send_request(request, ends).unwrap()
 }
 
@@ -77,7 +96,10 @@ impl Body for Pieces {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.0.poll_recv(cx)
     }
 }
@@ -87,7 +109,10 @@ impl Body for Pieces {
 async fn serve_pieces(
     settings: &client::Builder,
     room: usize,
-) -> (SendRequest<Bytes>, mpsc::Sender<Result<Frame<Bytes>, BoxError>>) {
+) -> (
+    SendRequest<Bytes>,
+    mpsc::Sender<Result<Frame<Bytes>, BoxError>>,
+) {
     let (pieces, body) = mpsc::channel(room);
     let mut body = Some(body);
     let answer = move |_, _| {
@@ -103,7 +128,9 @@ async fn serve_pieces(
 /// Returns the settings of a client that reads little at a time on a stream.
 fn narrow() -> client::Builder {
     let mut builder = client::Builder::new();
-    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
+    builder
+        .initial_window_size(64 << 10)
+        .initial_connection_window_size(1 << 20);
     builder
 }
 
@@ -113,7 +140,8 @@ async fn bodies_are_sent_concurrently_and_end_with_trailers() {
     let (response, mut send) = ask(&mut client, Method::POST);
     let mut body = response.await.unwrap().into_body();
     for word in ["hello", "again"] {
-        send.send_data(Bytes::from_static(word.as_bytes()), false).unwrap();
+        send.send_data(Bytes::from_static(word.as_bytes()), false)
+            .unwrap();
         assert_eq!(body.data().await.unwrap().unwrap(), word);
     }
     let trailers = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"x\""))]);
@@ -127,20 +155,39 @@ async fn content_length_sets_the_size_hint() {
     let mut client = serve(|request, _| {
         let hint = request.body().size_hint().exact();
         async move {
-            let read = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-            Ok(Response::new(Full::new(Bytes::from(format!("{hint:?} {read:?}")))))
+            let read = request
+                .into_body()
+                .collect()
+                .await
+                .map(http_body_util::Collected::to_bytes);
+            Ok(Response::new(Full::new(Bytes::from(format!(
+                "{hint:?} {read:?}"
+            )))))
         }
     })
     .await;
-    let request = || Request::post("http://example.com/").header("content-length", "5").body(()).unwrap();
+    let request = || {
+        Request::post("http://example.com/")
+            .header("content-length", "5")
+            .body(())
+            .unwrap()
+    };
     let (response, mut send) = client.send_request(request(), false).unwrap();
     send.send_data(Bytes::from_static(b"hello"), true).unwrap();
     let mut body = response.await.unwrap().into_body();
-    assert_eq!(body.data().await.unwrap().unwrap(), "Some(5) Ok(b\"hello\")");
+    assert_eq!(
+        body.data().await.unwrap().unwrap(),
+        "Some(5) Ok(b\"hello\")"
+    );
     for content in ["hell", "hello!"] {
         let (response, mut send) = client.send_request(request(), false).unwrap();
-        send.send_data(Bytes::from_static(content.as_bytes()), true).unwrap();
-        assert_eq!(response.await.unwrap_err().reason(), Some(Reason::PROTOCOL_ERROR), "{content}");
+        send.send_data(Bytes::from_static(content.as_bytes()), true)
+            .unwrap();
+        assert_eq!(
+            response.await.unwrap_err().reason(),
+            Some(Reason::PROTOCOL_ERROR),
+            "{content}"
+        );
     }
 }
 
@@ -163,7 +210,11 @@ async fn a_reset_body_is_incomplete() {
 }
 
 /// Returns a service that never responds, a signal for the start of its request, and one for the end of its work.
-fn endless() -> (impl FnMut(Request<StreamBody>, Queue) -> Never, oneshot::Receiver<()>, oneshot::Receiver<()>) {
+fn endless() -> (
+    impl FnMut(Request<StreamBody>, Queue) -> Never,
+    oneshot::Receiver<()>,
+    oneshot::Receiver<()>,
+) {
     let (asked, has_been_asked) = oneshot::channel();
     let (works, end) = oneshot::channel::<()>();
     let mut once = Some((asked, works));
@@ -237,10 +288,16 @@ async fn a_reset_drops_the_response_body() {
 async fn a_failed_body_resets_the_stream() {
     let (mut client, pieces) = serve_pieces(&client::Builder::new(), 2).await;
     let mut body = ask(&mut client, Method::GET).0.await.unwrap().into_body();
-    pieces.send(Ok(Frame::data(Bytes::from_static(b"half")))).await.unwrap();
+    pieces
+        .send(Ok(Frame::data(Bytes::from_static(b"half"))))
+        .await
+        .unwrap();
     assert_eq!(body.data().await.unwrap().unwrap(), "half");
     pieces.send(Err("a broken disk".into())).await.unwrap();
-    assert_eq!(body.data().await.unwrap().unwrap_err().reason(), Some(Reason::INTERNAL_ERROR));
+    assert_eq!(
+        body.data().await.unwrap().unwrap_err().reason(),
+        Some(Reason::INTERNAL_ERROR)
+    );
 }
 
 #[tokio::test]
@@ -262,17 +319,27 @@ async fn interim_responses_precede_the_final_one_in_order() {
     let (mut response, _) = ask(&mut client, Method::GET);
     let sender = sender.recv().await.unwrap();
     for number in [1_u16, 2, 3] {
-        let status = if number == 2 { StatusCode::PROCESSING } else { StatusCode::EARLY_HINTS };
+        let status = if number == 2 {
+            StatusCode::PROCESSING
+        } else {
+            StatusCode::EARLY_HINTS
+        };
         let headers = HeaderMap::from_iter([(header::LINK, HeaderValue::from(number))]);
         sender.send(status, headers.clone());
-        let interim = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
+        let interim = poll_fn(|cx| response.poll_informational(cx))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!((interim.status(), interim.headers()), (status, &headers));
     }
     release.send(()).unwrap();
     let mut body = response.await.unwrap().into_body();
     // Too late: the final response has begun.
     sender.send(StatusCode::EARLY_HINTS, HeaderMap::new());
-    pieces.send(Ok(Frame::data(Bytes::from_static(b"hello")))).await.unwrap();
+    pieces
+        .send(Ok(Frame::data(Bytes::from_static(b"hello"))))
+        .await
+        .unwrap();
     drop(pieces);
     assert_eq!(body.data().await.unwrap().unwrap(), "hello");
     // The end of the stream, and nothing else.
@@ -284,14 +351,19 @@ async fn interim_responses_precede_the_final_one_in_order() {
 async fn the_final_response_waits_for_interim_ones() {
     let mut client = serve(|_, queue| async move {
         let queue = queue.unwrap();
-        queue.sender().send(StatusCode::EARLY_HINTS, HeaderMap::new());
+        queue
+            .sender()
+            .send(StatusCode::EARLY_HINTS, HeaderMap::new());
         assert!(queue.end_request());
         queue.flushed().await;
         Ok(Response::new(Empty::new()))
     })
     .await;
     let (mut response, _) = ask(&mut client, Method::GET);
-    let interim = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
+    let interim = poll_fn(|cx| response.poll_informational(cx))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(interim.status(), StatusCode::EARLY_HINTS);
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
 }
@@ -308,18 +380,31 @@ async fn reading_the_body_sends_100_continue() {
     })
     .await;
     let mut put = |path: &str| {
-        let request = Request::put(format!("http://example.com{path}")).header(header::EXPECT, "100-continue");
-        client.send_request(request.body(()).unwrap(), false).unwrap()
+        let request = Request::put(format!("http://example.com{path}"))
+            .header(header::EXPECT, "100-continue");
+        client
+            .send_request(request.body(()).unwrap(), false)
+            .unwrap()
     };
     let (mut response, mut content) = put("/read");
-    let interim = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
-    assert_eq!((interim.status(), interim.headers().len()), (StatusCode::CONTINUE, 0));
+    let interim = poll_fn(|cx| response.poll_informational(cx))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (interim.status(), interim.headers().len()),
+        (StatusCode::CONTINUE, 0)
+    );
     content.send_data("hello".into(), true).unwrap();
     let mut answer = response.await.unwrap().into_body();
     assert_eq!(answer.data().await.unwrap().unwrap(), "hello");
 
     let (mut response, _content) = put("/refused");
-    assert!(poll_fn(|cx| response.poll_informational(cx)).await.is_none());
+    assert!(
+        poll_fn(|cx| response.poll_informational(cx))
+            .await
+            .is_none()
+    );
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
 }
 
@@ -331,17 +416,50 @@ async fn connection_headers_are_removed_and_framing_headers_added() {
             "SAME" => StatusCode::NOT_MODIFIED,
             _ => StatusCode::OK,
         };
-        let answer = Response::builder().status(status).header("connection", "x-hop").header("x-hop", "1");
-        ready(Ok(answer.header("keep-alive", "timeout=5").body(Full::new(Bytes::from_static(b"hello"))).unwrap()))
+        let answer = Response::builder()
+            .status(status)
+            .header("connection", "x-hop")
+            .header("x-hop", "1");
+        ready(Ok(answer
+            .header("keep-alive", "timeout=5")
+            .body(Full::new(Bytes::from_static(b"hello")))
+            .unwrap()))
     })
     .await;
-    for (method, length) in [("GET", Some("5")), ("HEAD", Some("5")), ("NO", None), ("SAME", None)] {
+    for (method, length) in [
+        ("GET", Some("5")),
+        ("HEAD", Some("5")),
+        ("NO", None),
+        ("SAME", None),
+    ] {
         let answer = ask(&mut client, method.parse().unwrap()).0.await.unwrap();
-        let mut names: Vec<_> = answer.headers().keys().map(http::HeaderName::as_str).collect();
+        let mut names: Vec<_> = answer
+            .headers()
+            .keys()
+            .map(http::HeaderName::as_str)
+            .collect();
         names.sort_unstable();
-        assert_eq!(names, if length.is_some() { &["content-length", "date"][..] } else { &["date"] }, "{method}");
-        assert_eq!(answer.headers().get("content-length").map(|length| length.to_str().unwrap()), length, "{method}");
-        assert!(answer.headers()["date"].to_str().unwrap().ends_with(" GMT"), "{method}");
+        assert_eq!(
+            names,
+            if length.is_some() {
+                &["content-length", "date"][..]
+            } else {
+                &["date"]
+            },
+            "{method}"
+        );
+        assert_eq!(
+            answer
+                .headers()
+                .get("content-length")
+                .map(|length| length.to_str().unwrap()),
+            length,
+            "{method}"
+        );
+        assert!(
+            answer.headers()["date"].to_str().unwrap().ends_with(" GMT"),
+            "{method}"
+        );
         assert_eq!(answer.body().is_end_stream(), method != "GET", "{method}");
     }
 }
@@ -361,12 +479,18 @@ async fn a_client_that_reads_nothing_is_sent_little_and_delays_no_other_stream()
     let mut unread = ask(&mut client, Method::GET).0.await.unwrap().into_body();
     let writing = tokio::spawn(async move {
         for _ in 0..PIECES {
-            pieces.send(Ok(Frame::data(Bytes::from(vec![0; PIECE])))).await.unwrap();
+            pieces
+                .send(Ok(Frame::data(Bytes::from(vec![0; PIECE]))))
+                .await
+                .unwrap();
         }
     });
     pause().await;
     assert!(!writing.is_finished());
-    assert_eq!(ask(&mut client, Method::GET).0.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        ask(&mut client, Method::GET).0.await.unwrap().status(),
+        StatusCode::OK
+    );
     let mut length = 0;
     while let Some(data) = unread.data().await {
         let data = data.unwrap();
@@ -381,7 +505,13 @@ async fn a_client_that_reads_nothing_is_sent_little_and_delays_no_other_stream()
 async fn an_unread_body_times_out() {
     let (mut client, pieces) = serve_pieces(&narrow(), 1).await;
     let mut unread = ask(&mut client, Method::GET).0.await.unwrap().into_body();
-    tokio::spawn(async move { while pieces.send(Ok(Frame::data(Bytes::from(vec![0; 16 << 10])))).await.is_ok() {} });
+    tokio::spawn(async move {
+        while pieces
+            .send(Ok(Frame::data(Bytes::from(vec![0; 16 << 10]))))
+            .await
+            .is_ok()
+        {}
+    });
     let reset = async {
         loop {
             if let Err(error) = unread.data().await.unwrap() {
@@ -389,7 +519,9 @@ async fn an_unread_body_times_out() {
             }
         }
     };
-    let reset = tokio::time::timeout(limits().body_timeout * 2, reset).await.expect("a reset");
+    let reset = tokio::time::timeout(limits().body_timeout * 2, reset)
+        .await
+        .expect("a reset");
     assert_eq!(reset.reason(), Some(Reason::CANCEL));
 }
 
@@ -410,7 +542,10 @@ async fn a_graceful_close_completes_requests_and_refuses_new_ones() {
     close.send(()).unwrap();
     pause().await;
     let refused = poll_fn(|cx| client.poll_ready(cx)).await.unwrap_err();
-    assert!(refused.is_go_away() && refused.reason() == Some(Reason::NO_ERROR), "{refused:?}");
+    assert!(
+        refused.is_go_away() && refused.reason() == Some(Reason::NO_ERROR),
+        "{refused:?}"
+    );
     release.send(()).unwrap();
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
     end.await.unwrap().unwrap();

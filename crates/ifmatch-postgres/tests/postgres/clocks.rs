@@ -41,21 +41,46 @@ async fn no_two_processes_hold_a_permit_or_a_lease_at_once() {
     let server = start().await;
     let url = server.url();
     // A lease needs a resource.
-    let content = Content::Hashed { hash: ContentHash::of(b"x"), payload: b"x".to_vec().into() };
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
-    driver(&url).await.apply(&Key::new("leased").unwrap(), &Command::Write(write)).await.unwrap();
+    let content = Content::Hashed {
+        hash: ContentHash::of(b"x"),
+        payload: b"x".to_vec().into(),
+    };
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        content,
+        nonce().unwrap(),
+    );
+    driver(&url)
+        .await
+        .apply(&Key::new("leased").unwrap(), &Command::Write(write))
+        .await
+        .unwrap();
     let processes = ERRORS.map(|error| {
         let mut process = Process::new(std::env::current_exe().unwrap());
-        process.args([TEST, "--exact", "--nocapture", "--test-threads=1"]).env(URL, &url).stdout(Stdio::piped());
-        process.env("LD_PRELOAD", faketime()).env("FAKETIME", error).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        process
+            .args([TEST, "--exact", "--nocapture", "--test-threads=1"])
+            .env(URL, &url)
+            .stdout(Stdio::piped());
+        process
+            .env("LD_PRELOAD", faketime())
+            .env("FAKETIME", error)
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         process.spawn().unwrap()
     });
     let (mut held, mut leased): (Vec<(u64, u64)>, Vec<bool>) = (Vec::new(), Vec::new());
     for process in processes {
         let output = tokio::task::block_in_place(|| process.wait_with_output()).unwrap();
-        assert!(output.status.success(), "a process fails: {}", output.status);
+        assert!(
+            output.status.success(),
+            "a process fails: {}",
+            output.status
+        );
         for line in String::from_utf8(output.stdout).unwrap().lines() {
-            if let Some((start, end)) = line.strip_prefix(HELD).and_then(|times| times.split_once(' ')) {
+            if let Some((start, end)) = line
+                .strip_prefix(HELD)
+                .and_then(|times| times.split_once(' '))
+            {
                 held.push((start.parse().unwrap(), end.parse().unwrap()));
             }
             leased.extend(line.strip_prefix(LEASED).map(|outcome| outcome == "true"));
@@ -65,12 +90,18 @@ async fn no_two_processes_hold_a_permit_or_a_lease_at_once() {
     assert_eq!(held.len(), ERRORS.len() * PERMITS);
     let overlap = held.windows(2).find(|pair| pair[1].0 < pair[0].1);
     assert_eq!(overlap, None, "two processes hold a permit at once");
-    assert_eq!(leased.iter().filter(|leased| **leased).count(), 1, "one process holds the lease: {leased:?}");
+    assert_eq!(
+        leased.iter().filter(|leased| **leased).count(),
+        1,
+        "one process holds the lease: {leased:?}"
+    );
 }
 
 async fn driver(url: &str) -> Driver {
     let register = PostgresRegister::connect(url).await.expect("a server runs");
-    Driver::new(register).assume_absent().with_patience(Duration::ZERO)
+    Driver::new(register)
+        .assume_absent()
+        .with_patience(Duration::ZERO)
 }
 
 /// Holds permits until they end, as a handler does that hangs, and tries to acquire a lease.
@@ -82,9 +113,13 @@ async fn one_of_them(url: &str) {
         duration: LeaseDuration::from_seconds(60).unwrap(),
         holder: None,
     };
-    let acquire =
-        LeaseOperation::new(lease, &Preconditions::NONE, nonce().unwrap()).with_authority(Authority::Register);
-    let outcome = driver.apply(&Key::new("leased").unwrap(), &Command::Lease(acquire)).await.unwrap().outcome;
+    let acquire = LeaseOperation::new(lease, &Preconditions::NONE, nonce().unwrap())
+        .with_authority(Authority::Register);
+    let outcome = driver
+        .apply(&Key::new("leased").unwrap(), &Command::Lease(acquire))
+        .await
+        .unwrap()
+        .outcome;
     println!("\n{LEASED}{}", matches!(outcome, Outcome::Leased(_)));
     for _ in 0..PERMITS {
         let (start, end) = hold(&driver).await;
@@ -98,8 +133,14 @@ async fn hold(driver: &Driver) -> (u64, u64) {
     loop {
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
         // While the server's time isn't known precisely, no permit is granted.
-        if let Ok((applied, _lock)) =
-            driver.begin(&key, None, begin.with_authority(Authority::Register), |_| false).await
+        if let Ok((applied, _lock)) = driver
+            .begin(
+                &key,
+                None,
+                begin.with_authority(Authority::Register),
+                |_| false,
+            )
+            .await
             && let Outcome::Granted(grant) = applied.outcome
         {
             let start = monotonic();

@@ -20,13 +20,27 @@ fn key(name: &str) -> Key {
 }
 
 fn after(before: &Record) -> Record {
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, Content::Unknown, nonce().unwrap());
-    before.apply(&Command::Write(write), before.revision().timestamp()).next.unwrap()
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        Content::Unknown,
+        nonce().unwrap(),
+    );
+    before
+        .apply(&Command::Write(write), before.revision().timestamp())
+        .next
+        .unwrap()
 }
 
 async fn create(register: &PostgresRegister, name: &str) -> Record {
     let record = after(&Record::absent());
-    assert_eq!(register.compare_and_swap(&key(name), Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    assert_eq!(
+        register
+            .compare_and_swap(&key(name), Revision::NONE, Some(&record))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     record
 }
 
@@ -34,7 +48,10 @@ async fn create(register: &PostgresRegister, name: &str) -> Record {
 async fn until_back(register: &PostgresRegister, name: &str) {
     let record = after(&Record::absent());
     for _ in 0..600 {
-        match register.compare_and_swap(&key(name), Revision::NONE, Some(&record)).await {
+        match register
+            .compare_and_swap(&key(name), Revision::NONE, Some(&record))
+            .await
+        {
             Ok(Swap::Done) => return,
             Ok(Swap::Conflict(Some(found))) if found == record => return,
             Ok(other) => panic!("{other:?}"),
@@ -53,10 +70,17 @@ async fn a_server_that_goes_away_ends_nothing() {
     let mut failures = 0;
     // More than the number of failures after which calls fail at once.
     while failures < 20 {
-        let error = register.load(&key("k")).await.expect_err("the server is gone");
+        let error = register
+            .load(&key("k"))
+            .await
+            .expect_err("the server is gone");
         assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "{error}");
-        let swap = register.compare_and_swap(&key("k"), record.revision(), Some(&after(&record))).await;
-        failures += usize::from(swap.expect_err("the server is gone").kind() == RegisterErrorKind::Unavailable);
+        let swap = register
+            .compare_and_swap(&key("k"), record.revision(), Some(&after(&record)))
+            .await;
+        failures += usize::from(
+            swap.expect_err("the server is gone").kind() == RegisterErrorKind::Unavailable,
+        );
     }
     server.restart().await;
     until_back(&register, "back").await;
@@ -74,39 +98,74 @@ async fn a_locked_row_blocks_no_other_swap() {
     let locked = create(&register, "locked").await;
     let mut others = Vec::new();
     for number in 0..50 {
-        others.push((format!("other/{number}"), create(&register, &format!("other/{number}")).await));
+        others.push((
+            format!("other/{number}"),
+            create(&register, &format!("other/{number}")).await,
+        ));
     }
     let mut client = client(&server).await;
     let lock = client.transaction().await.unwrap();
-    lock.execute("SELECT FROM ifmatch_records WHERE key = 'locked' FOR UPDATE", &[]).await.unwrap();
+    lock.execute(
+        "SELECT FROM ifmatch_records WHERE key = 'locked' FOR UPDATE",
+        &[],
+    )
+    .await
+    .unwrap();
     let swap = |name: String, before: Record| {
         let register = Arc::clone(&register);
-        tokio::spawn(
-            async move { register.compare_and_swap(&key(&name), before.revision(), Some(&after(&before))).await },
-        )
+        tokio::spawn(async move {
+            register
+                .compare_and_swap(&key(&name), before.revision(), Some(&after(&before)))
+                .await
+        })
     };
     let blocked = swap("locked".to_owned(), locked.clone());
-    let swaps: Vec<_> = others.into_iter().map(|(name, before)| swap(name, before)).collect();
+    let swaps: Vec<_> = others
+        .into_iter()
+        .map(|(name, before)| swap(name, before))
+        .collect();
     for swap in swaps {
         assert_eq!(swap.await.unwrap().unwrap(), Swap::Done, "it is not locked");
     }
     let error = blocked.await.unwrap().expect_err("it is locked");
-    assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "nothing was changed: {error}");
-    assert_eq!(register.load(&key("locked")).await.unwrap(), Some(locked.clone()), "a load needs no lock");
+    assert_eq!(
+        error.kind(),
+        RegisterErrorKind::Unavailable,
+        "nothing was changed: {error}"
+    );
+    assert_eq!(
+        register.load(&key("locked")).await.unwrap(),
+        Some(locked.clone()),
+        "a load needs no lock"
+    );
     lock.rollback().await.unwrap();
-    assert_eq!(swap("locked".to_owned(), locked).await.unwrap().unwrap(), Swap::Done);
+    assert_eq!(
+        swap("locked".to_owned(), locked).await.unwrap().unwrap(),
+        Swap::Done
+    );
 }
 
 /// Makes the server wait for a standby that doesn't exist, and returns a swap that waits for it. The server's processes read
 /// the setting some time after the call, so earlier swaps succeed.
-async fn waiting_swap(register: &Arc<PostgresRegister>, client: &Client) -> JoinHandle<Result<Swap, RegisterError>> {
-    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+async fn waiting_swap(
+    register: &Arc<PostgresRegister>,
+    client: &Client,
+) -> JoinHandle<Result<Swap, RegisterError>> {
+    client
+        .batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
+        .await
+        .unwrap();
+    client
+        .batch_execute("SELECT pg_reload_conf()")
+        .await
+        .unwrap();
     for number in 0..10_000 {
         let register = Arc::clone(register);
         let swap = tokio::spawn(async move {
             let record = after(&Record::absent());
-            register.compare_and_swap(&key(&number.to_string()), Revision::NONE, Some(&record)).await
+            register
+                .compare_and_swap(&key(&number.to_string()), Revision::NONE, Some(&record))
+                .await
         });
         while !swap.is_finished() {
             if waiting(client).await == 1 {
@@ -134,7 +193,10 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
     let client = client(&server).await;
     let swap = waiting_swap(&register, &client).await;
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    client.query_one(cancel, &[]).await.expect("one statement waits");
+    client
+        .query_one(cancel, &[])
+        .await
+        .expect("one statement waits");
     let error = swap.await.unwrap().expect_err("it is not replicated");
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert!(error.to_string().contains("replicated"), "{error}");
@@ -165,11 +227,22 @@ async fn the_time_is_that_of_the_server() {
     for _ in 0..20 {
         let before = [one.engine().time.unwrap(), other.engine().time.unwrap()];
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-        let micros = client.query_one(now, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned();
+        let micros = client
+            .query_one(now, &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0)
+            .cast_unsigned();
         let after = [one.engine().time.unwrap(), other.engine().time.unwrap()];
         for (before, after) in before.into_iter().zip(after) {
-            assert!(before.earliest.micros() <= micros, "{before:?} is after {micros}");
-            assert!(after.latest.micros() >= micros, "{after:?} is before {micros}");
+            assert!(
+                before.earliest.micros() <= micros,
+                "{before:?} is after {micros}"
+            );
+            assert!(
+                after.latest.micros() >= micros,
+                "{after:?} is before {micros}"
+            );
         }
         one.load(&key("k")).await.unwrap();
     }

@@ -1,6 +1,10 @@
 //! The register on real servers: what all engines do, faults of its own, settings and promotions.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod clocks;
 mod faults;
@@ -18,12 +22,19 @@ use tokio_postgres::{Client, NoTls};
 struct Postgres;
 
 impl engine::Engine for Postgres {
-    const WRONG_URLS: &[&str] =
-        &["", "postgres:", "mysql://u@h/d", "postgres://u@h:port/d", "postgres://u@h/d?sslmode=prefer"];
+    const WRONG_URLS: &[&str] = &[
+        "",
+        "postgres:",
+        "mysql://u@h/d",
+        "postgres://u@h:port/d",
+        "postgres://u@h/d?sslmode=prefer",
+    ];
 
     async fn start(settings: &'static [&'static str]) -> Server {
         let server = postgres::start(settings).await;
-        migrate(&server.url()).await.expect("the tables are created");
+        migrate(&server.url())
+            .await
+            .expect("the tables are created");
         server
     }
 
@@ -49,7 +60,11 @@ ifmatch_testbed::engine_tests!(Postgres);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_free_connections_is_used_once_it_has_some() {
-    engine::check_without_connections::<Postgres>(&["max_connections=10", "superuser_reserved_connections=0"]).await;
+    engine::check_without_connections::<Postgres>(&[
+        "max_connections=10",
+        "superuser_reserved_connections=0",
+    ])
+    .await;
 }
 
 /// Starts a server with the register's tables.
@@ -59,12 +74,16 @@ async fn start() -> Server {
 
 /// Connects to a server that runs.
 async fn connect(server: &Server) -> PostgresRegister {
-    PostgresRegister::connect(&server.url()).await.expect("the server runs")
+    PostgresRegister::connect(&server.url())
+        .await
+        .expect("the server runs")
 }
 
 /// Returns a connection of the test's own.
 async fn client(server: &Server) -> Client {
-    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("the server runs");
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls)
+        .await
+        .expect("the server runs");
     tokio::spawn(connection);
     client
 }

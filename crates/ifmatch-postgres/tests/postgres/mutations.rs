@@ -27,7 +27,11 @@ impl Wrapper for ReadsFromStandby {
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let load = "SELECT record FROM ifmatch_records WHERE key = $1";
-        let row = self.standby.query_opt(load, &[&key.as_str().as_bytes()]).await.unwrap();
+        let row = self
+            .standby
+            .query_opt(load, &[&key.as_str().as_bytes()])
+            .await
+            .unwrap();
         Ok(row.map(|row| Record::decode(row.get(0)).unwrap()))
     }
 }
@@ -42,7 +46,8 @@ struct CancelsLateStatements {
 impl CancelsLateStatements {
     /// Cancels statements until it is dropped.
     async fn cancel(&self) -> ! {
-        let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let cancel =
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         loop {
             self.other.query(cancel, &[]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -65,14 +70,19 @@ impl Wrapper for CancelsLateStatements {
         let next = next.expect("clients remove no records");
         let swap = "INSERT INTO ifmatch_records AS r VALUES ($1, $2, $3)
             ON CONFLICT (key) DO UPDATE SET revision = $2, record = $3 WHERE r.revision = $4";
-        let [revision, expected] = [next.revision(), expected].map(|revision| revision.get().cast_signed());
+        let [revision, expected] =
+            [next.revision(), expected].map(|revision| revision.get().cast_signed());
         let (key_bytes, record) = (key.as_str().as_bytes(), next.encode());
         let values: [&(dyn ToSql + Sync); 4] = [&key_bytes, &revision, &record, &expected];
         let swapped = tokio::select! {
             swapped = self.client.execute(swap, &values) => swapped.unwrap(),
             never = self.cancel() => never,
         };
-        Ok(if swapped == 1 { Swap::Done } else { Swap::Conflict(self.register.load(key).await?) })
+        Ok(if swapped == 1 {
+            Swap::Done
+        } else {
+            Swap::Conflict(self.register.load(key).await?)
+        })
     }
 }
 
@@ -80,11 +90,21 @@ impl Wrapper for CancelsLateStatements {
 async fn reads_from_a_standby_are_noticed() {
     let primary = start().await;
     let standby = postgres::start_standby(primary.address(), &[]).await;
-    let register = ReadsFromStandby { primary: connect(&primary).await, standby: client(&standby).await };
-    register.standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
+    let register = ReadsFromStandby {
+        primary: connect(&primary).await,
+        standby: client(&standby).await,
+    };
+    register
+        .standby
+        .batch_execute("SELECT pg_wal_replay_pause()")
+        .await
+        .unwrap();
     let register = Arc::new(register);
     let clients = Clients::new("standby", 3, 4).run(&register, 5).await;
-    let violation = clients.check(&*register).await.expect_err("the standby shows older records");
+    let violation = clients
+        .check(&*register)
+        .await
+        .expect_err("the standby shows older records");
     assert_eq!(violation.kind(), ViolationKind::Stale, "{violation}");
 }
 
@@ -107,6 +127,9 @@ async fn the_cancellation_of_late_statements_is_noticed() {
     primary.kill();
     standby.restart().await;
     postgres::promote(&standby);
-    let violation = clients.check(&connect(&standby).await).await.expect_err("acknowledged swaps are lost");
+    let violation = clients
+        .check(&connect(&standby).await)
+        .await
+        .expect_err("acknowledged swaps are lost");
     assert_eq!(violation.kind(), ViolationKind::Stale, "{violation}");
 }

@@ -29,22 +29,44 @@ async fn connect(url: &str) -> PostgresDriver {
 
 /// Writes content without conditions, and returns the record.
 async fn write(driver: &PostgresDriver, name: &str, bytes: &[u8]) -> Record {
-    let content = Content::Hashed { hash: ContentHash::of(bytes), payload: bytes.to_vec().into() };
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
-    let applied = driver.apply(&key(name), &Command::Write(write)).await.unwrap();
-    assert!(matches!(applied.outcome, Outcome::Written(_)), "{:?}", applied.outcome);
+    let content = Content::Hashed {
+        hash: ContentHash::of(bytes),
+        payload: bytes.to_vec().into(),
+    };
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        content,
+        nonce().unwrap(),
+    );
+    let applied = driver
+        .apply(&key(name), &Command::Write(write))
+        .await
+        .unwrap();
+    assert!(
+        matches!(applied.outcome, Outcome::Written(_)),
+        "{:?}",
+        applied.outcome
+    );
     applied.after
 }
 
 /// Requests a permit, if the current version is a record's.
 async fn begin(driver: &PostgresDriver, name: &str, version: Option<&Record>) -> Outcome {
     let mut headers = HeaderMap::new();
-    if let Some(version) = version.and_then(|record| record.state(record.revision().timestamp()).version()) {
+    if let Some(version) =
+        version.and_then(|record| record.state(record.revision().timestamp()).version())
+    {
         headers.insert(IF_MATCH, version.tags()[0].to_header());
     }
     let conditions = Preconditions::from_headers(&headers);
-    let begin = Begin::new(&Method::PUT, &conditions, nonce().unwrap(), TTL).with_authority(Authority::Register);
-    driver.apply(&key(name), &Command::Begin(begin)).await.unwrap().outcome
+    let begin = Begin::new(&Method::PUT, &conditions, nonce().unwrap(), TTL)
+        .with_authority(Authority::Register);
+    driver
+        .apply(&key(name), &Command::Begin(begin))
+        .await
+        .unwrap()
+        .outcome
 }
 
 /// Waits until the standby shows all changes of the primary.
@@ -72,7 +94,11 @@ async fn load(driver: &PostgresDriver, name: &str) -> Record {
 async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     let mut primary = start().await;
     let mut standby = postgres::start_standby(primary.address(), &[]).await;
-    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let url = format!(
+        "postgres://postgres@{},{}/postgres",
+        primary.address(),
+        standby.address()
+    );
     let (driver, index) = (connect(&url).await, connect(&url).await.assume_absent());
     let first = write(&driver, "page", b"first").await;
     let permit = begin(&driver, "busy", None).await;
@@ -86,15 +112,35 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     postgres::promote(&standby);
 
     let found = load(&driver, "page").await;
-    assert_eq!(found.state(driver.now()), &State::Unknown, "it may be older than an acknowledged write");
-    assert!(found.revision() > second.revision(), "nothing derived from a lost revision is valid");
-    assert!(load(&driver, "new").await.revision() > new.revision(), "its creation was lost");
+    assert_eq!(
+        found.state(driver.now()),
+        &State::Unknown,
+        "it may be older than an acknowledged write"
+    );
+    assert!(
+        found.revision() > second.revision(),
+        "nothing derived from a lost revision is valid"
+    );
+    assert!(
+        load(&driver, "new").await.revision() > new.revision(),
+        "its creation was lost"
+    );
     let refused = begin(&driver, "page", Some(&first)).await;
-    assert!(matches!(refused, Outcome::Refused(Refusal::ProbeFirst)), "{refused:?}");
+    assert!(
+        matches!(refused, Outcome::Refused(Refusal::ProbeFirst)),
+        "{refused:?}"
+    );
     let busy = begin(&driver, "busy", None).await;
-    assert!(matches!(busy, Outcome::Refused(Refusal::InFlight { .. })), "its writer may still run: {busy:?}");
+    assert!(
+        matches!(busy, Outcome::Refused(Refusal::InFlight { .. })),
+        "its writer may still run: {busy:?}"
+    );
     let indexed = load(&index, "page").await;
-    assert_eq!(indexed.settled(index.now()), first.settled(index.now()), "an index has no other authority");
+    assert_eq!(
+        indexed.settled(index.now()),
+        first.settled(index.now()),
+        "an index has no other authority"
+    );
 
     // The next write is a version that all processes know.
     let third = write(&driver, "page", b"third").await;
@@ -133,7 +179,10 @@ async fn versions_from_before_a_restore_are_unknown() {
         assert_eq!(driver.register().engine().epoch.number, 1);
         assert!(load(&driver, "page").await.revision() > second.revision());
         let refused = begin(&driver, "page", Some(&first)).await;
-        assert!(matches!(refused, Outcome::Refused(Refusal::ProbeFirst)), "{refused:?}");
+        assert!(
+            matches!(refused, Outcome::Refused(Refusal::ProbeFirst)),
+            "{refused:?}"
+        );
     }
 }
 
@@ -153,7 +202,11 @@ async fn a_restart_forgets_nothing() {
 async fn a_former_primary_is_not_used_again() {
     let mut primary = start().await;
     let mut standby = postgres::start_standby(primary.address(), &[]).await;
-    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let url = format!(
+        "postgres://postgres@{},{}/postgres",
+        primary.address(),
+        standby.address()
+    );
     let driver = connect(&url).await;
     write(&driver, "page", b"first").await;
     until_replicated(&primary, &standby).await;
@@ -175,7 +228,11 @@ async fn a_former_primary_is_not_used_again() {
 async fn a_new_process_finds_the_present_primary_beside_a_former_one() {
     let primary = start().await;
     let standby = postgres::start_standby(primary.address(), &[]).await;
-    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let url = format!(
+        "postgres://postgres@{},{}/postgres",
+        primary.address(),
+        standby.address()
+    );
     let driver = connect(&url).await;
     write(&driver, "page", b"first").await;
     until_replicated(&primary, &standby).await;
@@ -190,6 +247,7 @@ async fn a_new_process_finds_the_present_primary_beside_a_former_one() {
 
 /// Ends the connections of all clients.
 fn end_connections(server: &Server) {
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ifmatch'";
+    let end =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ifmatch'";
     postgres::sql(server, end);
 }

@@ -34,7 +34,11 @@ impl RequestAttempts {
     /// idempotent: a server may have carried it out, and another writer may have written since, whose change a repetition would
     /// overwrite. With `If-Match`, the repetition would get 412 although the write took effect.
     pub(crate) fn of(method: &Method, is_empty: bool) -> Self {
-        Self { is_repeatable: is_empty && is_safe(method), was_repeated: false, others: 0 }
+        Self {
+            is_repeatable: is_empty && is_safe(method),
+            was_repeated: false,
+            others: 0,
+        }
     }
 
     /// Decides after the head of a response, or an error instead of one.
@@ -63,12 +67,18 @@ impl RequestAttempts {
 
 /// Returns `true` if a server says that it can't process requests now.
 pub(crate) fn is_faulty(status: StatusCode) -> bool {
-    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 /// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.
 fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) || method.as_str() == "QUERY"
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
+    ) || method.as_str() == "QUERY"
 }
 
 #[cfg(test)]
@@ -83,9 +93,35 @@ mod tests {
         for (method, is_empty, outcomes) in [
             ("GET", true, &[(status(200), Return)][..]),
             ("GET", true, &[(status(500), Return)]),
-            ("GET", true, &[(status(502), Other), (status(503), Other), (status(504), Return)]),
-            ("GET", true, &[(Err(Broken), Same), (Err(Broken), Other), (Err(Broken), Other), (Err(Broken), Return)]),
-            ("GET", true, &[(Err(Broken), Same), (status(503), Other), (Err(Broken), Other), (status(200), Return)]),
+            (
+                "GET",
+                true,
+                &[
+                    (status(502), Other),
+                    (status(503), Other),
+                    (status(504), Return),
+                ],
+            ),
+            (
+                "GET",
+                true,
+                &[
+                    (Err(Broken), Same),
+                    (Err(Broken), Other),
+                    (Err(Broken), Other),
+                    (Err(Broken), Return),
+                ],
+            ),
+            (
+                "GET",
+                true,
+                &[
+                    (Err(Broken), Same),
+                    (status(503), Other),
+                    (Err(Broken), Other),
+                    (status(200), Return),
+                ],
+            ),
             ("GET", true, &[(Err(Timeout), Return)]),
             ("GET", true, &[(Err(Interrupted), Return)]),
             ("GET", true, &[(Err(Overloaded), Return)]),
@@ -97,11 +133,19 @@ mod tests {
             ("PUT", false, &[(Err(Broken), Return)]),
             ("DELETE", true, &[(Err(Broken), Return)]),
             ("DELETE", true, &[(Err(Timeout), Return)]),
-            ("POST", false, &[(Err(Unreachable), Other), (Err(Broken), Return)]),
+            (
+                "POST",
+                false,
+                &[(Err(Unreachable), Other), (Err(Broken), Return)],
+            ),
         ] {
             let mut attempts = RequestAttempts::of(&method.parse().expect("a method"), is_empty);
             for (outcome, expected) in outcomes {
-                assert_eq!(attempts.next(*outcome), *expected, "{method} {is_empty} {outcomes:?}");
+                assert_eq!(
+                    attempts.next(*outcome),
+                    *expected,
+                    "{method} {is_empty} {outcomes:?}"
+                );
             }
         }
     }

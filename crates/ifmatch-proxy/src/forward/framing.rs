@@ -16,15 +16,28 @@ pub(crate) enum InvalidFraming {
 }
 
 /// The registered transfer codings (RFC 9112 §7). Only `chunked` alone is supported.
-const CODINGS: [&str; 6] = ["chunked", "compress", "deflate", "gzip", "x-compress", "x-gzip"];
+const CODINGS: [&str; 6] = [
+    "chunked",
+    "compress",
+    "deflate",
+    "gzip",
+    "x-compress",
+    "x-gzip",
+];
 
 /// Checks the rules of RFC 9112 §6.1 and §6.3 that hyper doesn't enforce. A repeated length is reduced to one. With
 /// unknown transfer codings, the content ends with the connection.
 pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
     let has_length = headers.contains_key(CONTENT_LENGTH);
     if headers.contains_key(TRANSFER_ENCODING) {
-        let codings: Vec<_> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).map(<[u8]>::to_ascii_lowercase).collect();
-        let is_known = |coding: &Vec<u8>| CODINGS.iter().any(|known| coding.starts_with(known.as_bytes()));
+        let codings: Vec<_> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING)
+            .map(<[u8]>::to_ascii_lowercase)
+            .collect();
+        let is_known = |coding: &Vec<u8>| {
+            CODINGS
+                .iter()
+                .any(|known| coding.starts_with(known.as_bytes()))
+        };
         let is_chunked = matches!(&codings[..], [only] if only == b"chunked");
         return match (is_chunked || !codings.iter().any(is_known), has_length) {
             (false, _) => Err(InvalidFraming::Coding),
@@ -43,7 +56,10 @@ fn one_length(headers: &HeaderMap) -> Option<u64> {
     let mut lengths = hop_by_hop::tokens(headers, &CONTENT_LENGTH).map(|member| {
         let digits = std::str::from_utf8(member).ok()?;
         // The grammar has no sign.
-        digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        digits
+            .parse::<u64>()
+            .ok()
+            .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
     });
     let first = lengths.next()??;
     lengths.all(|length| length == Some(first)).then_some(first)
@@ -60,7 +76,9 @@ mod tests {
         }
         check(&mut headers)?;
         assert!(headers.get_all(CONTENT_LENGTH).iter().count() < 2);
-        Ok(headers.get(CONTENT_LENGTH).map(|length| length.to_str().expect("digits").to_owned()))
+        Ok(headers
+            .get(CONTENT_LENGTH)
+            .map(|length| length.to_str().expect("digits").to_owned()))
     }
 
     #[test]
@@ -77,16 +95,38 @@ mod tests {
             (Err(InvalidFraming::Length), &[(length, "+5")]),
             (Err(InvalidFraming::Length), &[(length, "")]),
             (Err(InvalidFraming::Length), &[(length, "5,")]),
-            (Err(InvalidFraming::Length), &[(length, "99999999999999999999")]),
-            (Err(InvalidFraming::Both), &[(coding, "chunked"), (length, "5")]),
+            (
+                Err(InvalidFraming::Length),
+                &[(length, "99999999999999999999")],
+            ),
+            (
+                Err(InvalidFraming::Both),
+                &[(coding, "chunked"), (length, "5")],
+            ),
             (Err(InvalidFraming::Coding), &[(coding, "gzip, chunked")]),
-            (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "chunked")]),
-            (Err(InvalidFraming::Coding), &[(coding, "identity, gzip;q=1")]),
-            (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "x")]),
-            (Err(InvalidFraming::Both), &[(coding, "identity"), (length, "5")]),
+            (
+                Err(InvalidFraming::Coding),
+                &[(coding, "chunked"), (coding, "chunked")],
+            ),
+            (
+                Err(InvalidFraming::Coding),
+                &[(coding, "identity, gzip;q=1")],
+            ),
+            (
+                Err(InvalidFraming::Coding),
+                &[(coding, "chunked"), (coding, "x")],
+            ),
+            (
+                Err(InvalidFraming::Both),
+                &[(coding, "identity"), (length, "5")],
+            ),
             (Ok(None), &[(coding, "identity")]),
         ] {
-            assert_eq!(checked(lines), expected.map(|length| length.map(str::to_owned)), "{lines:?}");
+            assert_eq!(
+                checked(lines),
+                expected.map(|length| length.map(str::to_owned)),
+                "{lines:?}"
+            );
         }
     }
 }

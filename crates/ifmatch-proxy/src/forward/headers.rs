@@ -62,10 +62,17 @@ impl ForwardingRules {
         // The gateway answers it when the content is read.
         headers.remove(EXPECT);
         let host = host(head).and_then(|host| HeaderValue::from_str(host).ok());
-        self.set_forwarded(&mut headers, head.extensions.get::<ForwardedClient>(), host.as_ref());
+        self.set_forwarded(
+            &mut headers,
+            head.extensions.get::<ForwardedClient>(),
+            host.as_ref(),
+        );
         if let Some(prefix) = prefix {
             // A trusted proxy in front may have removed another one before.
-            let before = headers.get(X_FORWARDED_PREFIX).and_then(|before| before.to_str().ok()).unwrap_or_default();
+            let before = headers
+                .get(X_FORWARDED_PREFIX)
+                .and_then(|before| before.to_str().ok())
+                .unwrap_or_default();
             if let Ok(prefix) = HeaderValue::from_str(&format!("{before}{prefix}")) {
                 headers.insert(X_FORWARDED_PREFIX, prefix);
             }
@@ -81,7 +88,10 @@ impl ForwardingRules {
         }
         if let Some(upgrade) = upgrade {
             headers.insert(UPGRADE, upgrade);
-            headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(
+                http::header::CONNECTION,
+                HeaderValue::from_static("upgrade"),
+            );
         }
         headers
     }
@@ -97,21 +107,33 @@ impl ForwardingRules {
     }
 
     /// Sets the client information. Values from the client aren't trusted.
-    fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&ForwardedClient>, host: Option<&HeaderValue>) {
+    fn set_forwarded(
+        self,
+        headers: &mut HeaderMap,
+        client: Option<&ForwardedClient>,
+        host: Option<&HeaderValue>,
+    ) {
         if !self.trust_forwarded {
-            let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();
+            let names: Vec<_> = headers
+                .keys()
+                .filter(|name| forwarded::describes_client(name))
+                .cloned()
+                .collect();
             for name in names {
                 headers.remove(name);
             }
         }
         if let Some(client) = client {
             let address = client.address.ip().to_canonical().to_string();
-            headers.extend(HeaderValue::from_str(&address).map(|address| (X_FORWARDED_FOR, address)));
+            headers
+                .extend(HeaderValue::from_str(&address).map(|address| (X_FORWARDED_FOR, address)));
             let protocol = HeaderValue::from_static(if client.secure { "https" } else { "http" });
             headers.entry(X_FORWARDED_PROTO).or_insert(protocol);
         }
         if let Some(host) = host {
-            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+            headers
+                .entry(X_FORWARDED_HOST)
+                .or_insert_with(|| host.clone());
         }
     }
 }
@@ -129,7 +151,10 @@ pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool
     add_via(headers, version);
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
-        headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(
+            http::header::CONNECTION,
+            HeaderValue::from_static("upgrade"),
+        );
     }
 }
 
@@ -150,26 +175,42 @@ pub(crate) fn requested_upgrade(version: Version, headers: &HeaderMap) -> Option
         return None;
     }
     let wanted: Vec<&[u8]> = protocols(headers).collect();
-    HeaderValue::from_bytes(&wanted.join(&b", "[..])).ok().filter(|_| !wanted.is_empty())
+    HeaderValue::from_bytes(&wanted.join(&b", "[..]))
+        .ok()
+        .filter(|_| !wanted.is_empty())
 }
 
 /// Returns `true` if an upstream switches to a requested protocol.
 pub(crate) fn is_requested(answered: &HeaderMap, wanted: &HeaderValue) -> bool {
-    let wanted = || wanted.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let wanted = || {
+        wanted
+            .as_bytes()
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+    };
     let mut answered = hop_by_hop::tokens(answered, &UPGRADE).peekable();
-    answered.peek().is_some() && answered.all(|protocol| wanted().any(|one| one.eq_ignore_ascii_case(protocol)))
+    answered.peek().is_some()
+        && answered.all(|protocol| wanted().any(|one| one.eq_ignore_ascii_case(protocol)))
 }
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     hop_by_hop::tokens(headers, &UPGRADE).filter(|protocol| {
-        let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
-        !name.is_empty() && !SINGLE_HOP.iter().any(|other| other.eq_ignore_ascii_case(name))
+        let name = protocol
+            .split(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
+        !name.is_empty()
+            && !SINGLE_HOP
+                .iter()
+                .any(|other| other.eq_ignore_ascii_case(name))
     })
 }
 
 /// Removes hop-by-hop fields, except `TE: trailers`, since trailers are forwarded.
 pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
-    let trailers = hop_by_hop::tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+    let trailers =
+        hop_by_hop::tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
     hop_by_hop::remove(headers);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -199,7 +240,12 @@ impl ProxyName {
         }
         let name = self.to_string();
         hop_by_hop::tokens(headers, &VIA)
-            .filter_map(|member| std::str::from_utf8(member).ok()?.split_ascii_whitespace().nth(1))
+            .filter_map(|member| {
+                std::str::from_utf8(member)
+                    .ok()?
+                    .split_ascii_whitespace()
+                    .nth(1)
+            })
             .any(|found| found.eq_ignore_ascii_case(&name))
     }
 }
@@ -216,7 +262,9 @@ fn add_via(headers: &mut HeaderMap, version: Version) {
 }
 
 fn add_to_via(headers: &mut HeaderMap, version: Version, name: &dyn fmt::Display) {
-    headers.extend(HeaderValue::try_from(format!("{} {name}", protocol(version))).map(|value| (VIA, value)));
+    headers.extend(
+        HeaderValue::try_from(format!("{} {name}", protocol(version))).map(|value| (VIA, value)),
+    );
 }
 
 fn protocol(version: Version) -> &'static str {
@@ -237,34 +285,59 @@ mod tests {
     fn forwarded(forwarding: ForwardingRules, request: http::request::Builder) -> HeaderMap {
         let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
-        let client = ForwardedClient { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+        let client = ForwardedClient {
+            address: ([192, 0, 2, 7], 4711).into(),
+            secure: true,
+            interim: None,
+        };
         head.extensions.insert(client);
         forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None)
     }
 
     fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
-        headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect()
+        headers
+            .get_all(name)
+            .iter()
+            .map(|value| value.to_str().expect("text"))
+            .collect()
     }
 
     #[test]
     fn client_information_comes_from_the_proxy_alone() {
         let request = || {
-            let request = Request::get("/").header("host", "example.com").header("forwarded", "for=1.2.3.4");
-            let request = request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil");
-            let request = request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil");
-            request.header("x.forwarded.for", "1.2.3.4").header("x-real-ip", "1.2.3.4")
+            let request = Request::get("/")
+                .header("host", "example.com")
+                .header("forwarded", "for=1.2.3.4");
+            let request = request
+                .header("x-forwarded-for", "1.2.3.4")
+                .header("x-forwarded-host", "evil");
+            let request = request
+                .header("x-forwarded-prefix", "/evil")
+                .header("x_forwarded_host", "evil");
+            request
+                .header("x.forwarded.for", "1.2.3.4")
+                .header("x-real-ip", "1.2.3.4")
         };
         let headers = forwarded(ForwardingRules::default(), request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
         assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
-        for name in ["forwarded", "x-forwarded-prefix", "x_forwarded_host", "x.forwarded.for", "x-real-ip"] {
+        for name in [
+            "forwarded",
+            "x-forwarded-prefix",
+            "x_forwarded_host",
+            "x.forwarded.for",
+            "x-real-ip",
+        ] {
             assert_eq!(text(&headers, name), [""; 0], "{name}");
         }
         assert_eq!(text(&headers, "host"), ["example.com"]);
         assert!(text(&headers, "via").concat().starts_with("1.1 ifmatch-"));
 
-        let trusting = ForwardingRules { rewrite_host: true, trust_forwarded: true };
+        let trusting = ForwardingRules {
+            rewrite_host: true,
+            trust_forwarded: true,
+        };
         let headers = forwarded(trusting, request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
@@ -274,25 +347,50 @@ mod tests {
 
     #[test]
     fn every_changed_field_is_declared() {
-        let names = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-x"];
+        let names = [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-forwarded-x",
+        ];
         for trust_forwarded in [false, true] {
-            let forwarding = ForwardingRules { rewrite_host: false, trust_forwarded };
-            for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
+            let forwarding = ForwardingRules {
+                rewrite_host: false,
+                trust_forwarded,
+            };
+            for name in
+                names
+                    .into_iter()
+                    .chain(["accept", "accept-encoding", "cookie", "x-real-ip"])
+            {
                 // The two requests differ only in the address and version of the client.
                 let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
                 let seen = |address: [u8; 4], version| {
-                    let request = Request::get("/").version(version).header("host", "a").header(name, "b");
+                    let request = Request::get("/")
+                        .version(version)
+                        .header("host", "a")
+                        .header(name, "b");
                     let (mut head, ()) = request.body(()).expect("a request").into_parts();
                     let address = (address, 4711).into();
-                    head.extensions.insert(ForwardedClient { address, secure: true, interim: None });
-                    let headers = forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None);
+                    head.extensions.insert(ForwardedClient {
+                        address,
+                        secure: true,
+                        interim: None,
+                    });
+                    let headers =
+                        forwarding.request(&head, &upstream.servers[0], ProxyName::new(), None);
                     headers.get_all(name).iter().cloned().collect::<Vec<_>>()
                 };
                 let lines = seen([192, 0, 2, 7], Version::HTTP_11);
                 let differs = lines != seen([192, 0, 2, 8], Version::HTTP_2);
                 let known = forwarding.overwritten()(&HeaderName::from_static(name));
                 assert!(known || !differs, "{name}, {trust_forwarded}");
-                assert!(known || lines == ["b"], "{name}, {trust_forwarded}: {lines:?}");
+                assert!(
+                    known || lines == ["b"],
+                    "{name}, {trust_forwarded}: {lines:?}"
+                );
             }
         }
     }
@@ -300,8 +398,15 @@ mod tests {
     #[test]
     fn max_forwards_is_decremented_for_trace_and_options() {
         let left = |method: Method| {
-            let request = Request::builder().method(method).uri("/").header("max-forwards", "3");
-            text(&forwarded(ForwardingRules::default(), request), "max-forwards").concat()
+            let request = Request::builder()
+                .method(method)
+                .uri("/")
+                .header("max-forwards", "3");
+            text(
+                &forwarded(ForwardingRules::default(), request),
+                "max-forwards",
+            )
+            .concat()
         };
         assert_eq!(left(Method::OPTIONS), "2");
         assert_eq!(left(Method::TRACE), "2");
@@ -311,8 +416,14 @@ mod tests {
     #[test]
     fn an_upgrade_is_forwarded_only_with_its_connection_option() {
         let request = || Request::get("/").header("upgrade", "websocket");
-        let headers = forwarded(ForwardingRules::default(), request().header("connection", "keep-alive, Upgrade"));
-        assert_eq!((text(&headers, "upgrade"), text(&headers, "connection")), (vec!["websocket"], vec!["upgrade"]));
+        let headers = forwarded(
+            ForwardingRules::default(),
+            request().header("connection", "keep-alive, Upgrade"),
+        );
+        assert_eq!(
+            (text(&headers, "upgrade"), text(&headers, "connection")),
+            (vec!["websocket"], vec!["upgrade"])
+        );
         let headers = forwarded(ForwardingRules::default(), request());
         assert_eq!(text(&headers, "upgrade"), [""; 0]);
     }
@@ -326,7 +437,9 @@ mod tests {
             (&["HTTP/2.0, TLS/1.0", "h2"], &[]),
             (&[" "], &[]),
         ] {
-            let mut request = Request::get("/").header("connection", "upgrade").header("http2-settings", "AAMAAABk");
+            let mut request = Request::get("/")
+                .header("connection", "upgrade")
+                .header("http2-settings", "AAMAAABk");
             for line in upgrade {
                 request = request.header("upgrade", *line);
             }
@@ -346,7 +459,10 @@ mod tests {
             (&["websocket, h2c"], false),
             (&[], false),
         ] {
-            let answered = answered.iter().map(|line| (UPGRADE, HeaderValue::from_static(line))).collect();
+            let answered = answered
+                .iter()
+                .map(|line| (UPGRADE, HeaderValue::from_static(line)))
+                .collect();
             assert_eq!(is_requested(&answered, &wanted), expected, "{answered:?}");
         }
     }
@@ -357,7 +473,10 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         remove_connection_fields(&mut headers);
-        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text"))).collect()
+        headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
+            .collect()
     }
 
     #[test]
@@ -377,7 +496,11 @@ mod tests {
 
     #[test]
     fn connection_options_cannot_remove_the_host() {
-        let lines = [("connection", "host, content-length"), ("host", "a"), ("content-length", "0")];
+        let lines = [
+            ("connection", "host, content-length"),
+            ("host", "a"),
+            ("content-length", "0"),
+        ];
         assert_eq!(removed(&lines).len(), 2);
     }
 
@@ -386,7 +509,10 @@ mod tests {
         let (own, other) = (ProxyName::new(), ProxyName::new());
         let mut headers = HeaderMap::new();
         assert!(!own.is_in(&headers));
-        headers.append(VIA, HeaderValue::from_static("1.1 ifmatch, 1.0 fred (a comment), 1.1,,"));
+        headers.append(
+            VIA,
+            HeaderValue::from_static("1.1 ifmatch, 1.0 fred (a comment), 1.1,,"),
+        );
         other.add_to(&mut headers, Version::HTTP_2);
         assert!(!own.is_in(&headers) && other.is_in(&headers));
         own.add_to(&mut headers, Version::HTTP_11);
@@ -405,7 +531,11 @@ mod tests {
             (name.to_string(), false),
         ] {
             let value = HeaderValue::try_from(&line).expect("a value");
-            assert_eq!(name.is_in(&HeaderMap::from_iter([(VIA, value)])), expected, "{line}");
+            assert_eq!(
+                name.is_in(&HeaderMap::from_iter([(VIA, value)])),
+                expected,
+                "{line}"
+            );
         }
     }
 }

@@ -62,7 +62,8 @@ mod tests {
     use crate::route::fields::Messages;
 
     #[test]
-    fn interim_responses_have_no_fields_about_content_or_connection_and_none_that_a_route_removes() {
+    fn interim_responses_have_no_fields_about_content_or_connection_and_none_that_a_route_removes()
+    {
         let told = Arc::new(Mutex::new(Vec::new()));
         let interim = Interim::new({
             let told = Arc::clone(&told);
@@ -71,13 +72,24 @@ mod tests {
         let link = (LINK, HeaderValue::from_static("</a.css>; rel=preload"));
         let value = HeaderValue::from_static("100");
         let others = [CONTENT_LENGTH, TRAILER, CONNECTION].map(|name| (name, value.clone()));
-        let changed = ["x-powered-by", "x-site"].map(|name| (HeaderName::from_static(name), value.clone()));
-        let headers: HeaderMap = others.into_iter().chain(changed).chain([link.clone()]).collect();
-        let rules =
-            FieldRules::new(Messages::Responses).remove("x-powered-by").and_then(|rules| rules.set("x-site", "shop"));
-        let rules = rules.and_then(|rules| rules.add("x-hint", "a")).expect("rules");
+        let changed =
+            ["x-powered-by", "x-site"].map(|name| (HeaderName::from_static(name), value.clone()));
+        let headers: HeaderMap = others
+            .into_iter()
+            .chain(changed)
+            .chain([link.clone()])
+            .collect();
+        let rules = FieldRules::new(Messages::Responses)
+            .remove("x-powered-by")
+            .and_then(|rules| rules.set("x-site", "shop"));
+        let rules = rules
+            .and_then(|rules| rules.add("x-hint", "a"))
+            .expect("rules");
         interim.send(StatusCode::CONTINUE, &headers, &rules);
         interim.send(StatusCode::EARLY_HINTS, &headers, &rules);
-        assert_eq!(*told.lock().unwrap(), [(StatusCode::EARLY_HINTS, HeaderMap::from_iter([link]))]);
+        assert_eq!(
+            *told.lock().unwrap(),
+            [(StatusCode::EARLY_HINTS, HeaderMap::from_iter([link]))]
+        );
     }
 }

@@ -22,8 +22,15 @@ pub(crate) fn request(
     let uri = if version == Version::HTTP_2 {
         headers.remove(UPGRADE);
         headers.remove(CONNECTION);
-        let authority = headers.remove(HOST).as_ref().and_then(authority).unwrap_or_else(|| server.authority.clone());
-        let uri = Uri::builder().scheme(server.scheme.clone()).authority(authority).path_and_query(path.clone());
+        let authority = headers
+            .remove(HOST)
+            .as_ref()
+            .and_then(authority)
+            .unwrap_or_else(|| server.authority.clone());
+        let uri = Uri::builder()
+            .scheme(server.scheme.clone())
+            .authority(authority)
+            .path_and_query(path.clone());
         uri.build().ok()?
     } else {
         if !body.is_end_stream() && body.size_hint().exact().is_none() {
@@ -42,7 +49,9 @@ pub(crate) fn request(
 
 /// Returns a `Host` as an authority. It must not contain user information (RFC 9113 §8.3.1).
 fn authority(host: &HeaderValue) -> Option<Authority> {
-    Authority::try_from(host.as_bytes()).ok().filter(|authority| !authority.as_str().contains('@'))
+    Authority::try_from(host.as_bytes())
+        .ok()
+        .filter(|authority| !authority.as_str().contains('@'))
 }
 
 #[cfg(test)]
@@ -55,16 +64,34 @@ mod tests {
         let upstream = Upstream::parse(&["https://inner:8443/base"]).expect("a server");
         let server = &upstream.servers[0];
         let path = server.path("/a?b").expect("a path");
-        let headers = [(HOST, host), (CONNECTION, "upgrade"), (UPGRADE, "websocket"), (http::header::TE, "trailers")];
-        let headers = headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
-        request(version, Method::GET, (server, &path), headers, RequestBody::empty().lend(false)).expect("a request")
+        let headers = [
+            (HOST, host),
+            (CONNECTION, "upgrade"),
+            (UPGRADE, "websocket"),
+            (http::header::TE, "trailers"),
+        ];
+        let headers = headers
+            .into_iter()
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect();
+        request(
+            version,
+            Method::GET,
+            (server, &path),
+            headers,
+            RequestBody::empty().lend(false),
+        )
+        .expect("a request")
     }
 
     #[test]
     fn http_1_requests_have_a_path_and_a_host() {
         let request = sent(Version::HTTP_11, "example.com");
         assert_eq!(request.uri(), "/base/a?b");
-        assert_eq!((&request.headers()[HOST], request.headers().len()), (&HeaderValue::from_static("example.com"), 4));
+        assert_eq!(
+            (&request.headers()[HOST], request.headers().len()),
+            (&HeaderValue::from_static("example.com"), 4)
+        );
     }
 
     #[test]

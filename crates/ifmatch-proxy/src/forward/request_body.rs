@@ -83,8 +83,13 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::empty();
         }
-        let content = CleanTrailers::new(body).map_err(|error| InterruptedBody(error.into())).boxed_unsync();
-        let state = ContentState::Whole(BufferedContent { kept: Vec::new(), rest: Some(content) });
+        let content = CleanTrailers::new(body)
+            .map_err(|error| InterruptedBody(error.into()))
+            .boxed_unsync();
+        let state = ContentState::Whole(BufferedContent {
+            kept: Vec::new(),
+            rest: Some(content),
+        });
         Self::with(false, state)
     }
 
@@ -95,7 +100,12 @@ impl RequestBody {
 
     fn with(empty: bool, state: ContentState) -> Self {
         let (state, expected) = (Mutex::new(state), Mutex::new(empty.then(Instant::now)));
-        Self(Arc::new(SharedContent { empty, state, returned: Notify::new(), expected }))
+        Self(Arc::new(SharedContent {
+            empty,
+            state,
+            returned: Notify::new(),
+            expected,
+        }))
     }
 
     /// Returns `true` if there is no content.
@@ -125,9 +135,19 @@ impl RequestBody {
                 None
             }
         };
-        let kept = content.iter().flat_map(|content| &content.kept).map(size).sum();
+        let kept = content
+            .iter()
+            .flat_map(|content| &content.kept)
+            .map(size)
+            .sum();
         let room = keep.then(|| KEPT.saturating_sub(kept));
-        LentBody { shared: Arc::clone(&self.0), content, position: 0, room, begun: false }
+        LentBody {
+            shared: Arc::clone(&self.0),
+            content,
+            position: 0,
+            room,
+            begun: false,
+        }
     }
 
     /// Waits until a connection that has failed has returned the content, or gives up.
@@ -173,9 +193,15 @@ impl SharedContent {
 
 impl Drop for LentBody {
     fn drop(&mut self) {
-        let Some(content) = self.content.take() else { return };
+        let Some(content) = self.content.take() else {
+            return;
+        };
         let is_whole = !self.begun || self.room.is_some();
-        *self.shared.state() = if is_whole { ContentState::Whole(content) } else { ContentState::Gone };
+        *self.shared.state() = if is_whole {
+            ContentState::Whole(content)
+        } else {
+            ContentState::Gone
+        };
         self.shared.returned.notify_waiters();
     }
 }
@@ -183,7 +209,9 @@ impl Drop for LentBody {
 impl LentBody {
     /// Keeps a frame that is about to be sent, if there is room.
     fn keep(&mut self, frame: &Frame<Bytes>) {
-        let Some(content) = &mut self.content else { return };
+        let Some(content) = &mut self.content else {
+            return;
+        };
         self.room = self.room.and_then(|room| room.checked_sub(size(frame)));
         if self.room.is_some() {
             content.kept.push(copy(frame));
@@ -218,14 +246,18 @@ impl Body for LentBody {
     ) -> Poll<Option<Result<Frame<Bytes>, InterruptedBody>>> {
         self.begun = true;
         let position = self.position;
-        let Some(content) = &mut self.content else { return Poll::Ready(None) };
+        let Some(content) = &mut self.content else {
+            return Poll::Ready(None);
+        };
         if let Some(frame) = content.kept.get(position) {
             let frame = copy(frame);
             self.position += 1;
             self.shared.expect_server(true);
             return Poll::Ready(Some(Ok(frame)));
         }
-        let Some(rest) = &mut content.rest else { return Poll::Ready(None) };
+        let Some(rest) = &mut content.rest else {
+            return Poll::Ready(None);
+        };
         let polled = Pin::new(&mut *rest).poll_frame(cx);
         let is_end = rest.is_end_stream();
         self.shared.expect_server(polled.is_ready());
@@ -245,15 +277,25 @@ impl Body for LentBody {
 
     fn is_end_stream(&self) -> bool {
         self.content.as_ref().is_none_or(|content| {
-            self.position >= content.kept.len() && content.rest.as_ref().is_none_or(Body::is_end_stream)
+            self.position >= content.kept.len()
+                && content.rest.as_ref().is_none_or(Body::is_end_stream)
         })
     }
 
     fn size_hint(&self) -> SizeHint {
-        let Some(content) = &self.content else { return SizeHint::with_exact(0) };
-        let kept = content.kept.iter().skip(self.position).filter_map(Frame::data_ref);
+        let Some(content) = &self.content else {
+            return SizeHint::with_exact(0);
+        };
+        let kept = content
+            .kept
+            .iter()
+            .skip(self.position)
+            .filter_map(Frame::data_ref);
         let kept = kept.map(|data| data.len() as u64).sum::<u64>();
-        let rest = content.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let rest = content
+            .rest
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(kept));
         if let Some(upper) = rest.upper() {
@@ -265,7 +307,9 @@ impl Body for LentBody {
 
 impl fmt::Debug for LentBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LentBody").field("begun", &self.begun).finish_non_exhaustive()
+        f.debug_struct("LentBody")
+            .field("begun", &self.begun)
+            .finish_non_exhaustive()
     }
 }
 
@@ -285,7 +329,10 @@ mod tests {
         type Data = Bytes;
         type Error = Infallible;
 
-        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             Poll::Ready(self.0.next().map(|chunk| Ok(Frame::data(chunk.into()))))
         }
     }
@@ -298,7 +345,15 @@ mod tests {
         drop(lent);
         assert!(outgoing.is_whole());
         let mut lent = outgoing.lend(false);
-        assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "order");
+        assert_eq!(
+            lent.frame()
+                .await
+                .expect("a frame")
+                .expect("no error")
+                .into_data()
+                .expect("data"),
+            "order"
+        );
         drop(lent);
         assert!(!outgoing.is_whole());
     }
@@ -319,8 +374,13 @@ mod tests {
         type Data = Bytes;
         type Error = Infallible;
 
-        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            let Some(left) = self.0.checked_sub(1) else { return Poll::Pending };
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(left) = self.0.checked_sub(1) else {
+                return Poll::Pending;
+            };
             self.0 = left;
             Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
         }
@@ -329,7 +389,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_stalls_if_it_takes_no_content_but_not_while_the_client_sends() {
         const LIMIT: Duration = Duration::from_mins(1);
-        let stalls = async |outgoing: &RequestBody| timeout(9 * LIMIT, outgoing.wait_for_stall(LIMIT)).await.is_ok();
+        let stalls = async |outgoing: &RequestBody| {
+            timeout(9 * LIMIT, outgoing.wait_for_stall(LIMIT))
+                .await
+                .is_ok()
+        };
         let outgoing = RequestBody::new(Stalled(9));
         assert!(!stalls(&outgoing).await, "there is no connection");
         let mut lent = outgoing.lend(false);
@@ -347,8 +411,14 @@ mod tests {
         assert!(stalls(&outgoing).await, "it does not take the next part");
         assert!(lent.frame().await.is_some());
         let waiting = timeout(Duration::ZERO, lent.frame()).await;
-        assert!(waiting.is_err() && !stalls(&outgoing).await, "the client does not send");
-        assert!(stalls(&RequestBody::empty()).await, "the server does not respond");
+        assert!(
+            waiting.is_err() && !stalls(&outgoing).await,
+            "the client does not send"
+        );
+        assert!(
+            stalls(&RequestBody::empty()).await,
+            "the server does not respond"
+        );
     }
 
     async fn read(mut body: LentBody) -> (Vec<u8>, Option<HeaderMap>, LentBody) {
@@ -365,17 +435,23 @@ mod tests {
 
     #[tokio::test]
     async fn short_content_can_be_sent_again_if_it_is_kept() {
-        let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
+        let trailers = HeaderMap::from_iter([(
+            HeaderName::from_static("x-sum"),
+            HeaderValue::from_static("7"),
+        )]);
         for trailers in [None, Some(trailers)] {
-            let body =
-                Full::new(Bytes::from_static(b"order")).with_trailers(std::future::ready(trailers.clone().map(Ok)));
+            let body = Full::new(Bytes::from_static(b"order"))
+                .with_trailers(std::future::ready(trailers.clone().map(Ok)));
             let outgoing = RequestBody::new(body);
             for _ in 0..3 {
                 assert!(outgoing.is_whole());
                 let lent = outgoing.lend(true);
                 assert!(!outgoing.is_whole() && lent.size_hint().lower() == 5);
                 let (content, found, lent) = read(lent).await;
-                assert_eq!((&content[..], found.as_ref()), (&b"order"[..], trailers.as_ref()));
+                assert_eq!(
+                    (&content[..], found.as_ref()),
+                    (&b"order"[..], trailers.as_ref())
+                );
                 tokio::join!(outgoing.wait_for_return(), async { drop(lent) });
                 // Trailers aren't kept.
                 if trailers.is_some() {
@@ -390,7 +466,15 @@ mod tests {
     async fn content_that_was_sent_in_part_is_sent_from_its_beginning() {
         let outgoing = RequestBody::new(Chunks(["ab", "cd"].into_iter()));
         let mut lent = outgoing.lend(true);
-        assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "ab");
+        assert_eq!(
+            lent.frame()
+                .await
+                .expect("a frame")
+                .expect("no error")
+                .into_data()
+                .expect("data"),
+            "ab"
+        );
         drop(lent);
         assert_eq!(read(outgoing.lend(true)).await.0, b"abcd");
         // Over HTTP/1.1, a request that was begun can't be repeated.

@@ -36,13 +36,18 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for PausedBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         if let Poll::Ready(frame) = this.body.poll_frame(cx) {
             *this.timer = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(*this.pause)));
+        let timer = this
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep(*this.pause)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Some(Err(PauseTooLong.into())))
     }
@@ -68,12 +73,22 @@ pin_project! {
 impl ProxyBody {
     /// Creates an empty body, of a response without an upstream.
     pub(crate) fn empty() -> Self {
-        Self { body: None, slot: None }
+        Self {
+            body: None,
+            slot: None,
+        }
     }
 
     /// Holds the request's slot at its server until the end.
     pub(crate) fn new(body: Incoming, pause: Duration, slot: RequestSlot) -> Self {
-        Self { body: Some(CleanTrailers::new(PausedBody { body, pause, timer: None })), slot: Some(slot) }
+        Self {
+            body: Some(CleanTrailers::new(PausedBody {
+                body,
+                pause,
+                timer: None,
+            })),
+            slot: Some(slot),
+        }
     }
 }
 
@@ -87,9 +102,14 @@ impl Body for ProxyBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
+        };
         let frame = body.as_mut().poll_frame(cx);
         if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || body.is_end_stream() {
             *this.slot = None;
@@ -102,7 +122,9 @@ impl Body for ProxyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
@@ -124,7 +146,10 @@ impl<B: Body<Data = Bytes>> Body for CleanTrailers<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut frame = self.project().body.poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &mut frame
             && let Some(fields) = frame.trailers_mut()

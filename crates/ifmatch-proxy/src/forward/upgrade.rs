@@ -28,7 +28,10 @@ impl UpgradeRequest {
     /// Returns `None` if the request offers no protocol that can be forwarded.
     pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
         let protocols = headers::requested_upgrade(request.version(), request.headers())?;
-        Some(Self { protocols, client: hyper::upgrade::on(request) })
+        Some(Self {
+            protocols,
+            client: hyper::upgrade::on(request),
+        })
     }
 
     /// Returns `true` if the response names only protocols that the client offered.
@@ -41,7 +44,9 @@ impl UpgradeRequest {
         let client = self.client;
         let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });
         match both.await {
-            Ok(Ok((client, upstream))) => connect(TokioIo::new(client), TokioIo::new(upstream)).await,
+            Ok(Ok((client, upstream))) => {
+                connect(TokioIo::new(client), TokioIo::new(upstream)).await
+            }
             Ok(Err(error)) => tracing::debug!(%error, "an upgrade failed"),
             Err(_) => tracing::debug!("an upgrade timed out"),
         }
@@ -54,7 +59,12 @@ async fn connect(client: impl AsyncRead + AsyncWrite, upstream: impl AsyncRead +
     let (from_client, to_client) = split(client);
     let (from_upstream, to_upstream) = split(upstream);
     let copied = Notify::new();
-    let both = async { tokio::join!(pass(from_client, to_upstream, &copied), pass(from_upstream, to_client, &copied)) };
+    let both = async {
+        tokio::join!(
+            pass(from_client, to_upstream, &copied),
+            pass(from_upstream, to_client, &copied)
+        )
+    };
     let idle = async { while timeout(IDLE, copied.notified()).await.is_ok() {} };
     tokio::select! {
         _ = both => {}
@@ -88,7 +98,10 @@ mod tests {
         let sending = tokio::spawn(async move { upstream.write_all(&[0; 1_000]).await });
         let closed = timeout(10 * IDLE, connect(ours, theirs)).await;
         assert!(closed.is_ok(), "it stays open");
-        assert!(sending.await.expect("no panic").is_err(), "the upstream learns of it");
+        assert!(
+            sending.await.expect("no panic").is_err(),
+            "the upstream learns of it"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -103,7 +116,10 @@ mod tests {
             client.read_exact(&mut byte).await.expect("an open tunnel");
         }
         client.write_all(b"y").await.expect("an open tunnel");
-        upstream.read_exact(&mut byte).await.expect("both directions are open");
+        upstream
+            .read_exact(&mut byte)
+            .await
+            .expect("both directions are open");
         assert_eq!(byte, *b"y");
         drop((client, upstream));
         tunnel.await.expect("it ends with both ends");

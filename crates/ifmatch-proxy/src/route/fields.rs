@@ -1,9 +1,9 @@
 //! Changes of a route to header fields, and the fields that no route may change.
 
 use http::header::{
-    ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, EXPECT, HOST,
-    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE,
-    TRAILER, VARY, VIA,
+    ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE,
+    ETAG, EXPECT, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED, MAX_FORWARDS, RANGE, TRAILER, VARY, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::fields::{forwarded, hop_by_hop};
@@ -11,7 +11,13 @@ use ifmatch_core::fields::{forwarded, hop_by_hop};
 use crate::upstream::InvalidUpstream;
 
 /// Fields that delimit a message's content or name its coding, and `Via`, which the proxy writes.
-const COMMON: [HeaderName; 5] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, TRAILER, VIA];
+const COMMON: [HeaderName; 5] = [
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    TRAILER,
+    VIA,
+];
 
 /// Fields that select the resource, the version or the part that a request is about, or a coding that its client understands. The
 /// proxy also sets the fields that describe the client (`Forwarded`, `X-Forwarded-*`).
@@ -29,8 +35,15 @@ const OF_REQUESTS: [HeaderName; 10] = [
 ];
 
 /// Fields that identify a version, or by which a cache selects and dates a response.
-const OF_RESPONSES: [HeaderName; 7] =
-    [ACCEPT_RANGES, AGE, HeaderName::from_static("cache-status"), DATE, ETAG, LAST_MODIFIED, VARY];
+const OF_RESPONSES: [HeaderName; 7] = [
+    ACCEPT_RANGES,
+    AGE,
+    HeaderName::from_static("cache-status"),
+    DATE,
+    ETAG,
+    LAST_MODIFIED,
+    VARY,
+];
 
 /// The messages that [`FieldRules`] apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +78,12 @@ pub struct FieldRules {
 impl FieldRules {
     /// Creates rules that change nothing.
     pub fn new(messages: Messages) -> Self {
-        Self { messages, remove: Vec::new(), set: Vec::new(), add: Vec::new() }
+        Self {
+            messages,
+            remove: Vec::new(),
+            set: Vec::new(),
+            add: Vec::new(),
+        }
     }
 
     /// Removes a field.
@@ -98,13 +116,20 @@ impl FieldRules {
 
     /// Returns the fields that these rules remove or replace, in the spelling of the rules.
     pub fn replaced(&self) -> impl Iterator<Item = &HeaderName> {
-        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
+        self.remove
+            .iter()
+            .chain(self.set.iter().map(|(name, _)| name))
     }
 
     /// Removes the fields that these rules remove or replace.
     pub(crate) fn remove_from(&self, headers: &mut HeaderMap) {
         let is_replaced = |name: &&HeaderName| self.replaced().any(|rule| is_spelling(name, rule));
-        for name in headers.keys().filter(is_replaced).cloned().collect::<Vec<_>>() {
+        for name in headers
+            .keys()
+            .filter(is_replaced)
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             headers.remove(name);
         }
     }
@@ -118,14 +143,23 @@ impl FieldRules {
     }
 
     fn name(&self, text: &str) -> Result<HeaderName, InvalidUpstream> {
-        let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| InvalidUpstream::field(text))?;
+        let name =
+            HeaderName::from_bytes(text.as_bytes()).map_err(|_| InvalidUpstream::field(text))?;
         let own: &[HeaderName] = match self.messages {
             Messages::Requests => &OF_REQUESTS,
             Messages::Responses => &OF_RESPONSES,
         };
-        let is_fixed = COMMON.iter().chain(own).chain(&hop_by_hop::NAMES).any(|fixed| is_spelling(&name, fixed));
+        let is_fixed = COMMON
+            .iter()
+            .chain(own)
+            .chain(&hop_by_hop::NAMES)
+            .any(|fixed| is_spelling(&name, fixed));
         let describes = self.messages == Messages::Requests && forwarded::describes_client(&name);
-        if is_fixed || describes { Err(InvalidUpstream::fixed_field(text)) } else { Ok(name) }
+        if is_fixed || describes {
+            Err(InvalidUpstream::fixed_field(text))
+        } else {
+            Ok(name)
+        }
     }
 }
 
@@ -136,8 +170,9 @@ fn parse(name: &str, value: &str) -> Result<HeaderValue, InvalidUpstream> {
 /// Returns `true` if servers with a CGI-like interface take both names for the same field.
 fn is_spelling(name: &HeaderName, other: &HeaderName) -> bool {
     let (name, other) = (name.as_str().as_bytes(), other.as_str().as_bytes());
-    let same =
-        |(one, other): (&u8, &u8)| one == other || !(one.is_ascii_alphanumeric() || other.is_ascii_alphanumeric());
+    let same = |(one, other): (&u8, &u8)| {
+        one == other || !(one.is_ascii_alphanumeric() || other.is_ascii_alphanumeric())
+    };
     name.len() == other.len() && name.iter().zip(other).all(same)
 }
 
@@ -146,7 +181,10 @@ mod tests {
     use super::*;
 
     fn lines(headers: &HeaderMap) -> Vec<String> {
-        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text"))).collect()
+        headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
+            .collect()
     }
 
     #[test]
@@ -154,13 +192,32 @@ mod tests {
         let none = || FieldRules::new(Messages::Requests);
         let set = || none().set("X-Site", "shop").expect("a rule");
         for (rules, before, after) in [
-            (none(), &["x-site: a", "x-site: b"][..], &["x-site: a", "x-site: b"][..]),
-            (none().remove("cookie").expect("a rule"), &["cookie: a", "cookie: b", "accept: c"], &["accept: c"]),
-            (set(), &[], &["x-site: shop"]),
-            (set(), &["x-site: evil", "x_site: evil", "x.site: evil", "x-sites: c"], &["x-sites: c", "x-site: shop"]),
-            (none().add("x-site", "b").expect("a rule"), &["x-site: a"], &["x-site: a", "x-site: b"]),
             (
-                set().remove("x-site").and_then(|rules| rules.add("x-site", "b")).expect("a rule"),
+                none(),
+                &["x-site: a", "x-site: b"][..],
+                &["x-site: a", "x-site: b"][..],
+            ),
+            (
+                none().remove("cookie").expect("a rule"),
+                &["cookie: a", "cookie: b", "accept: c"],
+                &["accept: c"],
+            ),
+            (set(), &[], &["x-site: shop"]),
+            (
+                set(),
+                &["x-site: evil", "x_site: evil", "x.site: evil", "x-sites: c"],
+                &["x-sites: c", "x-site: shop"],
+            ),
+            (
+                none().add("x-site", "b").expect("a rule"),
+                &["x-site: a"],
+                &["x-site: a", "x-site: b"],
+            ),
+            (
+                set()
+                    .remove("x-site")
+                    .and_then(|rules| rules.add("x-site", "b"))
+                    .expect("a rule"),
                 &["x-site: a"],
                 &["x-site: shop", "x-site: b"],
             ),
@@ -168,7 +225,10 @@ mod tests {
             let mut headers = HeaderMap::new();
             for line in before {
                 let (name, value) = line.split_once(": ").expect("a line");
-                headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+                headers.append(
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                );
             }
             rules.apply(&mut headers);
             assert_eq!(lines(&headers), after, "{rules:?}");
@@ -177,8 +237,16 @@ mod tests {
 
     #[test]
     fn fields_that_frame_select_or_identify_are_fixed() {
-        let both =
-            ["connection", "Transfer-Encoding", "content-length", "content_length", "te", "upgrade", "via", "trailer"];
+        let both = [
+            "connection",
+            "Transfer-Encoding",
+            "content-length",
+            "content_length",
+            "te",
+            "upgrade",
+            "via",
+            "trailer",
+        ];
         let requests = [
             "host",
             "Host",
@@ -190,7 +258,17 @@ mod tests {
             "x_real_ip",
             "forwarded",
         ];
-        let responses = ["etag", "last-modified", "vary", "age", "date", "cache-status", "E-Tag:", "a b", ""];
+        let responses = [
+            "etag",
+            "last-modified",
+            "vary",
+            "age",
+            "date",
+            "cache-status",
+            "E-Tag:",
+            "a b",
+            "",
+        ];
         for (messages, fixed) in [
             (Messages::Requests, &both[..]),
             (Messages::Responses, &both),
@@ -205,11 +283,27 @@ mod tests {
             }
         }
         for name in ["cookie", "authorization", "accept-language", "x-site"] {
-            assert!(FieldRules::new(Messages::Requests).remove(name).is_ok(), "{name}");
+            assert!(
+                FieldRules::new(Messages::Requests).remove(name).is_ok(),
+                "{name}"
+            );
         }
-        for name in ["set-cookie", "cache-control", "strict-transport-security", "server", "location"] {
-            assert!(FieldRules::new(Messages::Responses).remove(name).is_ok(), "{name}");
+        for name in [
+            "set-cookie",
+            "cache-control",
+            "strict-transport-security",
+            "server",
+            "location",
+        ] {
+            assert!(
+                FieldRules::new(Messages::Responses).remove(name).is_ok(),
+                "{name}"
+            );
         }
-        assert!(FieldRules::new(Messages::Requests).set("x-site", "a\r\nhost: b").is_err());
+        assert!(
+            FieldRules::new(Messages::Requests)
+                .set("x-site", "a\r\nhost: b")
+                .is_err()
+        );
     }
 }

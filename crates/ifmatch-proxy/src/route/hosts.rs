@@ -15,13 +15,19 @@ impl RouteHosts {
     /// Parses a host, `*.` and a host, or nothing. `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~[]:%".contains(&byte);
-        let host = |text: &str| text.bytes().all(is_valid).then(|| text.parse().ok().as_ref().map(plain)).flatten();
+        let host = |text: &str| {
+            text.bytes()
+                .all(is_valid)
+                .then(|| text.parse().ok().as_ref().map(plain))
+                .flatten()
+        };
         match text.strip_prefix("*.") {
             _ if text.is_empty() => Some(Self::Any),
             // A port, or an address of IPv6, has no names below.
-            Some(domain) => {
-                Some(Self::Below(format!(".{}", host(domain).filter(|_| !domain.contains(['[', ':', '*']))?)))
-            }
+            Some(domain) => Some(Self::Below(format!(
+                ".{}",
+                host(domain).filter(|_| !domain.contains(['[', ':', '*']))?
+            ))),
             None => Some(Self::One(host(text)?)),
         }
     }
@@ -31,9 +37,8 @@ impl RouteHosts {
         match self {
             Self::Any => true,
             // `.example` alone isn't a name.
-            Self::Below(domain) => {
-                host.is_some_and(|host| host.len() > domain.len() && host.ends_with(domain.as_str()))
-            }
+            Self::Below(domain) => host
+                .is_some_and(|host| host.len() > domain.len() && host.ends_with(domain.as_str())),
             Self::One(name) => host == Some(name),
         }
     }

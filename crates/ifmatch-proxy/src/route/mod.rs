@@ -119,43 +119,64 @@ impl Route {
     /// `Location` and `Content-Location` get it back.
     #[must_use]
     pub fn strip_prefix(self) -> Self {
-        Self { strips_prefix: true, ..self }
+        Self {
+            strips_prefix: true,
+            ..self
+        }
     }
 
     /// Changes requests' header fields, after the proxy has set its own.
     #[must_use]
     pub fn request_fields(self, rules: FieldRules) -> Self {
-        Self { request: rules, ..self }
+        Self {
+            request: rules,
+            ..self
+        }
     }
 
     /// Changes the header fields of responses, including redirections by this route.
     #[must_use]
     pub fn response_fields(self, rules: FieldRules) -> Self {
-        Self { response: rules, ..self }
+        Self {
+            response: rules,
+            ..self
+        }
     }
 
     /// Sets this route's [answer timeout](crate::ProxyBuilder::answer_timeout), instead of the proxy's.
     #[must_use]
     pub fn answer_timeout(self, timeout: Duration) -> Self {
-        Self { answer_timeout: Some(timeout), ..self }
+        Self {
+            answer_timeout: Some(timeout),
+            ..self
+        }
     }
 
     /// Sets this route's [connect timeout](crate::ProxyBuilder::connect_timeout), instead of the proxy's.
     #[must_use]
     pub fn connect_timeout(self, timeout: Duration) -> Self {
-        Self { connect_timeout: Some(timeout), ..self }
+        Self {
+            connect_timeout: Some(timeout),
+            ..self
+        }
     }
 
     /// Sets the [health check](crate::ProxyBuilder::health_check) for this route's servers, instead of the proxy's.
     #[must_use]
     pub fn health_check(self, check: HealthCheck) -> Self {
-        Self { health: Some(check), ..self }
+        Self {
+            health: Some(check),
+            ..self
+        }
     }
 
     /// Attaches a value for layers in front of the proxy, which [`Proxy::attached`](crate::Proxy::attached) returns.
     #[must_use]
     pub fn attach<T: Any + Send + Sync>(self, value: T) -> Self {
-        Self { attachment: Some(Arc::new(value)), ..self }
+        Self {
+            attachment: Some(Arc::new(value)),
+            ..self
+        }
     }
 
     /// Returns the attached value of this type.
@@ -174,17 +195,30 @@ impl Route {
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { destination, strips_prefix, request, response, .. } = self;
+        let Self {
+            destination,
+            strips_prefix,
+            request,
+            response,
+            ..
+        } = self;
         let mut shown = f.debug_struct("Route");
-        shown.field("destination", destination).field("strips_prefix", strips_prefix);
-        shown.field("request", request).field("response", response).finish_non_exhaustive()
+        shown
+            .field("destination", destination)
+            .field("strips_prefix", strips_prefix);
+        shown
+            .field("request", request)
+            .field("response", response)
+            .finish_non_exhaustive()
     }
 }
 
 impl Target<'_> {
     /// Returns the redirection, unless the route has an upstream.
     pub(crate) fn redirection(&self) -> Option<Result<Response<()>, ProxyErrorKind>> {
-        let Destination::Redirect(redirect) = &self.route.destination else { return None };
+        let Destination::Redirect(redirect) = &self.route.destination else {
+            return None;
+        };
         let mut answer = redirect.answer(&self.path);
         if let Some(answer) = &mut answer {
             self.route.response.apply(answer.headers_mut());
@@ -202,16 +236,30 @@ impl Routes {
         if path::is_pattern(path) {
             return Err(InvalidUpstream::pattern(text));
         }
-        let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
+        let path = path::normal(path)
+            .filter(|path| path::is_sound(path))
+            .ok_or_else(invalid)?
+            .into_owned();
         let loosest = path::loosest(&path).ok_or_else(invalid)?;
         if route.strips_prefix && path == "/" {
             return Err(InvalidUpstream::no_prefix(text));
         }
-        if let Some(other) = self.0.iter().find(|other| other.host == host && other.path == path) {
+        if let Some(other) = self
+            .0
+            .iter()
+            .find(|other| other.host == host && other.path == path)
+        {
             return Err(InvalidUpstream::twice(text, &other.name));
         }
-        self.0.push(Entry { name: text.to_owned(), host, path, loosest, route });
-        self.0.sort_by_key(|entry| std::cmp::Reverse((entry.host.rank(), entry.path.len())));
+        self.0.push(Entry {
+            name: text.to_owned(),
+            host,
+            path,
+            loosest,
+            route,
+        });
+        self.0
+            .sort_by_key(|entry| std::cmp::Reverse((entry.host.rank(), entry.path.len())));
         Ok(())
     }
 
@@ -220,31 +268,64 @@ impl Routes {
     /// If paths decide what is reachable, a path's normal form and its [readings](path::readings) must match the same route. All
     /// readings in between then match it, too, since routes contain only plain segments. The normal form is forwarded.
     /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
-    pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
+    pub(crate) fn find<'a>(
+        &'a self,
+        uri: &'a Uri,
+        headers: &HeaderMap,
+    ) -> Result<Target<'a>, ProxyErrorKind> {
         let host = host(uri, headers);
-        let for_host = || self.0.iter().filter(|entry| entry.host.include(host.as_deref()));
+        let for_host = || {
+            self.0
+                .iter()
+                .filter(|entry| entry.host.include(host.as_deref()))
+        };
         if !for_host().any(Entry::has_path) {
             let Entry { name, route, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
-            let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).into();
-            return Ok(Target { name, route, path, prefix: None });
+            let path = uri
+                .path_and_query()
+                .map_or("/", PathAndQuery::as_str)
+                .into();
+            return Ok(Target {
+                name,
+                route,
+                path,
+                prefix: None,
+            });
         }
         let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let entry = for_host().find(|entry| is_below(path.as_bytes(), entry.path.as_bytes()));
         let loose_entry = |path: &[u8]| for_host().find(|entry| is_below(path, &entry.loosest));
         let identity = |entry: Option<&'a Entry>| entry.map(std::ptr::from_ref);
-        if readings.iter().any(|reading| identity(loose_entry(reading)) != identity(entry)) {
+        if readings
+            .iter()
+            .any(|reading| identity(loose_entry(reading)) != identity(entry))
+        {
             return Err(ProxyErrorKind::AmbiguousPath);
         }
-        let Entry { name, route, path: route_path, .. } = entry.ok_or(ProxyErrorKind::NoRoute)?;
-        let prefix = route.strips_prefix.then(|| route_path.trim_end_matches('/'));
+        let Entry {
+            name,
+            route,
+            path: route_path,
+            ..
+        } = entry.ok_or(ProxyErrorKind::NoRoute)?;
+        let prefix = route
+            .strips_prefix
+            .then(|| route_path.trim_end_matches('/'));
         let path = match prefix.and_then(|prefix| path.strip_prefix(prefix)) {
             Some("") => "/".into(),
             Some(rest) => rest.to_owned().into(),
             None => path,
         };
-        let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
-        Ok(Target { name, route, path, prefix })
+        let path = uri
+            .query()
+            .map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
+        Ok(Target {
+            name,
+            route,
+            path,
+            prefix,
+        })
     }
 
     /// Returns `true` if any route redirects.
@@ -267,7 +348,12 @@ impl Routes {
         &'a self,
         default: Option<&'a HealthCheck>,
     ) -> impl Iterator<Item = (&'a Upstream, &'a HealthCheck)> {
-        let check = move |entry: &'a Entry| Some((entry.route.upstream()?, entry.route.health.as_ref().or(default)?));
+        let check = move |entry: &'a Entry| {
+            Some((
+                entry.route.upstream()?,
+                entry.route.health.as_ref().or(default)?,
+            ))
+        };
         self.0.iter().filter_map(check)
     }
 
@@ -279,7 +365,10 @@ impl Routes {
     /// Applies the known state of servers in `old` to the same servers in these routes: their breakers, and their health
     /// if it is checked, by the check of the route or by the `default`.
     pub(crate) fn inherit(&self, old: &Self, default: Option<&HealthCheck>) {
-        for (upstream, check) in self.0.iter().filter_map(|entry| Some((entry.route.upstream()?, &entry.route.health)))
+        for (upstream, check) in self
+            .0
+            .iter()
+            .filter_map(|entry| Some((entry.route.upstream()?, &entry.route.health)))
         {
             // Without checks, no server would recover. Another check may have another result, and decides soon.
             let is_checked = check.is_some() || default.is_some();
@@ -293,12 +382,16 @@ impl Routes {
     }
 
     fn servers(&self) -> impl Iterator<Item = &UpstreamServer> {
-        self.upstreams().flat_map(|upstream| upstream.servers.iter())
+        self.upstreams()
+            .flat_map(|upstream| upstream.servers.iter())
     }
 
     /// Returns the current state of all upstreams.
     pub(crate) fn states(&self) -> Vec<UpstreamState> {
-        self.0.iter().filter_map(|entry| Some(entry.route.upstream()?.state(&entry.name))).collect()
+        self.0
+            .iter()
+            .filter_map(|entry| Some(entry.route.upstream()?.state(&entry.name)))
+            .collect()
     }
 }
 
@@ -306,18 +399,28 @@ impl Entry {
     /// Returns `true` if the route or one of its servers has a path, which then decides what is reachable.
     fn has_path(&self) -> bool {
         self.path != "/"
-            || self.route.upstream().is_some_and(|upstream| upstream.servers.iter().any(UpstreamServer::has_base))
+            || self
+                .route
+                .upstream()
+                .is_some_and(|upstream| upstream.servers.iter().any(UpstreamServer::has_base))
     }
 }
 
 fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
-    let named = || headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    uri.authority().map(plain).or_else(|| named().as_ref().map(plain))
+    let named = || {
+        headers
+            .get(header::HOST)
+            .and_then(|host| Authority::try_from(host.as_bytes()).ok())
+    };
+    uri.authority()
+        .map(plain)
+        .or_else(|| named().as_ref().map(plain))
 }
 
 /// Returns `true` if a path is the prefix or below it: `/images` includes `/images/cat`, but not `/imagesque`.
 fn is_below(path: &[u8], prefix: &[u8]) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| prefix.ends_with(b"/") || matches!(rest, [] | [b'/', ..]))
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| prefix.ends_with(b"/") || matches!(rest, [] | [b'/', ..]))
 }
 
 #[cfg(test)]
@@ -327,7 +430,9 @@ mod tests {
     fn routes(routes: &[(&str, &str)]) -> Routes {
         let mut built = Routes::default();
         for (route, server) in routes {
-            built.add(route, Upstream::parse(&[server]).expect("a server").into()).expect("a route");
+            built
+                .add(route, Upstream::parse(&[server]).expect("a server").into())
+                .expect("a route");
         }
         built
     }
@@ -360,11 +465,19 @@ mod tests {
             ("other.org", "/imagesque", "any /imagesque"),
             ("EXAMPLE.com:8080", "/images/cat", "example /images/cat"),
             ("example.com.", "/images/cat", "example /images/cat"),
-            ("example.com", "/images/large/cat", "large /images/large/cat"),
+            (
+                "example.com",
+                "/images/large/cat",
+                "large /images/large/cat",
+            ),
             ("example.com", "http://other.org/images", "images /images"),
             ("example.com.evil.org", "/", "any /"),
         ] {
-            assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
+            assert_eq!(
+                found(&routes, host, path).as_deref(),
+                Ok(expected),
+                "{host}{path}"
+            );
         }
     }
 
@@ -390,7 +503,11 @@ mod tests {
             (".blog.example", "/", "any /"),
             ("x.blog.example.evil", "/", "any /"),
         ] {
-            assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
+            assert_eq!(
+                found(&routes, host, path).as_deref(),
+                Ok(expected),
+                "{host}{path}"
+            );
         }
     }
 
@@ -410,9 +527,12 @@ mod tests {
             let error = routes.add(other, to()).expect_err(other).to_string();
             assert!(error.contains(one) && error.contains(other), "{error}");
         }
-        for (one, other) in
-            [("/", "a.example"), ("a.example", "*.example"), ("/a", "/a/"), ("a.example/a", "a.example")]
-        {
+        for (one, other) in [
+            ("/", "a.example"),
+            ("a.example", "*.example"),
+            ("/a", "/a/"),
+            ("a.example/a", "a.example"),
+        ] {
             let mut routes = Routes::default();
             routes.add(one, to()).expect("a route");
             routes.add(other, to()).expect("another route");
@@ -425,7 +545,10 @@ mod tests {
         let moved = |target| Route::from(Redirect::new(308, target).expect("a target"));
         let mut routes = Routes::default();
         for (text, route) in [
-            ("/", Upstream::parse(&["http://any"]).expect("a server").into()),
+            (
+                "/",
+                Upstream::parse(&["http://any"]).expect("a server").into(),
+            ),
             ("/images", to("http://images")),
             ("/docs/", to("http://docs/base")),
             ("/old", moved("https://new.example{path}")),
@@ -450,9 +573,16 @@ mod tests {
             ("moved.example", "/x", Ok("https://new.example/")),
             ("moved.example", "/images/x", Ok("https://new.example/")),
         ] {
-            assert_eq!(found(&routes, host, path).as_deref(), expected.as_ref().map(|text| *text), "{host}{path}");
+            assert_eq!(
+                found(&routes, host, path).as_deref(),
+                expected.as_ref().map(|text| *text),
+                "{host}{path}"
+            );
         }
-        assert!(routes.add("example.com", to("http://a")).is_err(), "nothing to strip");
+        assert!(
+            routes.add("example.com", to("http://a")).is_err(),
+            "nothing to strip"
+        );
         assert_eq!(routes.states().len(), 3, "redirections have no upstream");
     }
 
@@ -461,21 +591,40 @@ mod tests {
         let confined = routes(&[("/", "http://any"), ("/public", "http://public")]);
         let based = routes(&[("/", "http://any/base")]);
         let open = routes(&[("/", "http://any"), ("a.example", "http://a")]);
-        for path in ["/public/../x", "/public/%2e%2E/x", "/public/..;/x", "/public/..%253bx/x", "/public\\..\\x", "/%"]
-        {
+        for path in [
+            "/public/../x",
+            "/public/%2e%2E/x",
+            "/public/..;/x",
+            "/public/..%253bx/x",
+            "/public\\..\\x",
+            "/%",
+        ] {
             for routes in [&confined, &based] {
-                assert_eq!(found(routes, "h", path), Err(ProxyErrorKind::AmbiguousPath), "{path}");
+                assert_eq!(
+                    found(routes, "h", path),
+                    Err(ProxyErrorKind::AmbiguousPath),
+                    "{path}"
+                );
             }
             assert_eq!(found(&open, "h", path), Ok(format!("any {path}")));
         }
-        for path in ["/public/..x", "/public/.well-known", "/public/x..;a", "/public//x%2Fy"] {
+        for path in [
+            "/public/..x",
+            "/public/.well-known",
+            "/public/x..;a",
+            "/public//x%2Fy",
+        ] {
             assert_eq!(found(&confined, "h", path), Ok(format!("public {path}")));
         }
     }
 
     #[test]
     fn a_path_has_one_route_in_all_readings() {
-        let routes = routes(&[("/", "http://any"), ("/admin", "http://guard"), ("/caf%c3%a9", "http://cafe")]);
+        let routes = routes(&[
+            ("/", "http://any"),
+            ("/admin", "http://guard"),
+            ("/caf%c3%a9", "http://cafe"),
+        ]);
         for (path, expected) in [
             ("/%61dmin/x", Ok("guard /admin/x")),
             ("/admin/%252561", Ok("guard /admin/%252561")),
@@ -498,7 +647,11 @@ mod tests {
             ("//shop;x/a%2fb", Ok("any //shop;x/a%2Fb")),
             ("/caf%C3%a9/x", Ok("cafe /caf%C3%A9/x")),
         ] {
-            assert_eq!(found(&routes, "h", path).as_deref(), expected.as_ref().map(|text| *text), "{path}");
+            assert_eq!(
+                found(&routes, "h", path).as_deref(),
+                expected.as_ref().map(|text| *text),
+                "{path}"
+            );
         }
     }
 
@@ -524,7 +677,12 @@ mod tests {
             "*.[::1]",
         ] {
             assert!(
-                Routes::default().add(route, Upstream::parse(&["http://a"]).expect("a server").into()).is_err(),
+                Routes::default()
+                    .add(
+                        route,
+                        Upstream::parse(&["http://a"]).expect("a server").into()
+                    )
+                    .is_err(),
                 "{route}"
             );
         }

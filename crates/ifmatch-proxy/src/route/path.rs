@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 
 /// Separators and segment ends that another reading may produce. Routes must not contain them, to stay unambiguous.
-const UNSOUND: [&str; 12] = ["//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00"];
+const UNSOUND: [&str; 12] = [
+    "//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00",
+];
 
 /// Characters of patterns. Routes have none: a path matches all below it, and `/*` would match nothing that's meant.
 const PATTERNS: [char; 6] = ['*', '{', '}', '[', ']', '^'];
@@ -46,7 +48,10 @@ fn plain_segments(path: &[u8]) -> Option<Vec<u8>> {
     let mut loosest = Vec::with_capacity(path.len());
     let mut last: &[u8] = &[];
     for piece in path.split(|byte| matches!(byte, b'/' | b'\\')) {
-        last = piece.split(|byte| matches!(byte, b';' | b'?' | b'#' | 0)).next().unwrap_or_default();
+        last = piece
+            .split(|byte| matches!(byte, b';' | b'?' | b'#' | 0))
+            .next()
+            .unwrap_or_default();
         match last {
             b"." | b".." => return None,
             b"" => {}
@@ -81,8 +86,15 @@ pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     }
     for _ in 0..LEVELS {
         let segments = level.split(|byte| *byte == b'/');
-        let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
-        readings.push(plain_segments(&unescaped(&names.collect::<Vec<_>>().join(&b'/')))?);
+        let names = segments.map(|segment| {
+            segment
+                .split(|byte| *byte == b';')
+                .next()
+                .unwrap_or_default()
+        });
+        readings.push(plain_segments(&unescaped(
+            &names.collect::<Vec<_>>().join(&b'/'),
+        ))?);
         let next = decoded(&level);
         if next == level {
             return Some(readings);
@@ -95,8 +107,14 @@ pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
 /// Returns what follows the host if a path is read as a URL without a scheme (RFC 3986 §4.2).
 fn after_authority(plain: &[u8]) -> Option<&[u8]> {
     let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
-    let host = plain.iter().position(|byte| !is_separator(byte)).unwrap_or(plain.len());
-    let end = plain[host..].iter().position(is_separator).map_or(plain.len(), |at| host + at);
+    let host = plain
+        .iter()
+        .position(|byte| !is_separator(byte))
+        .unwrap_or(plain.len());
+    let end = plain[host..]
+        .iter()
+        .position(is_separator)
+        .map_or(plain.len(), |at| host + at);
     (host > 1).then(|| &plain[end..])
 }
 
@@ -113,7 +131,9 @@ fn decoded(path: &[u8]) -> Vec<u8> {
 
 /// Returns `true` if all servers read a normalized path alike, as required of a route's path.
 pub(crate) fn is_sound(normal: &str) -> bool {
-    normal.starts_with('/') && loosest(normal).is_some() && !UNSOUND.iter().any(|part| normal.contains(part))
+    normal.starts_with('/')
+        && loosest(normal).is_some()
+        && !UNSOUND.iter().any(|part| normal.contains(part))
 }
 
 /// Returns `true` if a route's path looks like a pattern: a glob, a template or a regular expression.
@@ -182,7 +202,11 @@ mod tests {
             ("/100%25", "/100%"),
             ("/..x/.well-known/x..", "/..x/.well-known/x.."),
         ] {
-            assert_eq!(loosest(path).as_deref(), Some(expected.as_bytes()), "{path}");
+            assert_eq!(
+                loosest(path).as_deref(),
+                Some(expected.as_bytes()),
+                "{path}"
+            );
         }
         for path in [
             "/a/../b",
@@ -221,7 +245,11 @@ mod tests {
             ("/", None),
         ] {
             let found = readings(path).expect("no dot segments");
-            assert_eq!(found.get(1).map(Vec::as_slice), other.map(str::as_bytes), "{path}");
+            assert_eq!(
+                found.get(1).map(Vec::as_slice),
+                other.map(str::as_bytes),
+                "{path}"
+            );
         }
     }
 
@@ -233,7 +261,17 @@ mod tests {
 
     #[test]
     fn a_route_has_no_pattern() {
-        for path in ["/*", "/api/*", "/api*", "/api/**", "/x/{path}", "/{*rest}", "/[a-z]", "^/a", "/a$"] {
+        for path in [
+            "/*",
+            "/api/*",
+            "/api*",
+            "/api/**",
+            "/x/{path}",
+            "/{*rest}",
+            "/[a-z]",
+            "^/a",
+            "/a$",
+        ] {
             assert!(is_pattern(path), "{path}");
         }
         for path in ["/", "/api", "/api/", "/a$b", "/%2A", "/a.b+c"] {
@@ -243,10 +281,18 @@ mod tests {
 
     #[test]
     fn a_route_s_path_means_one_thing() {
-        for path in ["/", "/images", "/images/large/", "/caf%C3%A9", "/.well-known/acme"] {
+        for path in [
+            "/",
+            "/images",
+            "/images/large/",
+            "/caf%C3%A9",
+            "/.well-known/acme",
+        ] {
             assert!(is_sound(path), "{path}");
         }
-        for path in ["images", "/a//b", "/a;b", "/a/../b", "/a?b", "/a%2Fb", "/100%25", "/a\\b"] {
+        for path in [
+            "images", "/a//b", "/a;b", "/a/../b", "/a?b", "/a%2Fb", "/100%25", "/a\\b",
+        ] {
             assert!(!is_sound(path), "{path}");
         }
     }

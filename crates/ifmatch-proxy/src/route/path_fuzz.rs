@@ -4,8 +4,8 @@ use super::path::{normal, readings};
 
 /// Pieces of paths that servers read differently. Each byte of an input selects one.
 const PIECES: [&str; 24] = [
-    "/", "/", ";", "\\", "%2F", "%5C", "%3B", "%25", "%2525", "2F", "5C", "3B", ".", "%2e", "x", "admin", "/admin",
-    "%61dmin", "%00", "%3F", "%23", "%", "=", "a",
+    "/", "/", ";", "\\", "%2F", "%5C", "%3B", "%25", "%2525", "2F", "5C", "3B", ".", "%2e", "x",
+    "admin", "/admin", "%61dmin", "%00", "%3F", "%23", "%", "=", "a",
 ];
 /// The route's path.
 const ROUTE: &[u8] = b"/admin";
@@ -31,28 +31,51 @@ struct Server {
 
 /// Checks that all servers read a path as one below the route, or none does, unless the proxy rejects the path.
 pub(crate) fn route_path(data: &[u8]) {
-    let pieces: String = data.iter().take(40).map(|byte| PIECES[usize::from(*byte) % PIECES.len()]).collect();
+    let pieces: String = data
+        .iter()
+        .take(40)
+        .map(|byte| PIECES[usize::from(*byte) % PIECES.len()])
+        .collect();
     let path = format!("/{pieces}");
     let Some(normal) = normal(&path) else { return };
-    let Some(readings) = readings(&normal) else { return };
+    let Some(readings) = readings(&normal) else {
+        return;
+    };
     let is_below_route = is_below(normal.as_bytes());
-    if readings.iter().any(|reading| is_below(reading) != is_below_route) {
+    if readings
+        .iter()
+        .any(|reading| is_below(reading) != is_below_route)
+    {
         return;
     }
     for server in servers() {
         let read = server.read(normal.as_bytes());
         let shown = String::from_utf8_lossy(&read);
-        assert_eq!(is_below(&read), is_below_route, "{path} is {shown} to {server:?}");
+        assert_eq!(
+            is_below(&read),
+            is_below_route,
+            "{path} is {shown} to {server:?}"
+        );
     }
 }
 
 fn servers() -> impl Iterator<Item = Server> {
-    let drops = [Drops::Never, Drops::BeforeDecoding, Drops::BetweenDecoding, Drops::AfterDecoding];
+    let drops = [
+        Drops::Never,
+        Drops::BeforeDecoding,
+        Drops::BetweenDecoding,
+        Drops::AfterDecoding,
+    ];
     (0..4).flat_map(move |decodes| {
         drops.into_iter().flat_map(move |drops| {
-            [(false, false), (false, true), (true, false), (true, true)].map(|(backslash_is_slash, merges_slashes)| {
-                Server { decodes, drops, backslash_is_slash, merges_slashes }
-            })
+            [(false, false), (false, true), (true, false), (true, true)].map(
+                |(backslash_is_slash, merges_slashes)| Server {
+                    decodes,
+                    drops,
+                    backslash_is_slash,
+                    merges_slashes,
+                },
+            )
         })
     })
 }
@@ -73,7 +96,9 @@ impl Server {
             path = without_parameters(&path);
         }
         if self.backslash_is_slash {
-            path.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+            path.iter_mut()
+                .filter(|byte| **byte == b'\\')
+                .for_each(|byte| *byte = b'/');
         }
         let mut segments: Vec<&[u8]> = Vec::new();
         for segment in path.split(|byte| *byte == b'/').skip(1) {
@@ -90,7 +115,12 @@ impl Server {
 
 fn without_parameters(path: &[u8]) -> Vec<u8> {
     let segments = path.split(|byte| *byte == b'/');
-    let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
+    let names = segments.map(|segment| {
+        segment
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+    });
     names.collect::<Vec<_>>().join(&b'/')
 }
 
@@ -102,14 +132,17 @@ fn decoded(path: &[u8]) -> Vec<u8> {
             Some([high, low]) if *byte == b'%' => digit(*high).zip(digit(*low)),
             _ => None,
         };
-        plain.push(escaped.map_or(*byte, |(high, low)| u8::try_from(high * 16 + low).unwrap_or_default()));
+        plain.push(escaped.map_or(*byte, |(high, low)| {
+            u8::try_from(high * 16 + low).unwrap_or_default()
+        }));
         at += if escaped.is_some() { 3 } else { 1 };
     }
     plain
 }
 
 fn is_below(path: &[u8]) -> bool {
-    path.strip_prefix(ROUTE).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    path.strip_prefix(ROUTE)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 #[cfg(test)]
@@ -144,10 +177,23 @@ mod tests {
             ("/x/%2e%2e/admin", Drops::Never, 1),
             ("/admin%3Bx", Drops::AfterDecoding, 1),
         ] {
-            let server = Server { decodes, drops, backslash_is_slash: false, merges_slashes: true };
+            let server = Server {
+                decodes,
+                drops,
+                backslash_is_slash: false,
+                merges_slashes: true,
+            };
             assert!(is_below(&server.read(path.as_bytes())), "{path}");
-            let plain = Server { decodes: 0, drops: Drops::Never, backslash_is_slash: false, merges_slashes: false };
-            assert!(!is_below(&plain.read(path.as_bytes())) || path.contains(".."), "{path}");
+            let plain = Server {
+                decodes: 0,
+                drops: Drops::Never,
+                backslash_is_slash: false,
+                merges_slashes: false,
+            };
+            assert!(
+                !is_below(&plain.read(path.as_bytes())) || path.contains(".."),
+                "{path}"
+            );
         }
     }
 }

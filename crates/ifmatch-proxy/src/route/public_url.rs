@@ -22,7 +22,9 @@ impl ForwardedRequest<'_> {
     /// Replaces the URLs of the server in `Location` and `Content-Location` by those that lead to it through the proxy.
     pub(crate) fn publish(&self, response: &mut HeaderMap) {
         for name in [LOCATION, CONTENT_LOCATION] {
-            let Entry::Occupied(mut lines) = response.entry(name) else { continue };
+            let Entry::Occupied(mut lines) = response.entry(name) else {
+                continue;
+            };
             for line in lines.iter_mut() {
                 if let Some(public) = self.public(line) {
                     *line = public;
@@ -43,7 +45,9 @@ impl ForwardedRequest<'_> {
         let origin = match (names_host, is_of_server) {
             // An internal name, which clients can't use.
             (true, true) => "",
-            (true, false) if changes_paths && self.is_public(&named) => &named[..Position::BeforePath],
+            (true, false) if changes_paths && self.is_public(&named) => {
+                &named[..Position::BeforePath]
+            }
             (false, true) if changes_paths => "",
             _ => return None,
         };
@@ -66,9 +70,12 @@ impl ForwardedRequest<'_> {
 
     /// Returns `true` if a URL has the host of the client's request, with either scheme.
     fn is_public(&self, url: &Url) -> bool {
-        let public = self.host.and_then(|host| Url::parse(&format!("{}://{host}", url.scheme())).ok());
+        let public = self
+            .host
+            .and_then(|host| Url::parse(&format!("{}://{host}", url.scheme())).ok());
         let is_same = |public: Url| {
-            (public.host_str(), public.port_or_known_default()) == (url.host_str(), url.port_or_known_default())
+            (public.host_str(), public.port_or_known_default())
+                == (url.host_str(), url.port_or_known_default())
         };
         matches!(url.scheme(), "http" | "https") && public.is_some_and(is_same)
     }
@@ -76,7 +83,8 @@ impl ForwardedRequest<'_> {
 
 /// Returns the rest of a path, with its query and fragment, after a prefix without a trailing slash.
 fn rest<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
-    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
+    path.strip_prefix(prefix)
+        .filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }
 
 #[cfg(test)]
@@ -87,15 +95,30 @@ mod tests {
     /// The rows: the `Location` of the server, and that for the client, if another.
     fn check(server: &str, prefix: &str, path: &str, rows: &[(&str, &str)]) {
         let upstream = Upstream::parse(&[server]).expect("a server");
-        let forwarded =
-            ForwardedRequest { server: &upstream.servers[0], path, prefix, host: Some("Shop.example:8080") };
+        let forwarded = ForwardedRequest {
+            server: &upstream.servers[0],
+            path,
+            prefix,
+            host: Some("Shop.example:8080"),
+        };
         for (location, expected) in rows {
             let mut headers = HeaderMap::new();
             for name in [LOCATION, CONTENT_LOCATION] {
-                headers.insert(&name, HeaderValue::from_bytes(location.as_bytes()).expect("a value"));
+                headers.insert(
+                    &name,
+                    HeaderValue::from_bytes(location.as_bytes()).expect("a value"),
+                );
                 forwarded.publish(&mut headers);
-                let expected = if expected.is_empty() { location } else { expected };
-                assert_eq!(headers[&name].as_bytes(), expected.as_bytes(), "{server} {prefix} {path}: {location}");
+                let expected = if expected.is_empty() {
+                    location
+                } else {
+                    expected
+                };
+                assert_eq!(
+                    headers[&name].as_bytes(),
+                    expected.as_bytes(),
+                    "{server} {prefix} {path}: {location}"
+                );
             }
         }
     }
@@ -114,8 +137,14 @@ mod tests {
                 ("?x", "/images/a/b?x"),
                 ("http://10.0.0.7:8000/new", "/images/new"),
                 ("//10.0.0.7:8000/new", "/images/new"),
-                ("http://shop.example:8080/new", "http://shop.example:8080/images/new"),
-                ("https://shop.example:8080/new", "https://shop.example:8080/images/new"),
+                (
+                    "http://shop.example:8080/new",
+                    "http://shop.example:8080/images/new",
+                ),
+                (
+                    "https://shop.example:8080/new",
+                    "https://shop.example:8080/images/new",
+                ),
                 ("/imagesque", "/images/imagesque"),
                 ("/ü", "/images/%C3%BC"),
                 // The server knows the prefix.
@@ -135,7 +164,12 @@ mod tests {
                 ("http://[", ""),
             ],
         );
-        check("http://10.0.0.7:8000", "/images", "/", &[("new", "/images/new"), ("", "/images/")]);
+        check(
+            "http://10.0.0.7:8000",
+            "/images",
+            "/",
+            &[("new", "/images/new"), ("", "/images/")],
+        );
     }
 
     #[test]
@@ -165,7 +199,10 @@ mod tests {
                 ("/base?x", "/?x"),
                 ("b", "/b"),
                 ("/elsewhere", ""),
-                ("http://shop.example:8080/base/new", "http://shop.example:8080/new"),
+                (
+                    "http://shop.example:8080/base/new",
+                    "http://shop.example:8080/new",
+                ),
                 ("/base//other.example", ""),
             ],
         );

@@ -33,20 +33,32 @@ impl Redirect {
     /// chooses.
     pub fn new(status: u16, target: &str) -> Result<Self, InvalidUpstream> {
         let invalid = || InvalidUpstream::redirect(target);
-        let status =
-            StatusCode::from_u16(status).ok().filter(|status| matches!(status.as_u16(), 301 | 302 | 307 | 308));
+        let status = StatusCode::from_u16(status)
+            .ok()
+            .filter(|status| matches!(status.as_u16(), 301 | 302 | 307 | 308));
         let status = status.ok_or_else(InvalidUpstream::status)?;
-        let (target, with_path) = target.strip_suffix(PATH).map_or((target, false), |before| (before, true));
+        let (target, with_path) = target
+            .strip_suffix(PATH)
+            .map_or((target, false), |before| (before, true));
         let uri: Uri = target.parse().map_err(|_| invalid())?;
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-        let is_path = target.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
+        let is_path = target
+            .strip_prefix('/')
+            .is_some_and(|rest| !rest.starts_with(['/', '\\']));
         // The path begins with a slash. A second one before it would make its first segment a host.
         let is_open = with_path && target.ends_with('/');
-        if is_open || !(is_web || is_path) || target.contains(['#', '{', '$']) || HeaderValue::from_str(target).is_err()
+        if is_open
+            || !(is_web || is_path)
+            || target.contains(['#', '{', '$'])
+            || HeaderValue::from_str(target).is_err()
         {
             return Err(invalid());
         }
-        Ok(Self { status, target: target.to_owned(), with_path })
+        Ok(Self {
+            status,
+            target: target.to_owned(),
+            with_path,
+        })
     }
 
     /// Returns the response to a request for this path and query. `None` if the path isn't valid in a header field.
@@ -54,7 +66,9 @@ impl Redirect {
         let location = format!("{}{}", self.target, if self.with_path { path } else { "" });
         let mut response = Response::new(());
         *response.status_mut() = self.status;
-        response.headers_mut().insert(LOCATION, HeaderValue::from_str(&location).ok()?);
+        response
+            .headers_mut()
+            .insert(LOCATION, HeaderValue::from_str(&location).ok()?);
         Some(response)
     }
 }
@@ -66,20 +80,40 @@ mod tests {
     #[test]
     fn a_target_may_contain_the_path_of_the_request() {
         for (target, path, expected) in [
-            ("https://b.example{path}", "/a%20b?c", "https://b.example/a%20b?c"),
-            ("https://b.example:8443/new{path}", "/a", "https://b.example:8443/new/a"),
+            (
+                "https://b.example{path}",
+                "/a%20b?c",
+                "https://b.example/a%20b?c",
+            ),
+            (
+                "https://b.example:8443/new{path}",
+                "/a",
+                "https://b.example:8443/new/a",
+            ),
             ("https://b.example/", "/a?b", "https://b.example/"),
             ("/new{path}", "//evil.example", "/new//evil.example"),
-            ("https://b.example{path}", "//evil.example", "https://b.example//evil.example"),
+            (
+                "https://b.example{path}",
+                "//evil.example",
+                "https://b.example//evil.example",
+            ),
             ("/", "//evil.example", "/"),
         ] {
-            let answer = Redirect::new(301, target).expect(target).answer(path).expect("a location");
+            let answer = Redirect::new(301, target)
+                .expect(target)
+                .answer(path)
+                .expect("a location");
             assert_eq!(
                 (answer.status().as_u16(), &answer.headers()[LOCATION]),
                 (301, &HeaderValue::from_static(expected))
             );
         }
-        assert!(Redirect::new(301, "/new{path}").expect("a target").answer("/a\r\nb").is_none());
+        assert!(
+            Redirect::new(301, "/new{path}")
+                .expect("a target")
+                .answer("/a\r\nb")
+                .is_none()
+        );
     }
 
     #[test]

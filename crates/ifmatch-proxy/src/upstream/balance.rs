@@ -79,7 +79,11 @@ impl ServerTurns {
     }
 
     /// Sorts the candidates in the order in which to try them, and ends the turn of the first.
-    pub(crate) fn order(&mut self, balance: Balance, mut candidates: Vec<ServerCandidate>) -> Vec<ServerCandidate> {
+    pub(crate) fn order(
+        &mut self,
+        balance: Balance,
+        mut candidates: Vec<ServerCandidate>,
+    ) -> Vec<ServerCandidate> {
         let compare = |a: &ServerCandidate, b: &ServerCandidate| {
             let by_load = match balance {
                 Balance::RoundRobin => Ordering::Equal,
@@ -87,13 +91,20 @@ impl ServerTurns {
             };
             a.rank().cmp(&b.rank()).then(by_load)
         };
-        let Some(best) = candidates.iter().copied().min_by(compare) else { return candidates };
+        let Some(best) = candidates.iter().copied().min_by(compare) else {
+            return candidates;
+        };
         let mut earned = 0;
-        for equal in candidates.iter().filter(|candidate| compare(candidate, &best).is_eq()) {
+        for equal in candidates
+            .iter()
+            .filter(|candidate| compare(candidate, &best).is_eq())
+        {
             self.0[equal.index] += i64::from(equal.weight);
             earned += i64::from(equal.weight);
         }
-        candidates.sort_by(|a, b| compare(a, b).then(Reverse(self.0[a.index]).cmp(&Reverse(self.0[b.index]))));
+        candidates.sort_by(|a, b| {
+            compare(a, b).then(Reverse(self.0[a.index]).cmp(&Reverse(self.0[b.index])))
+        });
         self.0[candidates[0].index] -= earned;
         candidates
     }
@@ -102,7 +113,9 @@ impl ServerTurns {
 /// Returns the share of `total` for a server with this weight, of servers with these weights. At least 1.
 pub(crate) fn share(total: u32, weight: u32, weights: impl Iterator<Item = u32>) -> u32 {
     let sum = weights.map(u64::from).sum::<u64>().max(1);
-    u32::try_from(u64::from(total) * u64::from(weight) / sum).unwrap_or(total).max(1)
+    u32::try_from(u64::from(total) * u64::from(weight) / sum)
+        .unwrap_or(total)
+        .max(1)
 }
 
 #[cfg(test)]
@@ -122,9 +135,16 @@ mod tests {
     }
 
     /// Returns the first servers of a number of turns, `a` for the first server.
-    fn firsts(turns: &mut ServerTurns, balance: Balance, candidates: &[ServerCandidate], count: usize) -> String {
+    fn firsts(
+        turns: &mut ServerTurns,
+        balance: Balance,
+        candidates: &[ServerCandidate],
+        count: usize,
+    ) -> String {
         let letter = |index: usize| char::from(b"abcdefgh"[index]);
-        (0..count).map(|_| letter(turns.order(balance, candidates.to_vec())[0].index)).collect()
+        (0..count)
+            .map(|_| letter(turns.order(balance, candidates.to_vec())[0].index))
+            .collect()
     }
 
     fn indices(order: &[ServerCandidate]) -> Vec<usize> {
@@ -142,7 +162,12 @@ mod tests {
         ] {
             let mut turns = ServerTurns::new(weights.len());
             assert_eq!(
-                firsts(&mut turns, Balance::RoundRobin, &candidates(weights), expected.len()),
+                firsts(
+                    &mut turns,
+                    Balance::RoundRobin,
+                    &candidates(weights),
+                    expected.len()
+                ),
                 expected,
                 "{weights:?}"
             );
@@ -157,7 +182,10 @@ mod tests {
         all[2].backup = true;
         all[3].full = true;
         for balance in [Balance::RoundRobin, Balance::LeastConnections] {
-            assert_eq!(indices(&ServerTurns::new(5).order(balance, all.clone())), [4, 3, 2, 1, 0]);
+            assert_eq!(
+                indices(&ServerTurns::new(5).order(balance, all.clone())),
+                [4, 3, 2, 1, 0]
+            );
         }
     }
 
@@ -167,20 +195,32 @@ mod tests {
         let both = candidates(&[1, 1]);
         let mut away = both.clone();
         away[1].health = ServerHealth::Unhealthy;
-        assert_eq!(firsts(&mut turns, Balance::RoundRobin, &away, 100), "a".repeat(100));
+        assert_eq!(
+            firsts(&mut turns, Balance::RoundRobin, &away, 100),
+            "a".repeat(100)
+        );
         assert_eq!(firsts(&mut turns, Balance::RoundRobin, &both, 4), "abab");
     }
 
     #[test]
     fn the_least_loaded_server_by_weight_is_first_and_equals_take_turns() {
         let mut all = candidates(&[3, 1, 1]);
-        for (requests, expected) in
-            [([0, 0, 0], "abaca"), ([2, 1, 1], "aaaa"), ([3, 1, 0], "cccc"), ([4, 1, 1], "bcbc"), ([9, 2, 3], "bbbb")]
-        {
+        for (requests, expected) in [
+            ([0, 0, 0], "abaca"),
+            ([2, 1, 1], "aaaa"),
+            ([3, 1, 0], "cccc"),
+            ([4, 1, 1], "bcbc"),
+            ([9, 2, 3], "bbbb"),
+        ] {
             for (candidate, requests) in all.iter_mut().zip(requests) {
                 candidate.requests = requests;
             }
-            let found = firsts(&mut ServerTurns::new(3), Balance::LeastConnections, &all, expected.len());
+            let found = firsts(
+                &mut ServerTurns::new(3),
+                Balance::LeastConnections,
+                &all,
+                expected.len(),
+            );
             assert_eq!(found, expected, "{requests:?}");
         }
     }
@@ -190,7 +230,11 @@ mod tests {
         let all = candidates(&[5, 3, 2, 1]);
         let mut turns = ServerTurns::new(4);
         for round in 0..1_000_u32 {
-            let available = all.iter().filter(|candidate| (round / 7) >> candidate.index & 1 == 1).copied().collect();
+            let available = all
+                .iter()
+                .filter(|candidate| (round / 7) >> candidate.index & 1 == 1)
+                .copied()
+                .collect();
             turns.order(Balance::RoundRobin, available);
             assert_eq!(turns.0.iter().sum::<i64>(), 0);
             assert!(turns.0.iter().all(|credit| credit.abs() <= 44), "{turns:?}");
@@ -200,7 +244,10 @@ mod tests {
     #[test]
     fn an_upstream_s_requests_are_shared_by_weight() {
         let shares = |total, weights: &[u32]| {
-            weights.iter().map(|weight| share(total, *weight, weights.iter().copied())).collect::<Vec<_>>()
+            weights
+                .iter()
+                .map(|weight| share(total, *weight, weights.iter().copied()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(shares(500, &[1]), [500]);
         assert_eq!(shares(500, &[1; 4]), [125; 4]);

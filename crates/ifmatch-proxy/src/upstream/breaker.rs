@@ -39,7 +39,10 @@ pub(crate) struct BreakerRule {
 
 impl Default for BreakerRule {
     fn default() -> Self {
-        Self { failures: 5, pause: Duration::from_secs(5) }
+        Self {
+            failures: 5,
+            pause: Duration::from_secs(5),
+        }
     }
 }
 
@@ -133,7 +136,9 @@ impl CircuitBreaker {
     pub(crate) fn availability(&self, requester: Requester, now: Instant) -> ServerAvailability {
         match &self.open {
             None => ServerAvailability::Available,
-            Some(open) if open.until <= now && open.may_probe(requester.client) => ServerAvailability::Available,
+            Some(open) if open.until <= now && open.may_probe(requester.client) => {
+                ServerAvailability::Available
+            }
             Some(OpenBreaker { rejects: false, .. }) => ServerAvailability::LastResort,
             Some(OpenBreaker { until, .. }) => ServerAvailability::Rejecting(*until),
         }
@@ -151,13 +156,22 @@ impl CircuitBreaker {
 
     /// Returns `true` if the breaker is open, or half-open with a probe in progress.
     pub(crate) fn holds_back(&self, now: Instant) -> bool {
-        self.open.as_ref().is_some_and(|open| now < open.until || !open.probing.is_empty())
+        self.open
+            .as_ref()
+            .is_some_and(|open| now < open.until || !open.probing.is_empty())
     }
 
     /// Returns the state for another value that stands for the same server. Probes in progress aren't reported to it.
     pub(crate) fn inherited(&self) -> Self {
-        let open = self.open.as_ref().map(|open| OpenBreaker { probing: Vec::new(), ..*open });
-        Self { open, failures: self.failures.clone(), ..*self }
+        let open = self.open.as_ref().map(|open| OpenBreaker {
+            probing: Vec::new(),
+            ..*open
+        });
+        Self {
+            open,
+            failures: self.failures.clone(),
+            ..*self
+        }
     }
 
     /// Permits a request, if the server may get one. [`record`](Self::record) or [`abandon`](Self::abandon) must follow.
@@ -170,21 +184,41 @@ impl CircuitBreaker {
             }
             (ServerAvailability::Available | ServerAvailability::LastResort, _) => false,
         };
-        Some(BreakerTicket { start: now, probe, requester })
+        Some(BreakerTicket {
+            start: now,
+            probe,
+            requester,
+        })
     }
 
     /// Records the result of a request.
-    pub(crate) fn record(&mut self, ticket: BreakerTicket, outcome: RequestOutcome, rule: BreakerRule, now: Instant) {
+    pub(crate) fn record(
+        &mut self,
+        ticket: BreakerTicket,
+        outcome: RequestOutcome,
+        rule: BreakerRule,
+        now: Instant,
+    ) {
         self.abandon(ticket);
         if outcome == RequestOutcome::Answered {
-            *self = Self { answered: Some(now), ..Self::default() };
+            *self = Self {
+                answered: Some(now),
+                ..Self::default()
+            };
             return;
         }
-        if self.answered.is_some_and(|answered| ticket.start < answered) {
+        if self
+            .answered
+            .is_some_and(|answered| ticket.start < answered)
+        {
             return;
         }
         let since = self.failing.map_or(now, |failing| failing.since);
-        self.failing = Some(FailingServer { since, last: now, outcome });
+        self.failing = Some(FailingServer {
+            since,
+            last: now,
+            outcome,
+        });
         if outcome == RequestOutcome::Unreachable {
             // A server that rejects connections no longer hangs.
             self.failures = FailureRun::default();
@@ -193,7 +227,8 @@ impl CircuitBreaker {
         }
         self.failures.add(ticket.requester, outcome);
         let hangs = self.failures.hung >= rule.failures;
-        let fails = rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
+        let fails =
+            rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
         // Requests that began before the breaker opened don't prolong the pause.
         let known = self.open.as_ref().is_some_and(|open| open.rejects);
         if ticket.probe || !known && (fails || outcome == RequestOutcome::ConnectTimeout) {
@@ -210,13 +245,22 @@ impl CircuitBreaker {
     /// Records that a request ended without a result, because the client has left.
     pub(crate) fn abandon(&mut self, ticket: BreakerTicket) {
         if let (true, Some(open)) = (ticket.probe, &mut self.open) {
-            open.probing.retain(|client| *client != ticket.requester.client);
+            open.probing
+                .retain(|client| *client != ticket.requester.client);
         }
     }
 
     fn open(&mut self, until: Instant, rejects: bool) {
-        let probing = self.open.take().map(|open| open.probing).unwrap_or_default();
-        self.open = Some(OpenBreaker { until, rejects, probing });
+        let probing = self
+            .open
+            .take()
+            .map(|open| open.probing)
+            .unwrap_or_default();
+        self.open = Some(OpenBreaker {
+            until,
+            rejects,
+            probing,
+        });
     }
 }
 
@@ -229,10 +273,14 @@ impl OpenBreaker {
 impl FailureRun {
     fn add(&mut self, requester: Requester, outcome: RequestOutcome) {
         self.count = self.count.saturating_add(1);
-        self.hung = if outcome == RequestOutcome::Faulty { 0 } else { self.hung.saturating_add(1) };
+        self.hung = if outcome == RequestOutcome::Faulty {
+            0
+        } else {
+            self.hung.saturating_add(1)
+        };
         // A client can't cause a connection to fail.
-        self.by_several |=
-            outcome == RequestOutcome::ConnectTimeout || self.first.is_some_and(|first| first != requester);
+        self.by_several |= outcome == RequestOutcome::ConnectTimeout
+            || self.first.is_some_and(|first| first != requester);
         self.first.get_or_insert(requester);
     }
 }
@@ -243,11 +291,17 @@ mod tests {
     use super::ServerAvailability::{Available, LastResort, Rejecting};
     use super::*;
 
-    const RULE: BreakerRule = BreakerRule { failures: 3, pause: Duration::from_secs(5) };
+    const RULE: BreakerRule = BreakerRule {
+        failures: 3,
+        pause: Duration::from_secs(5),
+    };
     const SECOND: Duration = Duration::from_secs(1);
 
     fn client(last: u8) -> Requester {
-        Requester { client: Some([192, 0, 2, last].into()), path: 0 }
+        Requester {
+            client: Some([192, 0, 2, last].into()),
+            path: 0,
+        }
     }
 
     /// A breaker and a clock.
@@ -259,7 +313,11 @@ mod tests {
 
     impl Server {
         fn new() -> Self {
-            Self { breaker: CircuitBreaker::default(), now: Instant::now(), clients: 0 }
+            Self {
+                breaker: CircuitBreaker::default(),
+                now: Instant::now(),
+                clients: 0,
+            }
         }
 
         /// Returns the next of many clients.
@@ -278,7 +336,9 @@ mod tests {
         }
 
         fn admit_from(&mut self, requester: Requester) -> BreakerTicket {
-            self.breaker.admit(requester, self.now).expect("a server that may get requests")
+            self.breaker
+                .admit(requester, self.now)
+                .expect("a server that may get requests")
         }
 
         fn record(&mut self, ticket: BreakerTicket, outcome: RequestOutcome) {
@@ -325,10 +385,27 @@ mod tests {
         let since = server.now;
         server.pass(RULE.pause * 9);
         assert!(!server.breaker.holds_back(server.now), "the pause is over");
-        assert_eq!(server.breaker.failing(), Some(FailingServer { since, last: since, outcome: Unreachable }));
+        assert_eq!(
+            server.breaker.failing(),
+            Some(FailingServer {
+                since,
+                last: since,
+                outcome: Unreachable
+            })
+        );
         server.send(Hung);
-        assert_eq!(server.breaker.failing(), Some(FailingServer { since, last: server.now, outcome: Hung }));
-        assert_eq!(server.breaker.inherited().failing(), server.breaker.failing());
+        assert_eq!(
+            server.breaker.failing(),
+            Some(FailingServer {
+                since,
+                last: server.now,
+                outcome: Hung
+            })
+        );
+        assert_eq!(
+            server.breaker.inherited().failing(),
+            server.breaker.failing()
+        );
         server.send(Answered);
         assert_eq!(server.breaker.failing(), None);
         // A health check that passes says as much, unless a request fails meanwhile.
@@ -347,16 +424,28 @@ mod tests {
         server.hang();
         server.pass(RULE.pause);
         let slow = server.admit_from(client(1));
-        assert_eq!(server.breaker.admit(client(1), server.now), None, "the client's probe is in progress");
+        assert_eq!(
+            server.breaker.admit(client(1), server.now),
+            None,
+            "the client's probe is in progress"
+        );
         server.pass(SECOND);
         let other = server.admit_from(client(2));
         server.record(other, Answered);
         assert_eq!(server.availability(), Available);
         server.pass(SECOND);
         server.record(slow, Hung);
-        assert_eq!(server.availability(), Available, "the probe is older than the response");
+        assert_eq!(
+            server.availability(),
+            Available,
+            "the probe is older than the response"
+        );
         server.send(Hung);
-        assert_eq!(server.availability(), Available, "the failures are counted from the start");
+        assert_eq!(
+            server.availability(),
+            Available,
+            "the failures are counted from the start"
+        );
     }
 
     #[test]
@@ -381,7 +470,10 @@ mod tests {
                 server.record(ticket, outcome);
             }
             assert_eq!(server.availability(), Available, "{outcome:?}");
-            let ticket = server.admit_from(Requester { path: 1, ..client(1) });
+            let ticket = server.admit_from(Requester {
+                path: 1,
+                ..client(1)
+            });
             server.record(ticket, outcome);
             assert_ne!(server.availability(), Available, "{outcome:?}");
         }
@@ -392,7 +484,10 @@ mod tests {
         let mut server = Server::new();
         for outcome in [Hung, Hung, Faulty, Hung, Hung, Faulty, Faulty] {
             server.send(outcome);
-            assert!(matches!(server.availability(), Available | LastResort), "{outcome:?}");
+            assert!(
+                matches!(server.availability(), Available | LastResort),
+                "{outcome:?}"
+            );
         }
         assert_eq!(server.availability(), LastResort);
         server.pass(RULE.pause);
@@ -433,7 +528,11 @@ mod tests {
         }
         server.pass(RULE.pause);
         let probe = server.admit_from(client(0));
-        assert_eq!(server.availability(), LastResort, "the probe is in progress");
+        assert_eq!(
+            server.availability(),
+            LastResort,
+            "the probe is in progress"
+        );
         server.record(probe, Hung);
         assert_eq!(server.availability(), LastResort);
         server.send(Answered);
@@ -487,7 +586,10 @@ mod tests {
 
     #[test]
     fn without_a_threshold_no_request_is_rejected() {
-        let rule = BreakerRule { failures: 0, ..RULE };
+        let rule = BreakerRule {
+            failures: 0,
+            ..RULE
+        };
         let (mut breaker, now) = (CircuitBreaker::default(), Instant::now());
         for (at, outcome) in (0..).zip([Hung, ConnectTimeout, Hung, Hung, Faulty]) {
             let ticket = breaker.admit(client(at), now).expect("no rejection");

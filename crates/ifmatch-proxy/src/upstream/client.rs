@@ -57,7 +57,11 @@ impl HttpClient {
     ///
     /// # Errors
     /// Fails if the authorities of the system are needed, and it has none.
-    pub(crate) fn new(timeout: Duration, certificates: TlsCertificates, http2: bool) -> io::Result<Self> {
+    pub(crate) fn new(
+        timeout: Duration,
+        certificates: TlsCertificates,
+        http2: bool,
+    ) -> io::Result<Self> {
         Self::with_resolver(NameResolver::system(), timeout, certificates, http2)
     }
 
@@ -68,7 +72,12 @@ impl HttpClient {
         http2: bool,
     ) -> io::Result<Self> {
         let connector = Connector::new(resolver.clone(), timeout, certificates)?;
-        Ok(Self(Arc::new(ClientState { connector, resolver, timeout, http2 })))
+        Ok(Self(Arc::new(ClientState {
+            connector,
+            resolver,
+            timeout,
+            http2,
+        })))
     }
 
     /// Sends the request that `request` creates for a version of HTTP, with `body`. It is created again for another connection if a
@@ -85,7 +94,8 @@ impl HttpClient {
         let protocol = self.0.protocol(server, upgrade);
         let mut stale = 0;
         loop {
-            let LeasedConnection { connection, reused } = self.0.connection(server, protocol, stale < STALE).await?;
+            let LeasedConnection { connection, reused } =
+                self.0.connection(server, protocol, stale < STALE).await?;
             let error = match connection {
                 OpenedConnection::Http1(connection) => {
                     let request = request(Version::HTTP_11).ok_or(SendError::Consumed)?;
@@ -125,37 +135,66 @@ impl ClientState {
         protocol: ConnectionProtocol,
         may_reuse: bool,
     ) -> Result<LeasedConnection, SendError> {
-        let reuse = || if may_reuse { self.reuse(server, protocol) } else { None };
+        let reuse = || {
+            if may_reuse {
+                self.reuse(server, protocol)
+            } else {
+                None
+            }
+        };
         if let Some(connection) = reuse() {
-            return Ok(LeasedConnection { connection, reused: true });
+            return Ok(LeasedConnection {
+                connection,
+                reused: true,
+            });
         }
-        let url = server.origin().ok_or_else(|| SendError::Connect("the server has no valid URL".into()))?;
+        let url = server
+            .origin()
+            .ok_or_else(|| SendError::Connect("the server has no valid URL".into()))?;
         let open = async {
-            let is_exclusive = || protocol == ConnectionProtocol::Http1 || server.pool.declines_http2();
-            let mut turn = if is_exclusive() { None } else { Some(server.pool.opening.lock().await) };
+            let is_exclusive =
+                || protocol == ConnectionProtocol::Http1 || server.pool.declines_http2();
+            let mut turn = if is_exclusive() {
+                None
+            } else {
+                Some(server.pool.opening.lock().await)
+            };
             // Another request may have opened a connection for both.
             if let Some(connection) = reuse() {
-                return Ok(LeasedConnection { connection, reused: true });
+                return Ok(LeasedConnection {
+                    connection,
+                    reused: true,
+                });
             }
             // If the server has declined HTTP/2 meanwhile, no other request can share this connection.
             turn.take_if(|_| is_exclusive());
             let connection = self.connector.open(url, protocol).await?;
             if protocol == ConnectionProtocol::Negotiated {
-                server.pool.negotiated(matches!(connection, OpenedConnection::Http2(_)));
+                server
+                    .pool
+                    .negotiated(matches!(connection, OpenedConnection::Http2(_)));
             }
             if let OpenedConnection::Http2(connection) = &connection {
                 server.pool.share(connection);
             }
-            Ok(LeasedConnection { connection, reused: false })
+            Ok(LeasedConnection {
+                connection,
+                reused: false,
+            })
         };
         match timeout(self.timeout, open).await {
-            Ok(leased) => leased
-                .map_err(|error: BoxError| SendError::Connect(Cause::explain(error, "http://", "--upstream-ca FILE"))),
+            Ok(leased) => leased.map_err(|error: BoxError| {
+                SendError::Connect(Cause::explain(error, "http://", "--upstream-ca FILE"))
+            }),
             Err(elapsed) => Err(SendError::Connect(elapsed.into())),
         }
     }
 
-    fn reuse(&self, server: &UpstreamServer, protocol: ConnectionProtocol) -> Option<OpenedConnection> {
+    fn reuse(
+        &self,
+        server: &UpstreamServer,
+        protocol: ConnectionProtocol,
+    ) -> Option<OpenedConnection> {
         let current = |address| self.resolver.is_current(server.authority.host(), address);
         let shared = || server.pool.shared(current).map(OpenedConnection::Http2);
         let single = || server.pool.take(current).map(OpenedConnection::Http1);
@@ -232,7 +271,9 @@ pub(crate) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Returns an error and its causes.
-pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (*error).source())
 }
 
@@ -261,7 +302,10 @@ mod tests {
                     let mut head = [0; 1024];
                     while stream.read(&mut head).await.is_ok_and(|count| count > 0) {
                         let answer = format!("HTTP/1.1 {status} Any\r\ncontent-length: 0\r\n\r\n");
-                        stream.write_all(answer.as_bytes()).await.expect("an open connection");
+                        stream
+                            .write_all(answer.as_bytes())
+                            .await
+                            .expect("an open connection");
                     }
                 });
             }
@@ -280,14 +324,28 @@ mod tests {
             let address = SocketAddr::from((*answer.lock().expect("no panic"), 0));
             Box::pin(async move { Ok(vec![address]) })
         });
-        let client = HttpClient::with_resolver(resolver, HOUR, TlsCertificates::unused(), false).expect("a client");
-        let upstream = Upstream::parse(&[format!("http://upstream.example:{port}")]).expect("a server");
+        let client = HttpClient::with_resolver(resolver, HOUR, TlsCertificates::unused(), false)
+            .expect("a client");
+        let upstream =
+            Upstream::parse(&[format!("http://upstream.example:{port}")]).expect("a server");
         let ask = || async {
             let (server, body) = (&upstream.servers[0], RequestBody::empty());
             let path = server.path("/").expect("a path");
-            let request =
-                |version| outgoing::request(version, Method::GET, (server, &path), HeaderMap::new(), body.lend(false));
-            client.send(server, false, &body, request).await.expect("a response").status().as_u16()
+            let request = |version| {
+                outgoing::request(
+                    version,
+                    Method::GET,
+                    (server, &path),
+                    HeaderMap::new(),
+                    body.lend(false),
+                )
+            };
+            client
+                .send(server, false, &body, request)
+                .await
+                .expect("a response")
+                .status()
+                .as_u16()
         };
         assert_eq!(ask().await, 201);
         assert_eq!(ask().await, 201);

@@ -45,13 +45,18 @@ pub(crate) struct TlsCertificates {
 impl TlsCertificates {
     /// Returns certificates that trust no server, which are enough without TLS.
     pub(crate) fn unused() -> Self {
-        Self { roots: Some(RootCertStore::empty()), own: None }
+        Self {
+            roots: Some(RootCertStore::empty()),
+            own: None,
+        }
     }
 
     /// Returns the configuration of TLS.
     fn config(self) -> io::Result<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-        let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
         let builder = match self.roots {
             Some(roots) => builder.with_root_certificates(roots),
             None => builder.with_native_roots()?,
@@ -93,13 +98,22 @@ impl Connector {
     ///
     /// # Errors
     /// Fails if the authorities of the system are needed, and it has none.
-    pub(crate) fn new(resolver: NameResolver, timeout: Duration, certificates: TlsCertificates) -> io::Result<Self> {
+    pub(crate) fn new(
+        resolver: NameResolver,
+        timeout: Duration,
+        certificates: TlsCertificates,
+    ) -> io::Result<Self> {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(timeout));
         let config = certificates.config()?;
-        let builder = || HttpsConnectorBuilder::new().with_tls_config(config.clone()).https_or_http().enable_http1();
+        let builder = || {
+            HttpsConnectorBuilder::new()
+                .with_tls_config(config.clone())
+                .https_or_http()
+                .enable_http1()
+        };
         Ok(Self {
             http1: builder().wrap_connector(tcp.clone()),
             negotiated: builder().enable_http2().wrap_connector(tcp),
@@ -107,7 +121,11 @@ impl Connector {
     }
 
     /// Opens a connection to the server of this URL.
-    pub(crate) async fn open(&self, url: Uri, protocol: ConnectionProtocol) -> Result<OpenedConnection, BoxError> {
+    pub(crate) async fn open(
+        &self,
+        url: Uri,
+        protocol: ConnectionProtocol,
+    ) -> Result<OpenedConnection, BoxError> {
         let mut connector = match protocol {
             ConnectionProtocol::Http1 | ConnectionProtocol::Http2 => self.http1.clone(),
             ConnectionProtocol::Negotiated => self.negotiated.clone(),
@@ -118,11 +136,13 @@ impl Connector {
         let mut extras = Extensions::new();
         connected.get_extras(&mut extras);
         let peer = extras.get::<HttpInfo>().map(|info| info.remote_addr().ip());
-        Ok(if protocol == ConnectionProtocol::Http2 || connected.is_negotiated_h2() {
-            OpenedConnection::Http2(Arc::new(speak_http2(stream, peer).await?))
-        } else {
-            OpenedConnection::Http1(speak_http1(stream, peer).await?)
-        })
+        Ok(
+            if protocol == ConnectionProtocol::Http2 || connected.is_negotiated_h2() {
+                OpenedConnection::Http2(Arc::new(speak_http2(stream, peer).await?))
+            } else {
+                OpenedConnection::Http1(speak_http1(stream, peer).await?)
+            },
+        )
     }
 }
 

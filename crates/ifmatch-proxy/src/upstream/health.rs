@@ -53,11 +53,19 @@ impl HealthCheck {
 }
 
 /// Checks the servers of these upstreams until the task is dropped.
-pub(crate) async fn watch<'a>(client: &HttpClient, upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>) {
+pub(crate) async fn watch<'a>(
+    client: &HttpClient,
+    upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>,
+) {
     let mut tasks = JoinSet::new();
     for (upstream, check) in upstreams {
         for at in 0..upstream.servers.len() {
-            tasks.spawn(watch_server(client.clone(), upstream.clone(), at, check.clone()));
+            tasks.spawn(watch_server(
+                client.clone(),
+                upstream.clone(),
+                at,
+                check.clone(),
+            ));
         }
     }
     while tasks.join_next().await.is_some() {}
@@ -80,12 +88,22 @@ async fn watch_server(client: HttpClient, upstream: Upstream, at: usize, check: 
 }
 
 async fn passes(client: &HttpClient, server: &UpstreamServer, check: &HealthCheck) -> bool {
-    let Some(path) = server.path(&check.path) else { return false };
-    let Ok(host) = HeaderValue::from_str(server.authority.as_str()) else { return false };
+    let Some(path) = server.path(&check.path) else {
+        return false;
+    };
+    let Ok(host) = HeaderValue::from_str(server.authority.as_str()) else {
+        return false;
+    };
     let body = RequestBody::empty();
     let request = |version| {
         let headers = HeaderMap::from_iter([(HOST, host.clone())]);
-        outgoing::request(version, Method::GET, (server, &path), headers, body.lend(false))
+        outgoing::request(
+            version,
+            Method::GET,
+            (server, &path),
+            headers,
+            body.lend(false),
+        )
     };
     let response = timeout(check.timeout, client.send(server, false, &body, request)).await;
     matches!(response, Ok(Ok(response)) if response.status().is_success())
@@ -105,7 +123,11 @@ impl HealthVerdict {
     /// Records a check, and returns `true` if the server is unhealthy.
     fn record(&mut self, passed: bool, check: &HealthCheck) -> bool {
         let agrees = passed != self.unhealthy;
-        self.against = if agrees { 0 } else { self.against.saturating_add(1) };
+        self.against = if agrees {
+            0
+        } else {
+            self.against.saturating_add(1)
+        };
         let enough = match (self.known, passed) {
             (false, _) => 1,
             (true, true) => check.successes,
@@ -135,8 +157,16 @@ mod tests {
             ("+---+-+-++---", "+++------+++-"),
         ] {
             let mut verdict = HealthVerdict::default();
-            let said: String =
-                checks.chars().map(|sign| if verdict.record(sign == '+', &check) { '-' } else { '+' }).collect();
+            let said: String = checks
+                .chars()
+                .map(|sign| {
+                    if verdict.record(sign == '+', &check) {
+                        '-'
+                    } else {
+                        '+'
+                    }
+                })
+                .collect();
             assert_eq!(said, expected, "{checks}");
         }
     }

@@ -64,7 +64,9 @@ pub struct InvalidUpstream(String);
 
 impl InvalidUpstream {
     fn url(text: &str) -> Self {
-        Self(format!("'{text}' is not a valid upstream URL. Use one such as http://localhost:8000"))
+        Self(format!(
+            "'{text}' is not a valid upstream URL. Use one such as http://localhost:8000"
+        ))
     }
 
     fn option(word: &str) -> Self {
@@ -74,11 +76,16 @@ impl InvalidUpstream {
     }
 
     fn only_backups() -> Self {
-        Self("all servers of an upstream are backups. Remove the option from at least one".to_owned())
+        Self(
+            "all servers of an upstream are backups. Remove the option from at least one"
+                .to_owned(),
+        )
     }
 
     pub(crate) fn field(name: &str) -> Self {
-        Self(format!("'{name}' is not a header name. Use one such as X-Site"))
+        Self(format!(
+            "'{name}' is not a header name. Use one such as X-Site"
+        ))
     }
 
     pub(crate) fn fixed_field(name: &str) -> Self {
@@ -89,7 +96,9 @@ impl InvalidUpstream {
     }
 
     pub(crate) fn value(name: &str) -> Self {
-        Self(format!("the value of '{name}' can't be in a header. Write visible ASCII in one line"))
+        Self(format!(
+            "the value of '{name}' can't be in a header. Write visible ASCII in one line"
+        ))
     }
 
     pub(crate) fn redirect(target: &str) -> Self {
@@ -105,7 +114,9 @@ impl InvalidUpstream {
     }
 
     pub(crate) fn no_prefix(text: &str) -> Self {
-        Self(format!("'{text}' has no path to strip. Add one, such as '{text}/images', or remove strip-prefix"))
+        Self(format!(
+            "'{text}' has no path to strip. Add one, such as '{text}/images', or remove strip-prefix"
+        ))
     }
 
     pub(crate) fn route(text: &str) -> Self {
@@ -122,7 +133,9 @@ impl InvalidUpstream {
     }
 
     pub(crate) fn twice(text: &str, other: &str) -> Self {
-        Self(format!("'{text}' has the same host and path as the route '{other}'. Remove one"))
+        Self(format!(
+            "'{text}' has the same host and path as the route '{other}'. Remove one"
+        ))
     }
 }
 
@@ -134,15 +147,21 @@ impl Upstream {
     /// # Errors
     /// Fails if a URL or an option is invalid, or if there is no server that isn't a backup.
     pub fn parse<T: AsRef<str>>(addresses: &[T]) -> Result<Self, InvalidUpstream> {
-        let servers: Arc<[UpstreamServer]> =
-            addresses.iter().map(|address| UpstreamServer::parse(address.as_ref())).collect::<Result<_, _>>()?;
+        let servers: Arc<[UpstreamServer]> = addresses
+            .iter()
+            .map(|address| UpstreamServer::parse(address.as_ref()))
+            .collect::<Result<_, _>>()?;
         if servers.is_empty() {
             return Err(InvalidUpstream::url(""));
         }
         if servers.iter().all(|server| server.backup) {
             return Err(InvalidUpstream::only_backups());
         }
-        let limits = SlotLimits { requests: vec![u32::MAX; servers.len()], queue: 0, per_client: None };
+        let limits = SlotLimits {
+            requests: vec![u32::MAX; servers.len()],
+            queue: 0,
+            per_client: None,
+        };
         Ok(Self {
             turns: Arc::new(Mutex::new(ServerTurns::new(servers.len()))),
             servers,
@@ -169,7 +188,10 @@ impl Upstream {
     /// is skipped for the pause at once.
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {
-        Self { breaker: BreakerRule { failures, pause }, ..self }
+        Self {
+            breaker: BreakerRule { failures, pause },
+            ..self
+        }
     }
 
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
@@ -181,14 +203,21 @@ impl Upstream {
     pub fn limit(self, requests: u32, queue: u32) -> Self {
         let requests = vec![requests; self.servers.len()];
         let per_client = self.limits.per_client;
-        self.with_limits(SlotLimits { requests, queue, per_client })
+        self.with_limits(SlotLimits {
+            requests,
+            queue,
+            per_client,
+        })
     }
 
     /// Limits the slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
     /// if all requests come from one address, such as a load balancer's.
     #[must_use]
     pub fn per_client(self, per_client: Option<u32>) -> Self {
-        let limits = SlotLimits { per_client, ..self.limits.clone() };
+        let limits = SlotLimits {
+            per_client,
+            ..self.limits.clone()
+        };
         self.with_limits(limits)
     }
 
@@ -206,15 +235,29 @@ impl Upstream {
     /// ```
     #[must_use]
     pub fn share(self, requests: u32, queue: u32) -> Self {
-        let among = |backup| self.servers.iter().filter(move |other| other.backup == backup).map(|other| other.weight);
-        let share = |server: &UpstreamServer| balance::share(requests, server.weight, among(server.backup));
+        let among = |backup| {
+            self.servers
+                .iter()
+                .filter(move |other| other.backup == backup)
+                .map(|other| other.weight)
+        };
+        let share =
+            |server: &UpstreamServer| balance::share(requests, server.weight, among(server.backup));
         let requests = self.servers.iter().map(share).collect();
         let per_client = self.limits.per_client;
-        self.with_limits(SlotLimits { requests, queue, per_client })
+        self.with_limits(SlotLimits {
+            requests,
+            queue,
+            per_client,
+        })
     }
 
     fn with_limits(self, limits: SlotLimits) -> Self {
-        Self { slots: limits.slots(), limits, ..self }
+        Self {
+            slots: limits.slots(),
+            limits,
+            ..self
+        }
     }
 
     /// Returns `true` if any of the servers uses TLS.
@@ -225,7 +268,8 @@ impl Upstream {
     /// Returns the current state, for metrics.
     pub(crate) fn state(&self, route: &str) -> UpstreamState {
         let now = Instant::now();
-        let state = |(at, server): (usize, &UpstreamServer)| server.state(self.slots.load(at, None).0, now);
+        let state =
+            |(at, server): (usize, &UpstreamServer)| server.state(self.slots.load(at, None).0, now);
         UpstreamState {
             route: route.to_owned(),
             waiting: self.slots.waiting() as usize,
@@ -236,7 +280,10 @@ impl Upstream {
 
 impl SlotLimits {
     fn slots(&self) -> Arc<UpstreamSlots> {
-        let limit = |total| SlotLimit { total, per_client: self.per_client };
+        let limit = |total| SlotLimit {
+            total,
+            per_client: self.per_client,
+        };
         UpstreamSlots::new(self.requests.iter().copied().map(limit), limit(self.queue))
     }
 }

@@ -102,14 +102,19 @@ impl ConnectionPool {
 
     /// Sends new requests over this connection.
     pub(crate) fn share(&self, connection: &Arc<Http2>) {
-        self.lock().shared =
-            Some(CurrentConnection { connection: Arc::clone(connection), used: Instant::now(), cancelled: 0 });
+        self.lock().shared = Some(CurrentConnection {
+            connection: Arc::clone(connection),
+            used: Instant::now(),
+            cancelled: 0,
+        });
         watch(&self.connections);
     }
 
     /// Sends no new requests over this connection.
     pub(crate) fn retire(&self, connection: &Arc<Http2>) {
-        self.lock().shared.take_if(|shared| Arc::ptr_eq(&shared.connection, connection));
+        self.lock()
+            .shared
+            .take_if(|shared| Arc::ptr_eq(&shared.connection, connection));
     }
 
     /// Records that a request was cancelled before its response. After [`CANCELLED`], the connection gets no new requests.
@@ -138,8 +143,11 @@ impl ConnectionPool {
 
 impl OpenConnections {
     fn expire(&mut self) {
-        self.idle.retain(|(connection, used)| used.elapsed() < IDLE && !connection.sender.is_closed());
-        self.shared.take_if(|shared| shared.used.elapsed() >= IDLE_HTTP2 || shared.connection.sender.is_closed());
+        self.idle
+            .retain(|(connection, used)| used.elapsed() < IDLE && !connection.sender.is_closed());
+        self.shared.take_if(|shared| {
+            shared.used.elapsed() >= IDLE_HTTP2 || shared.connection.sender.is_closed()
+        });
     }
 }
 
@@ -161,7 +169,9 @@ fn watch(connections: &Arc<Mutex<OpenConnections>>) {
 /// Returns `false` if no connection is left.
 async fn expire_soon(connections: &Weak<Mutex<OpenConnections>>) -> bool {
     sleep(IDLE / 2).await;
-    let Some(connections) = connections.upgrade() else { return false };
+    let Some(connections) = connections.upgrade() else {
+        return false;
+    };
     let mut connections = lock(&connections);
     connections.expire();
     connections.watched = !connections.idle.is_empty() || connections.shared.is_some();

@@ -20,7 +20,8 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type ResolveResult = io::Result<Vec<SocketAddr>>;
-type PendingLookup = Box<dyn Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync>;
+type PendingLookup =
+    Box<dyn Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync>;
 
 /// Looks names up, and remembers the answers. If a lookup fails, the last good answer applies.
 #[derive(Clone)]
@@ -64,16 +65,25 @@ impl NameResolver {
     /// Calls `lookup` for a name, and again when its last answer has reached `max_age`.
     pub(crate) fn new(
         max_age: Duration,
-        lookup: impl Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync + 'static,
+        lookup: impl Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        Self(Arc::new(ResolverState { lookup: Box::new(lookup), max_age, answers: Mutex::default() }))
+        Self(Arc::new(ResolverState {
+            lookup: Box::new(lookup),
+            max_age,
+            answers: Mutex::default(),
+        }))
     }
 
     /// Returns `false` if the last answer for a name, if there is one, doesn't contain this address. Never waits: an
     /// old answer is looked up again in the background.
     pub(crate) fn is_current(&self, name: &str, address: IpAddr) -> bool {
         let mut answers = self.answers();
-        let Some(answer) = answers.get_mut(name) else { return true };
+        let Some(answer) = answers.get_mut(name) else {
+            return true;
+        };
         if answer.claim(self.0.max_age)
             && let Ok(name) = name.parse()
         {
@@ -113,17 +123,25 @@ impl NameResolver {
         };
         match &found {
             Ok(addresses) => {
-                let mut answer = ResolvedName { addresses: addresses.clone(), asked: Instant::now() };
+                let mut answer = ResolvedName {
+                    addresses: addresses.clone(),
+                    asked: Instant::now(),
+                };
                 rotate(&mut answer.addresses);
                 self.answers().insert(name.as_str().to_owned(), answer);
             }
-            Err(error) => tracing::warn!(%name, %error, "cannot look up the addresses of an upstream server"),
+            Err(error) => {
+                tracing::warn!(%name, %error, "cannot look up the addresses of an upstream server")
+            }
         }
         found
     }
 
     fn answers(&self) -> MutexGuard<'_, HashMap<String, ResolvedName>> {
-        self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +149,10 @@ impl NameResolver {
 /// system prefers one family for a reason.
 fn rotate(addresses: &mut [SocketAddr]) {
     if let Some(first) = addresses.first().copied() {
-        let family = addresses.iter().take_while(|address| address.is_ipv4() == first.is_ipv4()).count();
+        let family = addresses
+            .iter()
+            .take_while(|address| address.is_ipv4() == first.is_ipv4())
+            .count();
         addresses[..family].rotate_left(1);
     }
 }
@@ -177,30 +198,52 @@ mod tests {
             if dns.hangs {
                 return Box::pin(pending());
             }
-            let found = dns.addresses.iter().flatten().map(|address| SocketAddr::from((*address, 0)));
+            let found = dns
+                .addresses
+                .iter()
+                .flatten()
+                .map(|address| SocketAddr::from((*address, 0)));
             Box::pin(ready(
-                dns.addresses.as_ref().map(|_| found.collect()).ok_or_else(|| io::Error::other("no server")),
+                dns.addresses
+                    .as_ref()
+                    .map(|_| found.collect())
+                    .ok_or_else(|| io::Error::other("no server")),
             ))
         })
     }
 
     async fn found(resolver: &NameResolver) -> Option<Vec<IpAddr>> {
-        let found = resolver.clone().addresses("a.example".parse().unwrap()).await;
-        found.ok().map(|addresses| addresses.iter().map(SocketAddr::ip).collect())
+        let found = resolver
+            .clone()
+            .addresses("a.example".parse().unwrap())
+            .await;
+        found
+            .ok()
+            .map(|addresses| addresses.iter().map(SocketAddr::ip).collect())
     }
 
     fn ips(addresses: &[[u8; 4]]) -> Vec<IpAddr> {
-        addresses.iter().map(|address| IpAddr::from(*address)).collect()
+        addresses
+            .iter()
+            .map(|address| IpAddr::from(*address))
+            .collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_looked_up_again_when_it_is_old() {
-        let dns = Arc::new(Mutex::new(Dns { addresses: Some(vec![ONE, TWO]), ..Dns::default() }));
+        let dns = Arc::new(Mutex::new(Dns {
+            addresses: Some(vec![ONE, TWO]),
+            ..Dns::default()
+        }));
         let resolver = resolver(&dns);
         assert_eq!(found(&resolver).await, Some(ips(&[ONE, TWO])));
         dns.lock().unwrap().addresses = Some(vec![TWO]);
         tokio::time::advance(MAX_AGE / 2).await;
-        assert_eq!(found(&resolver).await, Some(ips(&[TWO, ONE])), "they take turns");
+        assert_eq!(
+            found(&resolver).await,
+            Some(ips(&[TWO, ONE])),
+            "they take turns"
+        );
         assert_eq!(dns.lock().unwrap().lookups, 1);
         tokio::time::advance(MAX_AGE / 2).await;
         assert_eq!(found(&resolver).await, Some(ips(&[TWO])));
@@ -215,21 +258,28 @@ mod tests {
         dns.lock().unwrap().addresses = Some(vec![ONE]);
         assert_eq!(found(&resolver).await, Some(ips(&[ONE])));
         for hangs in [false, true] {
-            *dns.lock().unwrap() = Dns { hangs, ..Dns::default() };
+            *dns.lock().unwrap() = Dns {
+                hangs,
+                ..Dns::default()
+            };
             tokio::time::advance(MAX_AGE).await;
             for _ in 0..3 {
                 assert_eq!(found(&resolver).await, Some(ips(&[ONE])));
             }
             assert_eq!(dns.lock().unwrap().lookups, 1);
         }
-        *dns.lock().unwrap() = Dns { addresses: Some(vec![]), ..Dns::default() };
+        *dns.lock().unwrap() = Dns {
+            addresses: Some(vec![]),
+            ..Dns::default()
+        };
         tokio::time::advance(MAX_AGE).await;
         assert_eq!(found(&resolver).await, Some(ips(&[ONE])));
     }
 
     #[test]
     fn addresses_take_turns_within_their_family() {
-        let mut addresses = ["[2001:db8::1]:0", "[2001:db8::2]:0", "192.0.2.1:0"].map(|text| text.parse().unwrap());
+        let mut addresses =
+            ["[2001:db8::1]:0", "[2001:db8::2]:0", "192.0.2.1:0"].map(|text| text.parse().unwrap());
         let [one, two, three] = addresses;
         for expected in [[two, one, three], [one, two, three]] {
             rotate(&mut addresses);
@@ -240,7 +290,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pooled_connection_s_address_is_checked_without_waiting() {
-        let dns = Arc::new(Mutex::new(Dns { addresses: Some(vec![ONE]), ..Dns::default() }));
+        let dns = Arc::new(Mutex::new(Dns {
+            addresses: Some(vec![ONE]),
+            ..Dns::default()
+        }));
         let resolver = resolver(&dns);
         let is_current = |address: [u8; 4]| resolver.is_current("a.example", address.into());
         assert!(is_current(TWO), "an unknown name has any address");

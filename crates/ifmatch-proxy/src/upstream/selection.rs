@@ -53,47 +53,82 @@ impl Upstream {
         let deadline = Instant::now() + patience;
         loop {
             let order = self.order(tried, requester)?;
-            let Some(first) = order.first() else { return Ok(None) };
+            let Some(first) = order.first() else {
+                return Ok(None);
+            };
             let group = order.iter().filter(|one| one.group() == first.group());
             let group: Vec<usize> = group.map(|one| one.index).collect();
             let slot = match self.slots.take(&group, requester.client) {
                 Some(SlotOrPlace::Slot(slot)) => slot,
-                Some(SlotOrPlace::Place(mut place)) => match timeout_at(deadline, place.slot()).await {
-                    Ok(Some(slot)) => slot,
-                    Ok(None) | Err(_) => return Err(NoServerReason::NoSlot),
-                },
+                Some(SlotOrPlace::Place(mut place)) => {
+                    match timeout_at(deadline, place.slot()).await {
+                        Ok(Some(slot)) => slot,
+                        Ok(None) | Err(_) => return Err(NoServerReason::NoSlot),
+                    }
+                }
                 None => return Err(NoServerReason::NoSlot),
             };
             let server = &self.servers[slot.server()];
             // Its breaker may have opened meanwhile.
             if let Some(admission) = self.admit(server, requester) {
-                return Ok(Some(ServerSlot { server, slot, admission }));
+                return Ok(Some(ServerSlot {
+                    server,
+                    slot,
+                    admission,
+                }));
             }
         }
     }
 
     /// Permits a request to this server, unless its breaker is open.
-    pub(crate) fn admit<'a>(&self, server: &'a UpstreamServer, requester: Requester) -> Option<ServerAdmission<'a>> {
+    pub(crate) fn admit<'a>(
+        &self,
+        server: &'a UpstreamServer,
+        requester: Requester,
+    ) -> Option<ServerAdmission<'a>> {
         let ticket = server.with_breaker(|breaker| breaker.admit(requester, Instant::now()))?;
-        Some(ServerAdmission { server, rule: self.breaker, ticket: Some(ticket) })
+        Some(ServerAdmission {
+            server,
+            rule: self.breaker,
+            ticket: Some(ticket),
+        })
     }
 
     /// Returns the servers that weren't tried, in the order in which to try them.
-    fn order(&self, tried: &[&UpstreamServer], requester: Requester) -> Result<Vec<ServerCandidate>, NoServerReason> {
+    fn order(
+        &self,
+        tried: &[&UpstreamServer],
+        requester: Requester,
+    ) -> Result<Vec<ServerCandidate>, NoServerReason> {
         let now = Instant::now();
-        let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));
+        let servers = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(_, server)| !is_among(server, tried));
         let (mut candidates, mut rejecting) = (Vec::new(), None);
         for (index, server) in servers {
-            match server.candidate(index, requester, self.slots.load(index, requester.client), now) {
+            match server.candidate(
+                index,
+                requester,
+                self.slots.load(index, requester.client),
+                now,
+            ) {
                 Ok(candidate) => candidates.push(candidate),
-                Err(until) => rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until))),
+                Err(until) => {
+                    rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until)))
+                }
             }
         }
         match rejecting {
-            Some(until) if candidates.is_empty() => {
-                Err(NoServerReason::Unavailable(until.saturating_duration_since(now)))
-            }
-            _ => Ok(self.turns.lock().unwrap_or_else(PoisonError::into_inner).order(self.balance, candidates)),
+            Some(until) if candidates.is_empty() => Err(NoServerReason::Unavailable(
+                until.saturating_duration_since(now),
+            )),
+            _ => Ok(self
+                .turns
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .order(self.balance, candidates)),
         }
     }
 }
@@ -102,7 +137,8 @@ impl ServerAdmission<'_> {
     /// Records the result of the request.
     pub(crate) fn record(mut self, outcome: RequestOutcome) {
         if let Some(ticket) = self.ticket.take() {
-            self.server.with_breaker(|breaker| breaker.record(ticket, outcome, self.rule, Instant::now()));
+            self.server
+                .with_breaker(|breaker| breaker.record(ticket, outcome, self.rule, Instant::now()));
         }
     }
 }
@@ -130,7 +166,9 @@ mod tests {
 
     fn upstream(names: &[&str], requests: u32, queue: u32) -> Upstream {
         let addresses: Vec<String> = names.iter().map(|name| format!("http://{name}")).collect();
-        Upstream::parse(&addresses).expect("addresses").limit(requests, queue)
+        Upstream::parse(&addresses)
+            .expect("addresses")
+            .limit(requests, queue)
     }
 
     fn order(upstream: &Upstream) -> Vec<&str> {
@@ -138,28 +176,46 @@ mod tests {
     }
 
     fn untried<'a>(upstream: &'a Upstream, tried: &[&UpstreamServer]) -> Vec<&'a str> {
-        let order = upstream.order(tried, any_requester()).expect("available servers").into_iter();
-        order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
+        let order = upstream
+            .order(tried, any_requester())
+            .expect("available servers")
+            .into_iter();
+        order
+            .map(|candidate| upstream.servers[candidate.index].authority.as_str())
+            .collect()
     }
 
     /// Returns a requester unlike all earlier ones.
     fn new_requester() -> Requester {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Requester { client: None, path: NEXT.fetch_add(1, Relaxed) }
+        Requester {
+            client: None,
+            path: NEXT.fetch_add(1, Relaxed),
+        }
     }
 
     fn any_requester() -> Requester {
-        Requester { client: None, path: 0 }
+        Requester {
+            client: None,
+            path: 0,
+        }
     }
 
     /// Sends a request to this server, with this result.
     fn record(upstream: &Upstream, server: &UpstreamServer, outcome: RequestOutcome) {
-        upstream.admit(server, any_requester()).expect("a closed breaker").record(outcome);
+        upstream
+            .admit(server, any_requester())
+            .expect("a closed breaker")
+            .record(outcome);
     }
 
     /// Acquires a slot, which is free.
     async fn acquire(upstream: &Upstream) -> ServerSlot<'_> {
-        upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server")
+        upstream
+            .acquire(&[], any_requester(), LONG)
+            .await
+            .expect("a slot")
+            .expect("a server")
     }
 
     /// Returns `true` if there is no slot.
@@ -187,7 +243,9 @@ mod tests {
     #[tokio::test]
     async fn an_unhealthy_server_is_always_last() {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
-        let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
+        let [a, b, c] = &upstream.servers[..] else {
+            panic!("three servers")
+        };
         a.set_unhealthy(true);
         record(&upstream, b, RequestOutcome::Unreachable);
         record(&upstream, a, RequestOutcome::Answered);
@@ -200,7 +258,9 @@ mod tests {
     #[tokio::test]
     async fn backups_get_requests_only_while_no_other_server_is_available() {
         let upstream = upstream(&["a", "b", "c backup"], 1, 0);
-        let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
+        let [a, b, c] = &upstream.servers[..] else {
+            panic!("three servers")
+        };
         let slots = [acquire(&upstream).await, acquire(&upstream).await];
         assert!(slots.iter().all(|slot| name(slot) != "c"));
         // The others are busy, but healthy.
@@ -221,7 +281,11 @@ mod tests {
         for _ in 0..5 {
             assert_ne!(name(&acquire(&upstream).await), name(&busy));
         }
-        let [second, third, fourth] = [acquire(&upstream).await, acquire(&upstream).await, acquire(&upstream).await];
+        let [second, third, fourth] = [
+            acquire(&upstream).await,
+            acquire(&upstream).await,
+            acquire(&upstream).await,
+        ];
         assert_ne!(name(&second), name(&busy));
         assert_ne!(name(&third), name(&fourth));
     }
@@ -233,7 +297,13 @@ mod tests {
         assert_ne!(name(&first), name(&second));
         assert!(is_full(&upstream).await);
         let tried = [first.server, second.server];
-        assert!(upstream.acquire(&tried, any_requester(), LONG).await.expect("no slot needed").is_none());
+        assert!(
+            upstream
+                .acquire(&tried, any_requester(), LONG)
+                .await
+                .expect("no slot needed")
+                .is_none()
+        );
         let free = name(&first);
         drop(first);
         assert_eq!(name(&acquire(&upstream).await), free);
@@ -251,7 +321,12 @@ mod tests {
             drop(b);
         });
         assert_eq!(name(&queued), free);
-        assert!(upstream.acquire(&[], any_requester(), Duration::from_secs(1)).await.is_err());
+        assert!(
+            upstream
+                .acquire(&[], any_requester(), Duration::from_secs(1))
+                .await
+                .is_err()
+        );
         drop(queued);
         acquire(&upstream).await;
     }
@@ -266,7 +341,11 @@ mod tests {
             }
         }
         let rejected = upstream.acquire(&[], any_requester(), LONG).await.err();
-        assert_eq!(rejected, Some(NoServerReason::Unavailable(LONG)), "all servers hang");
+        assert_eq!(
+            rejected,
+            Some(NoServerReason::Unavailable(LONG)),
+            "all servers hang"
+        );
         tokio::time::advance(LONG).await;
         let mut probes = [acquire(&upstream).await, acquire(&upstream).await];
         probes.sort_by_key(name);
@@ -285,14 +364,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
         let upstream = upstream(&["a"], 1, 1).breaker(2, LONG);
-        upstream.admit(&upstream.servers[0], new_requester()).expect("a closed breaker").record(RequestOutcome::Hung);
+        upstream
+            .admit(&upstream.servers[0], new_requester())
+            .expect("a closed breaker")
+            .record(RequestOutcome::Hung);
         let first = acquire(&upstream).await;
         let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async move {
-            let ServerSlot { slot, admission, .. } = first;
+            let ServerSlot {
+                slot, admission, ..
+            } = first;
             tokio::task::yield_now().await;
             admission.record(RequestOutcome::Hung);
             drop(slot);
         });
-        assert!(matches!(queued, Err(NoServerReason::Unavailable(_))), "{queued:?}");
+        assert!(
+            matches!(queued, Err(NoServerReason::Unavailable(_))),
+            "{queued:?}"
+        );
     }
 }

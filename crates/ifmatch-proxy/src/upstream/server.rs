@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::InvalidUpstream;
 use super::balance::{ServerCandidate, ServerHealth};
-use super::breaker::{CircuitBreaker, FailingServer, RequestOutcome, Requester, ServerAvailability};
+use super::breaker::{
+    CircuitBreaker, FailingServer, RequestOutcome, Requester, ServerAvailability,
+};
 use super::pool::ConnectionPool;
 use crate::observer::{ServerFailure, ServerState};
 
@@ -37,7 +39,9 @@ impl UpstreamServer {
         let mut words = text.split_ascii_whitespace();
         let mut server = Self::at(words.next().unwrap_or_default())?;
         for word in words {
-            let weight = word.strip_prefix("weight=").and_then(|digits| digits.parse().ok());
+            let weight = word
+                .strip_prefix("weight=")
+                .and_then(|digits| digits.parse().ok());
             match (word, weight) {
                 ("backup", _) => server.backup = true,
                 (_, Some(weight @ 1..)) => server.weight = weight,
@@ -64,7 +68,9 @@ impl UpstreamServer {
             !authority.as_str().contains('@') && authority.host().bytes().all(is_valid)
         };
         let authority = parts.authority.filter(is_host).ok_or_else(invalid)?;
-        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let path = parts
+            .path_and_query
+            .unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.query().is_some() {
             return Err(invalid());
         }
@@ -98,7 +104,14 @@ impl UpstreamServer {
             ServerAvailability::Available => ServerHealth::Healthy,
         };
         let (requests, full) = load;
-        Ok(ServerCandidate { index, weight: self.weight, requests: requests.into(), health, backup: self.backup, full })
+        Ok(ServerCandidate {
+            index,
+            weight: self.weight,
+            requests: requests.into(),
+            health,
+            backup: self.backup,
+            full,
+        })
     }
 
     /// Returns the server's current state, with this number of requests, for metrics.
@@ -108,12 +121,25 @@ impl UpstreamServer {
         drop(breaker);
         let unhealthy = *self.unhealthy();
         let failing = match (unhealthy, failing) {
-            (Some(since), None) => {
-                Some(ServerFailure { since: now - since, last: now - since, cause: "its health checks fail" })
-            }
-            (unhealthy, Some(FailingServer { since, last, outcome })) => {
+            (Some(since), None) => Some(ServerFailure {
+                since: now - since,
+                last: now - since,
+                cause: "its health checks fail",
+            }),
+            (
+                unhealthy,
+                Some(FailingServer {
+                    since,
+                    last,
+                    outcome,
+                }),
+            ) => {
                 let since = unhealthy.map_or(since, |unhealthy| unhealthy.min(since));
-                Some(ServerFailure { since: now - since, last: now - last, cause: outcome.cause() })
+                Some(ServerFailure {
+                    since: now - since,
+                    last: now - last,
+                    cause: outcome.cause(),
+                })
             }
             (None, None) => None,
         };
@@ -159,7 +185,8 @@ impl UpstreamServer {
 
     /// Returns `true` if both have the same URL.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (&self.scheme, &self.authority, &self.base) == (&other.scheme, &other.authority, &other.base)
+        (&self.scheme, &self.authority, &self.base)
+            == (&other.scheme, &other.authority, &other.base)
     }
 
     /// Returns `true` if the server's health checks fail.
@@ -168,7 +195,9 @@ impl UpstreamServer {
     }
 
     fn unhealthy(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unhealthy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unhealthy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the result of the health checks.
@@ -180,9 +209,15 @@ impl UpstreamServer {
         *since = unhealthy.then(Instant::now);
         drop(since);
         if unhealthy {
-            tracing::warn!("upstream server {} fails its health checks, and gets no more requests", self.authority);
+            tracing::warn!(
+                "upstream server {} fails its health checks, and gets no more requests",
+                self.authority
+            );
         } else {
-            tracing::info!("upstream server {} passes its health checks again", self.authority);
+            tracing::info!(
+                "upstream server {} passes its health checks again",
+                self.authority
+            );
         }
     }
 
@@ -212,7 +247,9 @@ impl UpstreamServer {
 
     /// Returns the URL to connect to. Its path has no meaning.
     pub(super) fn origin(&self) -> Option<Uri> {
-        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        let uri = Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone());
         uri.path_and_query("/").build().ok()
     }
 }
@@ -269,9 +306,22 @@ mod tests {
             let server = UpstreamServer::parse(text).expect("a server");
             assert_eq!((server.weight, server.backup), (weight, backup), "{text}");
         }
-        for option in ["weight=0", "weight=-1", "weight=", "weight", "Backup", "weight=4294967296", "http://b"] {
-            let error = UpstreamServer::parse(&format!("http://a {option}")).expect_err(option).to_string();
-            assert!(error.contains(option) && error.contains("weight=3"), "{error}");
+        for option in [
+            "weight=0",
+            "weight=-1",
+            "weight=",
+            "weight",
+            "Backup",
+            "weight=4294967296",
+            "http://b",
+        ] {
+            let error = UpstreamServer::parse(&format!("http://a {option}"))
+                .expect_err(option)
+                .to_string();
+            assert!(
+                error.contains(option) && error.contains("weight=3"),
+                "{error}"
+            );
         }
     }
 }

@@ -76,18 +76,40 @@ impl UpstreamSlots {
 
     /// Takes a slot at the first of these servers that has one for this client, and otherwise a place in the queue for them.
     /// Returns `None` if the queue has none for this client. Requests without a known client share all slots.
-    pub(crate) fn take(self: &Arc<Self>, servers: &[usize], client: Option<IpAddr>) -> Option<SlotOrPlace> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        servers: &[usize],
+        client: Option<IpAddr>,
+    ) -> Option<SlotOrPlace> {
         let mut state = self.lock();
-        if let Some(server) = servers.iter().copied().find(|server| state.servers[*server].take(client.as_ref(), 1)) {
-            return Some(SlotOrPlace::Slot(RequestSlot { slots: Arc::clone(self), server, client }));
+        if let Some(server) = servers
+            .iter()
+            .copied()
+            .find(|server| state.servers[*server].take(client.as_ref(), 1))
+        {
+            return Some(SlotOrPlace::Slot(RequestSlot {
+                slots: Arc::clone(self),
+                server,
+                client,
+            }));
         }
         if !state.queue.take(client.as_ref(), 1) {
             return None;
         }
         let (number, (sender, granted)) = (state.next, oneshot::channel());
         state.next += 1;
-        state.waiting.push(Waiting { number, client, servers: servers.into(), granted: sender });
-        Some(SlotOrPlace::Place(QueuePlace { slots: Arc::clone(self), number, client, granted }))
+        state.waiting.push(Waiting {
+            number,
+            client,
+            servers: servers.into(),
+            granted: sender,
+        });
+        Some(SlotOrPlace::Place(QueuePlace {
+            slots: Arc::clone(self),
+            number,
+            client,
+            granted,
+        }))
     }
 
     /// Returns the number of requests at a server, and `true` if it has no slot for this client.
@@ -106,7 +128,11 @@ impl UpstreamSlots {
         let granted = self.lock().release(server, client);
         for one in granted {
             // A request that no longer waits returns its slot, which goes to the next one.
-            drop(one.granted.send(RequestSlot { slots: Arc::clone(self), server, client: one.client }));
+            drop(one.granted.send(RequestSlot {
+                slots: Arc::clone(self),
+                server,
+                client: one.client,
+            }));
         }
     }
 
@@ -120,8 +146,10 @@ impl SlotState {
     fn release(&mut self, server: usize, client: Option<IpAddr>) -> Vec<Waiting> {
         let (holders, mut granted) = (&mut self.servers[server], Vec::new());
         holders.release(client.as_ref(), 1);
-        while let Some(at) =
-            self.waiting.iter().position(|one| one.servers.contains(&server) && holders.take(one.client.as_ref(), 1))
+        while let Some(at) = self
+            .waiting
+            .iter()
+            .position(|one| one.servers.contains(&server) && holders.take(one.client.as_ref(), 1))
         {
             granted.push(self.waiting.remove(at));
         }
@@ -153,7 +181,11 @@ impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         state.queue.release(self.client.as_ref(), 1);
-        if let Some(at) = state.waiting.iter().position(|one| one.number == self.number) {
+        if let Some(at) = state
+            .waiting
+            .iter()
+            .position(|one| one.number == self.number)
+        {
             state.waiting.remove(at);
         }
     }
@@ -166,7 +198,10 @@ mod tests {
     use super::*;
 
     fn slots(servers: &[u32], queue: u32) -> Arc<UpstreamSlots> {
-        let limit = |total| SlotLimit { total, per_client: None };
+        let limit = |total| SlotLimit {
+            total,
+            per_client: None,
+        };
         UpstreamSlots::new(servers.iter().copied().map(limit), limit(queue))
     }
 
@@ -178,12 +213,16 @@ mod tests {
     ];
 
     fn slot(taken: Option<SlotOrPlace>) -> RequestSlot {
-        let Some(SlotOrPlace::Slot(slot)) = taken else { panic!("no slot, but {taken:?}") };
+        let Some(SlotOrPlace::Slot(slot)) = taken else {
+            panic!("no slot, but {taken:?}")
+        };
         slot
     }
 
     fn place(taken: Option<SlotOrPlace>) -> QueuePlace {
-        let Some(SlotOrPlace::Place(place)) = taken else { panic!("no place, but {taken:?}") };
+        let Some(SlotOrPlace::Place(place)) = taken else {
+            panic!("no place, but {taken:?}")
+        };
         place
     }
 
@@ -191,20 +230,35 @@ mod tests {
     fn a_client_leaves_half_of_the_slots_and_of_the_queue_to_others() {
         let slots = slots(&[10], 6);
         let _held: Vec<_> = (0..5).map(|_| slot(slots.take(&[0], CLIENTS[1]))).collect();
-        let _waiting: Vec<_> = (0..3).map(|_| place(slots.take(&[0], CLIENTS[1]))).collect();
+        let _waiting: Vec<_> = (0..3)
+            .map(|_| place(slots.take(&[0], CLIENTS[1])))
+            .collect();
         assert!(slots.take(&[0], CLIENTS[1]).is_none());
-        assert_eq!((slots.load(0, CLIENTS[1]), slots.load(0, CLIENTS[2]), slots.waiting()), ((5, true), (5, false), 3));
+        assert_eq!(
+            (
+                slots.load(0, CLIENTS[1]),
+                slots.load(0, CLIENTS[2]),
+                slots.waiting()
+            ),
+            ((5, true), (5, false), 3)
+        );
         let _other = slot(slots.take(&[0], CLIENTS[2]));
     }
 
     #[test]
     fn a_free_slot_goes_to_the_first_request_whose_client_may_have_it() {
         let slots = slots(&[2], 9);
-        let (first, second) = (slot(slots.take(&[0], CLIENTS[1])), slot(slots.take(&[0], CLIENTS[2])));
+        let (first, second) = (
+            slot(slots.take(&[0], CLIENTS[1])),
+            slot(slots.take(&[0], CLIENTS[2])),
+        );
         let mut greedy = place(slots.take(&[0], CLIENTS[1]));
         let mut modest = place(slots.take(&[0], CLIENTS[3]));
         drop(second);
-        assert!(greedy.granted.try_recv().is_err(), "its client has as many slots as are free");
+        assert!(
+            greedy.granted.try_recv().is_err(),
+            "its client has as many slots as are free"
+        );
         let third = modest.granted.try_recv().expect("a slot");
         drop(first);
         assert!(greedy.granted.try_recv().is_ok());
@@ -219,7 +273,10 @@ mod tests {
         let left = place(slots.take(&[0], CLIENTS[2]));
         let mut next = place(slots.take(&[0], CLIENTS[3]));
         drop(held);
-        assert!(next.granted.try_recv().is_err(), "the slot waits for the first request");
+        assert!(
+            next.granted.try_recv().is_err(),
+            "the slot waits for the first request"
+        );
         drop(left);
         assert_eq!(next.granted.try_recv().expect("a slot").server(), 0);
     }

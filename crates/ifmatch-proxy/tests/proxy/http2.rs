@@ -76,13 +76,21 @@ impl Origin {
 }
 
 fn before(addresses: &[SocketAddr]) -> Proxy {
-    let urls: Vec<_> = addresses.iter().map(|address| format!("h2c://{address}")).collect();
+    let urls: Vec<_> = addresses
+        .iter()
+        .map(|address| format!("h2c://{address}"))
+        .collect();
     proxy_of(Upstream::parse(&urls).unwrap())
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap();
-    [&[0, 0, length, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+    [
+        &[0, 0, length, kind, flags][..],
+        &stream.to_be_bytes(),
+        payload,
+    ]
+    .concat()
 }
 
 /// Answers frames until the connection ends. `None` is its end.
@@ -105,7 +113,10 @@ async fn converse(
         let id = u32::from_be_bytes(id);
         if kind == 0 && !payload.is_empty() {
             for window in [0, id] {
-                stream.write_all(&frame(8, 0, window, &[0, a, b, c])).await.ok()?;
+                stream
+                    .write_all(&frame(8, 0, window, &[0, a, b, c]))
+                    .await
+                    .ok()?;
             }
             content.extend(&payload);
         }
@@ -113,7 +124,10 @@ async fn converse(
             // HEADERS and DATA with END_STREAM complete a request.
             0 | 1 if flags & 1 == 1 => {
                 seen.lock().unwrap().requests += 1;
-                seen.lock().unwrap().contents.push(std::mem::take(&mut content));
+                seen.lock()
+                    .unwrap()
+                    .contents
+                    .push(std::mem::take(&mut content));
                 let act = script.lock().unwrap().next();
                 let answer = match act? {
                     Act::Respond => frame(1, 5, id, &[0x88]),
@@ -134,7 +148,10 @@ async fn converse(
 
 /// A request that must not be processed twice.
 fn post(content: &'static str) -> Request<Full<Bytes>> {
-    Request::post("/").header("host", "example.com").body(Full::from(content)).unwrap()
+    Request::post("/")
+        .header("host", "example.com")
+        .body(Full::from(content))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -180,10 +197,16 @@ async fn a_refused_request_goes_to_the_next_server() {
 async fn a_request_that_may_have_been_processed_is_not_sent_again() {
     let origin = Origin::start(&[Act::Reset(INTERNAL_ERROR); 4]).await;
     let proxy = origin.proxy();
-    assert_eq!(refused(&proxy, post("")).await.kind(), ProxyErrorKind::Broken);
+    assert_eq!(
+        refused(&proxy, post("")).await.kind(),
+        ProxyErrorKind::Broken
+    );
     assert_eq!(origin.counts().1, 1);
     // A GET is repeated once.
-    assert_eq!(refused(&proxy, get("/")).await.kind(), ProxyErrorKind::Broken);
+    assert_eq!(
+        refused(&proxy, get("/")).await.kind(),
+        ProxyErrorKind::Broken
+    );
     assert_eq!(origin.counts().1, 3);
 }
 
@@ -196,7 +219,10 @@ async fn short_content_is_sent_again_and_long_content_is_not() {
     }
     assert_eq!(origin.seen.lock().unwrap().contents, [b"order"; 3]);
     let error = refused(&proxy, post(&LONG)).await;
-    assert_eq!((error.kind(), error.is_in_doubt()), (ProxyErrorKind::Unreachable, false));
+    assert_eq!(
+        (error.kind(), error.is_in_doubt()),
+        (ProxyErrorKind::Unreachable, false)
+    );
     assert_eq!(origin.seen.lock().unwrap().contents[3].len(), LONG.len());
     assert_eq!(origin.counts(), (2, 4));
 }
@@ -232,10 +258,17 @@ async fn a_connection_with_many_cancelled_requests_gets_no_new_ones() {
         });
         until("the request", || origin.counts().1 > number).await;
         waiting.abort();
-        until("its end", || origin.seen.lock().unwrap().resets.len() > number).await;
+        until("its end", || {
+            origin.seen.lock().unwrap().resets.len() > number
+        })
+        .await;
     }
     ask(&proxy, get("/")).await.unwrap();
-    assert_eq!(origin.counts(), (4, 31), "eight cancelled requests on each connection but the last");
+    assert_eq!(
+        origin.counts(),
+        (4, 31),
+        "eight cancelled requests on each connection but the last"
+    );
 }
 
 /// Waits for a moment at which a condition holds.
@@ -245,7 +278,12 @@ async fn until(name: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_mins(1), wait).await.is_ok(), "{name}: not within a minute");
+    assert!(
+        tokio::time::timeout(Duration::from_mins(1), wait)
+            .await
+            .is_ok(),
+        "{name}: not within a minute"
+    );
 }
 
 /// Handles each request of all connections by a function, in a task of its own.
@@ -284,24 +322,58 @@ async fn fields_content_and_trailers_are_forwarded() {
                 sent.extend(data.unwrap());
             }
             tell.send((head, sent)).unwrap();
-            let hint = Response::builder().status(103).header("link", "</a.css>").body(()).unwrap();
+            let hint = Response::builder()
+                .status(103)
+                .header("link", "</a.css>")
+                .body(())
+                .unwrap();
             respond.send_informational(hint).unwrap();
             let mut stream = respond.send_response(Response::new(()), false).unwrap();
             stream.send_data("hello".into(), false).unwrap();
-            stream.send_trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())])).unwrap();
+            stream
+                .send_trailers(HeaderMap::from_iter([(
+                    "x-sum".parse().unwrap(),
+                    "7".parse().unwrap(),
+                )]))
+                .unwrap();
         }
     })
     .await;
-    let request = Request::post("/a?b").header("host", "example.com").header("connection", "x-own, upgrade");
-    let request = request.header("x-own", "1").header("upgrade", "websocket").header("te", "trailers");
-    let response = ask(&before(&[address]), request.body(Full::from("order")).unwrap()).await.unwrap();
-    assert_eq!((response.status().as_u16(), response.headers()["via"].to_str().unwrap()), (200, "2.0 ifmatch"));
+    let request = Request::post("/a?b")
+        .header("host", "example.com")
+        .header("connection", "x-own, upgrade");
+    let request = request
+        .header("x-own", "1")
+        .header("upgrade", "websocket")
+        .header("te", "trailers");
+    let response = ask(
+        &before(&[address]),
+        request.body(Full::from("order")).unwrap(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (
+            response.status().as_u16(),
+            response.headers()["via"].to_str().unwrap()
+        ),
+        (200, "2.0 ifmatch")
+    );
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["x-sum"], "7");
     assert_eq!(body.to_bytes(), "hello");
     let (head, sent) = told.recv().await.unwrap();
-    assert_eq!((head.uri.to_string().as_str(), &sent[..]), ("http://example.com/a?b", &b"order"[..]));
-    for name in ["host", "connection", "x-own", "upgrade", "transfer-encoding"] {
+    assert_eq!(
+        (head.uri.to_string().as_str(), &sent[..]),
+        ("http://example.com/a?b", &b"order"[..])
+    );
+    for name in [
+        "host",
+        "connection",
+        "x-own",
+        "upgrade",
+        "transfer-encoding",
+    ] {
         assert!(!head.headers.contains_key(name), "{name}");
     }
     assert_eq!(head.headers["te"], "trailers");
@@ -311,16 +383,28 @@ async fn fields_content_and_trailers_are_forwarded() {
 async fn responses_without_content_keep_their_length() {
     let address = serve(|request, mut respond| async move {
         let status = if request.method() == "HEAD" { 200 } else { 304 };
-        let response = Response::builder().status(status).header("content-length", "5").body(()).unwrap();
+        let response = Response::builder()
+            .status(status)
+            .header("content-length", "5")
+            .body(())
+            .unwrap();
         respond.send_response(response, true).unwrap();
     })
     .await;
     let proxy = before(&[address]);
     for (method, status) in [("HEAD", 200), ("GET", 304)] {
-        let request = Request::builder().method(method).uri("/").header("host", "example.com");
-        let response = ask(&proxy, request.body(Full::default()).unwrap()).await.unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri("/")
+            .header("host", "example.com");
+        let response = ask(&proxy, request.body(Full::default()).unwrap())
+            .await
+            .unwrap();
         assert_eq!(
-            (response.status().as_u16(), &response.headers()["content-length"]),
+            (
+                response.status().as_u16(),
+                &response.headers()["content-length"]
+            ),
             (status, &"5".parse().unwrap())
         );
         assert_eq!(content(response).await.unwrap(), "");
@@ -361,10 +445,17 @@ async fn no_request_is_lost_when_a_server_closes_its_connections() {
     let proxy = before(&[address]);
     let client = |proxy: Proxy| async move {
         for _ in 0..100 {
-            assert_eq!(content(ask(&proxy, post("order")).await.unwrap()).await.unwrap(), "order");
+            assert_eq!(
+                content(ask(&proxy, post("order")).await.unwrap())
+                    .await
+                    .unwrap(),
+                "order"
+            );
         }
     };
-    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(client(proxy.clone()))).collect();
+    let clients: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(client(proxy.clone())))
+        .collect();
     for client in clients {
         client.await.unwrap();
     }
@@ -375,7 +466,11 @@ async fn no_request_is_lost_when_a_server_closes_its_connections() {
 async fn slow_readers_do_not_stall_others() {
     let address = serve(|request, mut respond| async move {
         let mut stream = respond.send_response(Response::new(()), false).unwrap();
-        let length = if request.uri().path() == "/large" { 8 << 20 } else { 5 };
+        let length = if request.uri().path() == "/large" {
+            8 << 20
+        } else {
+            5
+        };
         // The library waits for the windows.
         stream.send_data(vec![b'x'; length].into(), true).unwrap();
     })
@@ -385,8 +480,14 @@ async fn slow_readers_do_not_stall_others() {
     for _ in 0..40 {
         unread.push(ask(&proxy, get("/large")).await.unwrap());
     }
-    let small = async { content(ask(&proxy, get("/small")).await.unwrap()).await.unwrap() };
-    let small = tokio::time::timeout(Duration::from_mins(5), small).await.expect("the window is not exhausted");
+    let small = async {
+        content(ask(&proxy, get("/small")).await.unwrap())
+            .await
+            .unwrap()
+    };
+    let small = tokio::time::timeout(Duration::from_mins(5), small)
+        .await
+        .expect("the window is not exhausted");
     assert_eq!(small, "xxxxx");
     assert_eq!(content(unread.swap_remove(7)).await.unwrap().len(), 8 << 20);
 }

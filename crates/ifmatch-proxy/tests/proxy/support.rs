@@ -64,15 +64,26 @@ impl Origin {
 }
 
 pub(crate) fn upstream_of(origins: &[&Origin]) -> Upstream {
-    let urls: Vec<_> = origins.iter().map(|origin| format!("http://{}", origin.address)).collect();
+    let urls: Vec<_> = origins
+        .iter()
+        .map(|origin| format!("http://{}", origin.address))
+        .collect();
     Upstream::parse(&urls).unwrap()
 }
 
 pub(crate) fn proxy_of(upstream: Upstream) -> Proxy {
-    Proxy::builder().route("/", upstream).unwrap().build().unwrap()
+    Proxy::builder()
+        .route("/", upstream)
+        .unwrap()
+        .build()
+        .unwrap()
 }
 
-async fn converse(mut stream: TcpStream, script: Arc<Mutex<std::vec::IntoIter<Step>>>, seen: Arc<Mutex<Vec<String>>>) {
+async fn converse(
+    mut stream: TcpStream,
+    script: Arc<Mutex<std::vec::IntoIter<Step>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+) {
     while let Some(request) = read_request(&mut stream).await {
         seen.lock().unwrap().push(request);
         let step = script.lock().unwrap().next();
@@ -99,11 +110,16 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
         }
     }
     let head = String::from_utf8(text.clone()).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     let mut content = vec![0; length];
     stream.read_exact(&mut content).await.ok()?;
     text.extend(content);
-    let is_last = |text: &[u8]| text.ends_with(b"\r\n\r\n") && text.windows(5).any(|window| window == b"\r\n0\r\n");
+    let is_last = |text: &[u8]| {
+        text.ends_with(b"\r\n\r\n") && text.windows(5).any(|window| window == b"\r\n0\r\n")
+    };
     while head.contains("transfer-encoding: chunked") && !is_last(&text) {
         text.push(stream.read_u8().await.ok()?);
     }
@@ -111,10 +127,16 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
 }
 
 pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
-    Request::get(path).header("host", "example.com").body(Full::default()).unwrap()
+    Request::get(path)
+        .header("host", "example.com")
+        .body(Full::default())
+        .unwrap()
 }
 
-pub(crate) async fn ask(proxy: &Proxy, request: Request<Full<Bytes>>) -> Result<Response<ProxyBody>, ProxyError> {
+pub(crate) async fn ask(
+    proxy: &Proxy,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<ProxyBody>, ProxyError> {
     proxy.clone().oneshot(request).await
 }
 
@@ -124,6 +146,10 @@ pub(crate) async fn refused(proxy: &Proxy, request: Request<Full<Bytes>>) -> Pro
 
 /// Returns the content of a response, or its error.
 pub(crate) async fn content(response: Response<ProxyBody>) -> Result<String, String> {
-    let body = response.into_body().collect().await.map_err(|error| error.to_string())?;
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())
 }

@@ -17,7 +17,9 @@ const WRITERS: usize = 16;
 /// The child process of the test below. Does nothing without its environment variable.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_process() {
-    let Some(path) = std::env::var_os(DATABASE) else { return };
+    let Some(path) = std::env::var_os(DATABASE) else {
+        return;
+    };
     let driver = Arc::new(Driver::new(RedbRegister::open(path).unwrap()).assume_absent());
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -57,7 +59,10 @@ fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
     let mut last = HashMap::new();
     let mut seen = 0;
     let mut note = |line: &str| {
-        if let Some((name, number)) = line.strip_prefix("ack ").and_then(|ack| ack.split_once(' ')) {
+        if let Some((name, number)) = line
+            .strip_prefix("ack ")
+            .and_then(|ack| ack.split_once(' '))
+        {
             last.insert(name.to_owned(), number.parse().unwrap());
             seen += 1;
         }
@@ -83,8 +88,14 @@ async fn acknowledged_swaps_survive_a_kill() {
         let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
         for (name, number) in last {
             let found = get(&driver, &name).await.unwrap();
-            assert!(found >= Some(number), "{name}: acknowledged {number}, found {found:?}");
-            assert!(found <= Some(number + 1), "{name}: at most one write can be unacknowledged");
+            assert!(
+                found >= Some(number),
+                "{name}: acknowledged {number}, found {found:?}"
+            );
+            assert!(
+                found <= Some(number + 1),
+                "{name}: at most one write can be unacknowledged"
+            );
         }
     }
 }

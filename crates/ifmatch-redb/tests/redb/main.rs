@@ -1,5 +1,10 @@
 //! The register on files: conformance, crashes, losses of power, damage.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 mod crash;
@@ -23,7 +28,10 @@ pub(crate) async fn set(driver: &Driver, name: &str, number: u64) -> Result<(), 
     let write = Write::new(
         &http::Method::PUT,
         &Preconditions::NONE,
-        Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() },
+        Content::Hashed {
+            hash: ContentHash::of(&bytes),
+            payload: bytes.to_vec().into(),
+        },
         nonce()?,
     );
     let applied = driver.apply(&key(name), &Command::Write(write)).await?;
@@ -34,6 +42,8 @@ pub(crate) async fn set(driver: &Driver, name: &str, number: u64) -> Result<(), 
 /// Reads a number.
 pub(crate) async fn get(driver: &Driver, name: &str) -> Result<Option<u64>, DriverError> {
     let record = driver.load(&key(name)).await?;
-    let payload = record.settled(driver.now()).map(|version| version.payload().clone());
+    let payload = record
+        .settled(driver.now())
+        .map(|version| version.payload().clone());
     Ok(payload.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))
 }

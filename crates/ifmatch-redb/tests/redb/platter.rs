@@ -23,8 +23,15 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Open, Self::Create, Self::Read, Self::Write, Self::Length, Self::Sync, Self::Folder];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Create,
+        Self::Read,
+        Self::Write,
+        Self::Length,
+        Self::Sync,
+        Self::Folder,
+    ];
 }
 
 /// A disk with one folder and one name for a database. Clones share the same disk.
@@ -66,9 +73,20 @@ struct Handle {
 impl Platter {
     pub(crate) fn new(seed: u64) -> Self {
         let (files, name, durable_name, fresh) = (Vec::new(), None, None, None);
-        let (process, fails, is_full, creations_fail, has_failed, draws) = (0, None, false, false, false, seed);
-        let world =
-            World { files, name, durable_name, fresh, process, fails, is_full, creations_fail, has_failed, draws };
+        let (process, fails, is_full, creations_fail, has_failed, draws) =
+            (0, None, false, false, false, seed);
+        let world = World {
+            files,
+            name,
+            durable_name,
+            fresh,
+            process,
+            fails,
+            is_full,
+            creations_fail,
+            has_failed,
+            draws,
+        };
         Self(Arc::new(Mutex::new(world)))
     }
 
@@ -107,7 +125,16 @@ impl Platter {
     /// Ends the process and drops the cache except for pages that the system happened to write.
     pub(crate) fn lose_power(&self) {
         let mut world = self.world();
-        let World { files, name, durable_name, fresh, process, fails, draws, .. } = &mut *world;
+        let World {
+            files,
+            name,
+            durable_name,
+            fresh,
+            process,
+            fails,
+            draws,
+            ..
+        } = &mut *world;
         *process += 1;
         (*fails, *fresh) = (None, None);
         for file in files {
@@ -133,7 +160,11 @@ impl Platter {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         *open_in = Some(process);
-        Ok(Box::new(Handle { platter: self.clone(), file, process }))
+        Ok(Box::new(Handle {
+            platter: self.clone(),
+            file,
+            process,
+        }))
     }
 }
 
@@ -244,12 +275,14 @@ impl StorageBackend for Handle {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let offset = usize::try_from(offset).unwrap();
-        self.on_file(Call::Read, |file| match file.cache.get(offset..offset + out.len()) {
-            Some(bytes) => {
-                out.copy_from_slice(bytes);
-                Ok(())
+        self.on_file(Call::Read, |file| {
+            match file.cache.get(offset..offset + out.len()) {
+                Some(bytes) => {
+                    out.copy_from_slice(bytes);
+                    Ok(())
+                }
+                None => Err(io::ErrorKind::UnexpectedEof.into()),
             }
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
         })?
     }
 
@@ -268,7 +301,10 @@ impl StorageBackend for Handle {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let (from, to) = (usize::try_from(offset).unwrap(), usize::try_from(offset).unwrap() + data.len());
+        let (from, to) = (
+            usize::try_from(offset).unwrap(),
+            usize::try_from(offset).unwrap() + data.len(),
+        );
         self.on_file(Call::Write, |file| {
             file.cache[from..to].copy_from_slice(data);
             file.dirty.extend(from / PAGE..to.div_ceil(PAGE));
@@ -331,6 +367,8 @@ impl File {
 }
 
 fn draw(draws: &mut u64, below: usize) -> usize {
-    *draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *draws = draws
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     usize::try_from(*draws >> 33).unwrap() % below
 }

@@ -22,7 +22,14 @@ async fn filled(platter: &Platter) -> (Driver, Known) {
     let mut writes = tokio::task::JoinSet::new();
     for at in 0..150 {
         let name = format!("{at:03}");
-        known.0.insert(name.clone(), Number { sure: Some(1), tried: 1, ..Number::default() });
+        known.0.insert(
+            name.clone(),
+            Number {
+                sure: Some(1),
+                tried: 1,
+                ..Number::default()
+            },
+        );
         let driver = driver.clone();
         writes.spawn(async move { set(&driver, &name, 1).await });
     }
@@ -58,7 +65,13 @@ impl Known {
         number.tried += 1;
         let written = set(driver, name, number.tried).await;
         match &written {
-            Ok(()) => *number = Number { sure: Some(number.tried), tried: number.tried, ..Number::default() },
+            Ok(()) => {
+                *number = Number {
+                    sure: Some(number.tried),
+                    tried: number.tried,
+                    ..Number::default()
+                }
+            }
             Err(error) if kind(error) == RegisterErrorKind::Ambiguous => {
                 number.possible.insert(number.tried);
             }
@@ -71,9 +84,17 @@ impl Known {
     async fn get(&mut self, driver: &Driver, name: &str) -> Result<(), DriverError> {
         let number = self.0.entry(name.to_owned()).or_default();
         let found = get(driver, name).await?;
-        let is_possible = found == number.sure || found.is_some_and(|found| number.possible.contains(&found));
-        assert!(is_possible, "{name}: found {found:?}, but known is {number:?}");
-        *number = Number { sure: found, tried: number.tried, ..Number::default() };
+        let is_possible =
+            found == number.sure || found.is_some_and(|found| number.possible.contains(&found));
+        assert!(
+            is_possible,
+            "{name}: found {found:?}, but known is {number:?}"
+        );
+        *number = Number {
+            sure: found,
+            tried: number.tried,
+            ..Number::default()
+        };
         Ok(())
     }
 
@@ -99,8 +120,14 @@ enum Meanwhile {
 async fn one_failure_loses_no_acknowledged_write_and_no_database() {
     for call in Call::ALL {
         let seeds = if call == Call::Sync { 6 } else { 1 };
-        for (number, seed) in (1..=5).flat_map(|number| (0..seeds).map(move |seed| (number, seed))) {
-            for meanwhile in [Meanwhile::Nothing, Meanwhile::Reads, Meanwhile::Writes, Meanwhile::Restart] {
+        for (number, seed) in (1..=5).flat_map(|number| (0..seeds).map(move |seed| (number, seed)))
+        {
+            for meanwhile in [
+                Meanwhile::Nothing,
+                Meanwhile::Reads,
+                Meanwhile::Writes,
+                Meanwhile::Restart,
+            ] {
                 let platter = Platter::new(seed * 100 + number as u64);
                 let (mut driver, mut known) = filled(&platter).await;
                 platter.fail(call, number);
@@ -112,7 +139,10 @@ async fn one_failure_loses_no_acknowledged_write_and_no_database() {
                 match meanwhile {
                     Meanwhile::Nothing => {}
                     Meanwhile::Reads => known.check(&driver).await,
-                    Meanwhile::Writes => known.set(&driver, "070").await.expect("one failure is not two"),
+                    Meanwhile::Writes => known
+                        .set(&driver, "070")
+                        .await
+                        .expect("one failure is not two"),
                     Meanwhile::Restart => {
                         drop(driver);
                         driver = open(&platter);
@@ -135,7 +165,10 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
         let (mut driver, mut known) = filled(&platter).await;
         for _ in 0..40 {
             if platter.draw(3) == 0 {
-                platter.fail(Call::ALL[platter.draw(Call::ALL.len())], 1 + platter.draw(5));
+                platter.fail(
+                    Call::ALL[platter.draw(Call::ALL.len())],
+                    1 + platter.draw(5),
+                );
             }
             let name = NAMES[platter.draw(4)];
             match platter.draw(8) {
@@ -144,13 +177,19 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
                 2 => {}
                 3 | 4 => {
                     if known.get(&driver, name).await.is_err() {
-                        assert!(platter.take_failed(), "seed {seed}: a read fails without a cause");
+                        assert!(
+                            platter.take_failed(),
+                            "seed {seed}: a read fails without a cause"
+                        );
                     }
                     continue;
                 }
                 _ => {
                     if known.set(&driver, name).await.is_err() {
-                        assert!(platter.take_failed(), "seed {seed}: a write fails without a cause");
+                        assert!(
+                            platter.take_failed(),
+                            "seed {seed}: a write fails without a cause"
+                        );
                     }
                     continue;
                 }
@@ -182,18 +221,42 @@ async fn a_full_disk_fails_writes_and_shows_durable_records() {
     platter.set_full(true);
     for _ in 0..3 {
         assert!(known.set(&driver, "during").await.is_err());
-        assert!(!platter.has_leftover(), "an incomplete copy frees its space");
-        assert!(platter.has_failed().unwrap(), "a process that starts now must know that the commit was refused");
+        assert!(
+            !platter.has_leftover(),
+            "an incomplete copy frees its space"
+        );
+        assert!(
+            platter.has_failed().unwrap(),
+            "a process that starts now must know that the commit was refused"
+        );
         assert_eq!(get(&driver, "before").await.unwrap(), Some(1));
-        let scan = Scan { prefix: "before", after: None, limit: 100 };
+        let scan = Scan {
+            prefix: "before",
+            after: None,
+            limit: 100,
+        };
         assert_eq!(driver.register().scan(&scan).await.unwrap().len(), 1);
     }
     platter.set_full(false);
     known.get(&driver, "during").await.unwrap();
     known.set(&driver, "after").await.unwrap();
-    assert!(!platter.has_failed().unwrap(), "later commits are acknowledged ones");
+    assert!(
+        !platter.has_failed().unwrap(),
+        "later commits are acknowledged ones"
+    );
     known.check(&driver).await;
-    assert_eq!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.unwrap().len(), 3);
+    assert_eq!(
+        driver
+            .register()
+            .scan(&Scan {
+                limit: 100,
+                ..Scan::default()
+            })
+            .await
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 /// The commit's sync fails and there is no space for a copy. The old value may be read now although the new one may be
@@ -208,9 +271,23 @@ async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
     platter.fail(Call::Sync, 1);
     // The first copy fails, too.
     platter.fail_creations(true);
-    assert!(known.set(&driver, "number").await.is_err_and(|error| kind(&error) == RegisterErrorKind::Ambiguous));
+    assert!(
+        known
+            .set(&driver, "number")
+            .await
+            .is_err_and(|error| kind(&error) == RegisterErrorKind::Ambiguous)
+    );
     assert!(driver.load(&key("number")).await.is_err());
-    assert!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.is_err());
+    assert!(
+        driver
+            .register()
+            .scan(&Scan {
+                limit: 100,
+                ..Scan::default()
+            })
+            .await
+            .is_err()
+    );
     assert_eq!(get(&driver, "other").await.unwrap(), Some(1));
     platter.fail_creations(false);
     known.check(&driver).await;
@@ -231,7 +308,10 @@ async fn a_copy_with_a_name_that_may_not_be_durable_is_copied_again_by_the_next_
         platter.kill();
         drop(driver);
         platter.fail(Call::Folder, 1);
-        assert_eq!(RedbRegister::open_in(platter.clone()).unwrap_err().kind(), OpenErrorKind::Other);
+        assert_eq!(
+            RedbRegister::open_in(platter.clone()).unwrap_err().kind(),
+            OpenErrorKind::Other
+        );
         let driver = open(&platter);
         known.set(&driver, "number").await.unwrap();
         platter.lose_power();
@@ -261,12 +341,23 @@ async fn a_database_without_a_storage_ends_with_its_first_failure() {
     let platter = Platter::new(6);
     let disk = platter.clone();
     let register = RedbRegister::open_with(move || {
-        redb::Builder::new().create_with_backend(crate::platter::Plain(ifmatch_redb::DatabaseStorage::create(&disk)?))
+        redb::Builder::new().create_with_backend(crate::platter::Plain(
+            ifmatch_redb::DatabaseStorage::create(&disk)?,
+        ))
     });
     let driver = Driver::new(register.unwrap()).assume_absent();
     set(&driver, "number", 1).await.unwrap();
     platter.fail(Call::Sync, 1);
-    assert_eq!(kind(&set(&driver, "number", 2).await.unwrap_err()), RegisterErrorKind::Ambiguous);
-    assert_eq!(kind(&set(&driver, "number", 3).await.unwrap_err()), RegisterErrorKind::Unavailable);
-    assert_eq!(kind(&get(&driver, "number").await.unwrap_err()), RegisterErrorKind::Unavailable);
+    assert_eq!(
+        kind(&set(&driver, "number", 2).await.unwrap_err()),
+        RegisterErrorKind::Ambiguous
+    );
+    assert_eq!(
+        kind(&set(&driver, "number", 3).await.unwrap_err()),
+        RegisterErrorKind::Unavailable
+    );
+    assert_eq!(
+        kind(&get(&driver, "number").await.unwrap_err()),
+        RegisterErrorKind::Unavailable
+    );
 }

@@ -33,15 +33,35 @@ async fn pages_of_any_length_are_complete() {
     let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
     let names: Vec<String> = (0..40).map(|at| format!("a/{at:02}")).collect();
     for name in names.iter().chain([&"b".to_owned()]) {
-        let (key, record) = (Key::new(name.as_str()).unwrap(), Record::forgotten(Revision::new(1)));
-        assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+        let (key, record) = (
+            Key::new(name.as_str()).unwrap(),
+            Record::forgotten(Revision::new(1)),
+        );
+        assert_eq!(
+            register
+                .compare_and_swap(&key, Revision::NONE, Some(&record))
+                .await
+                .unwrap(),
+            Swap::Done
+        );
     }
     for start in [0_usize, 1, 30] {
         let after = start.checked_sub(1).map(|at| names[at].as_str());
         for limit in [1, 15, 16, 17, 39, 40, 41, 1000] {
-            let page = register.scan(&Scan { prefix: "a/", after, limit }).await.unwrap();
+            let page = register
+                .scan(&Scan {
+                    prefix: "a/",
+                    after,
+                    limit,
+                })
+                .await
+                .unwrap();
             let page: Vec<&str> = page.iter().map(|(key, _)| key.as_str()).collect();
-            assert_eq!(page, names[start..names.len().min(start + limit)], "{limit} after {after:?}");
+            assert_eq!(
+                page,
+                names[start..names.len().min(start + limit)],
+                "{limit} after {after:?}"
+            );
         }
     }
 }
@@ -73,7 +93,11 @@ fn a_missing_folder_and_a_damaged_file_have_different_errors() {
     std::fs::write(&text, &content).unwrap();
     let damaged = RedbRegister::open(&text).unwrap_err();
     assert_eq!(damaged.kind(), OpenErrorKind::Damaged, "{damaged}");
-    assert_eq!(std::fs::read_to_string(&text).unwrap(), content, "the file is left alone");
+    assert_eq!(
+        std::fs::read_to_string(&text).unwrap(),
+        content,
+        "the file is left alone"
+    );
 }
 
 const PAGE: usize = 4096;
@@ -87,7 +111,9 @@ async fn database(is_closed: bool) -> Vec<u8> {
     let path = folder.path().join("index.redb");
     let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
     for number in 0..OTHERS {
-        set(&driver, &format!("other/{number}"), number).await.unwrap();
+        set(&driver, &format!("other/{number}"), number)
+            .await
+            .unwrap();
     }
     for value in 1..=LAST {
         set(&driver, "last", value).await.unwrap();
@@ -123,12 +149,20 @@ async fn a_database_whose_newest_commit_is_damaged_is_opened_only_on_request() {
             continue;
         }
         assert_eq!(kind, OpenErrorKind::LostCommit, "byte {at} of the slot");
-        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::LostCommit, "byte {at} of the slot");
+        assert_eq!(
+            RedbRegister::integrity(&path).unwrap(),
+            Integrity::LostCommit,
+            "byte {at} of the slot"
+        );
         assert_eq!(fs::read(&path).unwrap(), damaged, "it is left as it is");
         let driver = Driver::new(RedbRegister::open_rolled_back(&path).unwrap()).assume_absent();
         assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST - 1));
         drop(driver);
-        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact, "it continues from there");
+        assert_eq!(
+            RedbRegister::integrity(&path).unwrap(),
+            Integrity::Intact,
+            "it continues from there"
+        );
         RedbRegister::open(&path).unwrap();
     }
 }
@@ -140,7 +174,12 @@ async fn a_database_that_was_not_closed_is_intact() {
     let path = written(folder.path(), &database(false).await);
     assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact);
     assert_eq!(
-        get(&Driver::new(RedbRegister::open(&path).unwrap()).assume_absent(), "last").await.unwrap(),
+        get(
+            &Driver::new(RedbRegister::open(&path).unwrap()).assume_absent(),
+            "last"
+        )
+        .await
+        .unwrap(),
         Some(LAST)
     );
 }
@@ -157,13 +196,21 @@ async fn an_older_record_is_never_returned_from_an_intact_database() {
             let path = written(folder.path(), &damaged);
             let integrity = RedbRegister::integrity(&path).map_err(|error| error.kind());
             let Ok(register) = RedbRegister::open(&path) else {
-                assert_ne!(integrity, Ok(Integrity::Intact), "page at {start}, byte {at}");
+                assert_ne!(
+                    integrity,
+                    Ok(Integrity::Intact),
+                    "page at {start}, byte {at}"
+                );
                 continue;
             };
             let found = get(&Driver::new(register).assume_absent(), "last").await;
             rolled_back += u32::from(integrity == Ok(Integrity::RolledBack));
             if found.ok().flatten() != Some(LAST) {
-                assert_ne!(integrity, Ok(Integrity::Intact), "page at {start}, byte {at}");
+                assert_ne!(
+                    integrity,
+                    Ok(Integrity::Intact),
+                    "page at {start}, byte {at}"
+                );
             }
         }
     }
@@ -173,7 +220,10 @@ async fn an_older_record_is_never_returned_from_an_intact_database() {
 #[tokio::test]
 async fn a_page_of_zeros_is_damage_and_no_panic() {
     let (database, mut damaged_pages) = (database(true).await, 0);
-    for start in (PAGE..database.len()).step_by(PAGE).filter(|start| database[*start..start + PAGE] != [0; PAGE]) {
+    for start in (PAGE..database.len())
+        .step_by(PAGE)
+        .filter(|start| database[*start..start + PAGE] != [0; PAGE])
+    {
         let folder = tempfile::tempdir().unwrap();
         let mut damaged = database.clone();
         damaged[start..start + PAGE].fill(0);
@@ -181,10 +231,19 @@ async fn a_page_of_zeros_is_damage_and_no_panic() {
         let integrity = RedbRegister::integrity(&path).unwrap();
         damaged_pages += u32::from(integrity == Integrity::Damaged);
         match RedbRegister::open(&path) {
-            Err(error) => assert_eq!(error.kind(), OpenErrorKind::Damaged, "page at {start}: {error}"),
+            Err(error) => assert_eq!(
+                error.kind(),
+                OpenErrorKind::Damaged,
+                "page at {start}: {error}"
+            ),
             Ok(register) => {
                 let found = get(&Driver::new(register).assume_absent(), "last").await;
-                assert!(found.is_err() || integrity == Integrity::Damaged || found.unwrap() == Some(LAST), "{start}");
+                assert!(
+                    found.is_err()
+                        || integrity == Integrity::Damaged
+                        || found.unwrap() == Some(LAST),
+                    "{start}"
+                );
             }
         }
     }
@@ -200,14 +259,28 @@ async fn an_incomplete_commit_that_was_refused_is_no_damage() {
         let mut damaged = database.clone();
         damaged[start + PAGE / 2] ^= 4;
         let path = written(folder.path(), &damaged);
-        let Ok(Integrity::RolledBack | Integrity::LostCommit) = RedbRegister::integrity(&path) else { continue };
+        let Ok(Integrity::RolledBack | Integrity::LostCommit) = RedbRegister::integrity(&path)
+        else {
+            continue;
+        };
         rolled_back += 1;
         let failed = folder.path().join("index.redb.failed");
         fs::write(&failed, "").unwrap();
-        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact, "page at {start}");
+        assert_eq!(
+            RedbRegister::integrity(&path).unwrap(),
+            Integrity::Intact,
+            "page at {start}"
+        );
         let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
-        assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST - 1), "page at {start}");
-        assert!(!failed.exists(), "it must not excuse the loss of a later commit");
+        assert_eq!(
+            get(&driver, "last").await.unwrap(),
+            Some(LAST - 1),
+            "page at {start}"
+        );
+        assert!(
+            !failed.exists(),
+            "it must not excuse the loss of a later commit"
+        );
     }
     assert!(rolled_back > 0, "no byte was of the newest commit");
 }
@@ -221,9 +294,15 @@ async fn a_database_that_is_only_read_stays_as_it_was_found() {
         let path = written(folder.path(), &found);
         let driver = Driver::new(RedbRegister::open_read_only(&path).unwrap()).assume_absent();
         assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST));
-        assert!(set(&driver, "last", LAST + 1).await.is_err(), "it can't be changed");
+        assert!(
+            set(&driver, "last", LAST + 1).await.is_err(),
+            "it can't be changed"
+        );
         assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST));
-        assert_eq!(RedbRegister::open(&path).unwrap_err().kind(), OpenErrorKind::InUse);
+        assert_eq!(
+            RedbRegister::open(&path).unwrap_err().kind(),
+            OpenErrorKind::InUse
+        );
         drop(driver);
         assert_eq!(fs::read(&path).unwrap(), found);
         assert!(RedbRegister::open_read_only(folder.path().join("none")).is_err());

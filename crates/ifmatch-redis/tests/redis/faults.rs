@@ -25,10 +25,16 @@ async fn the_servers_time_is_known() {
     let register = connect(&server.url()).await;
     let key = Key::new("key").unwrap();
     let first = register.engine().time.unwrap();
-    assert!(first.latest >= before && first.earliest <= SystemClock.wall(), "{first:?}");
+    assert!(
+        first.latest >= before && first.earliest <= SystemClock.wall(),
+        "{first:?}"
+    );
     register.load(&key).await.unwrap();
     let second = register.engine().time.unwrap();
-    assert!(second.earliest >= first.earliest && second.latest >= first.earliest, "{first:?}, {second:?}");
+    assert!(
+        second.earliest >= first.earliest && second.latest >= first.earliest,
+        "{first:?}, {second:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +43,9 @@ async fn a_flushed_script_is_sent_again() {
     let register = connect(&server.url()).await;
     let key = Key::new("key").unwrap();
     for revision in 1..5 {
-        let swap = register.compare_and_swap(&key, Revision::new(revision - 1), Some(&record(revision))).await;
+        let swap = register
+            .compare_and_swap(&key, Revision::new(revision - 1), Some(&record(revision)))
+            .await;
         assert_eq!(swap.unwrap(), Swap::Done);
         send(&server, &["SCRIPT", "FLUSH"]).await;
     }
@@ -49,23 +57,48 @@ async fn emptying_the_server_is_noticed() {
     let server = start(&[]).await;
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let key = Key::new("key").unwrap();
-    assert_eq!(first.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap(), Swap::Done);
+    assert_eq!(
+        first
+            .compare_and_swap(&key, Revision::NONE, Some(&record(1)))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     send(&server, &["FLUSHALL"]).await;
     assert_lost(&*first, &key).await;
     // A process that starts afterwards begins with an empty register. The others still don't trust it.
     let third = connect(&server.url()).await;
-    assert_eq!(third.compare_and_swap(&key, Revision::NONE, Some(&record(3))).await.unwrap(), Swap::Done);
+    assert_eq!(
+        third
+            .compare_and_swap(&key, Revision::NONE, Some(&record(3)))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
     assert_lost(&*first, &key).await;
     assert_lost(&*second, &key).await;
 }
 
 async fn assert_lost(register: &dyn Register, key: &Key) {
-    let swap = register.compare_and_swap(key, Revision::NONE, Some(&record(2))).await.unwrap_err();
+    let swap = register
+        .compare_and_swap(key, Revision::NONE, Some(&record(2)))
+        .await
+        .unwrap_err();
     assert_eq!(swap.kind(), RegisterErrorKind::Unavailable, "{swap}");
     assert!(swap.to_string().contains("lost the records"), "{swap}");
-    assert_eq!(register.load(key).await.unwrap_err().kind(), RegisterErrorKind::Unavailable);
     assert_eq!(
-        register.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap_err().kind(),
+        register.load(key).await.unwrap_err().kind(),
+        RegisterErrorKind::Unavailable
+    );
+    assert_eq!(
+        register
+            .scan(&Scan {
+                limit: 1,
+                ..Scan::default()
+            })
+            .await
+            .unwrap_err()
+            .kind(),
         RegisterErrorKind::Unavailable
     );
 }
@@ -75,11 +108,21 @@ async fn a_swap_that_was_never_sent_does_not_take_place() {
     let (_server, proxy, register) = behind_proxy::<Redis>().await;
     let key = Key::new("key").unwrap();
     // Opens the connections of the key's lanes.
-    register.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap();
+    register
+        .compare_and_swap(&key, Revision::NONE, Some(&record(1)))
+        .await
+        .unwrap();
     register.load(&key).await.unwrap();
     proxy.set(Network::CutBeforeSending);
-    let error = register.compare_and_swap(&key, Revision::new(1), Some(&record(2))).await.unwrap_err();
-    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "the client cannot tell: {error}");
+    let error = register
+        .compare_and_swap(&key, Revision::new(1), Some(&record(2)))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.kind(),
+        RegisterErrorKind::Ambiguous,
+        "the client cannot tell: {error}"
+    );
     assert_eq!(register.load(&key).await.unwrap(), Some(record(1)));
 }
 
@@ -94,7 +137,10 @@ async fn a_failover_with_loss_is_seen() {
     // The replica has all swaps so far, and receives no more.
     let port = through.address().port().to_string();
     send(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
-    while !send(&replica, &["INFO", "replication"]).await.contains("master_link_status:up") {
+    while !send(&replica, &["INFO", "replication"])
+        .await
+        .contains("master_link_status:up")
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     through.set(Network::Silent);
@@ -104,8 +150,14 @@ async fn a_failover_with_loss_is_seen() {
     send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
     proxy.redirect(replica.address());
     let clients = clients.run(&register, 5).await;
-    let violation = clients.check(&*register).await.expect_err("acknowledged swaps were lost");
-    assert!(matches!(violation.kind(), ViolationKind::Fork | ViolationKind::Stale), "{violation}");
+    let violation = clients
+        .check(&*register)
+        .await
+        .expect_err("acknowledged swaps were lost");
+    assert!(
+        matches!(violation.kind(), ViolationKind::Fork | ViolationKind::Stale),
+        "{violation}"
+    );
     let identity = send(&replica, &["GET", "ifmatch:identity"]).await;
     assert!(identity.contains(" 1 "), "the epoch has risen: {identity}");
 }
@@ -115,12 +167,21 @@ async fn a_failover_with_loss_is_seen() {
 async fn versions_from_before_a_restore_are_unknown() {
     let server = start(&[]).await;
     let (before, key) = (connect(&server.url()).await, Key::new("key").unwrap());
-    before.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap();
+    before
+        .compare_and_swap(&key, Revision::NONE, Some(&record(1)))
+        .await
+        .unwrap();
     assert_eq!(ifmatch_redis::restored(&server.url()).await.unwrap(), 1);
     for register in [before, connect(&server.url()).await] {
         let driver = Driver::new(register);
         let found = driver.load(&key).await.unwrap();
-        assert_eq!((found.state(driver.now()), driver.register().engine().epoch.number), (&State::Unknown, 1));
+        assert_eq!(
+            (
+                found.state(driver.now()),
+                driver.register().engine().epoch.number
+            ),
+            (&State::Unknown, 1)
+        );
         assert!(found.revision() > Revision::new(1));
     }
 }
@@ -130,22 +191,40 @@ async fn versions_from_before_a_restore_are_unknown() {
 async fn a_former_primary_is_not_used_again() {
     let (primary, replica) = (durable().await, start(&[]).await);
     // A primary has another replication id once the first replica has connected.
-    send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
-    while !send(&replica, &["INFO", "replication"]).await.contains("master_link_status:up") {
+    send(
+        &replica,
+        &[
+            "REPLICAOF",
+            "127.0.0.1",
+            &primary.address().port().to_string(),
+        ],
+    )
+    .await;
+    while !send(&replica, &["INFO", "replication"])
+        .await
+        .contains("master_link_status:up")
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let proxy = Proxy::start(primary.address()).await;
     let register = connect(&format!("redis://{}", proxy.address())).await;
     let key = Key::new("key").unwrap();
     let (first, second) = (record(1), record(2));
-    register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap();
+    register
+        .compare_and_swap(&key, Revision::NONE, Some(&first))
+        .await
+        .unwrap();
     while send(&replica, &["GET", "ifmatch:r/key"]).await == "nil" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
     proxy.redirect(replica.address());
     // The first calls find that their connections have ended.
-    while register.compare_and_swap(&key, first.revision(), Some(&second)).await.is_err() {
+    while register
+        .compare_and_swap(&key, first.revision(), Some(&second))
+        .await
+        .is_err()
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     proxy.redirect(primary.address());

@@ -14,8 +14,14 @@ use redis::cmd;
 struct Redis;
 
 impl engine::Engine for Redis {
-    const WRONG_URLS: &[&str] =
-        &["", "localhost", "http://localhost", "redis://", "redis://host:port", "rediss://host/#insecure"];
+    const WRONG_URLS: &[&str] = &[
+        "",
+        "localhost",
+        "http://localhost",
+        "redis://",
+        "redis://host:port",
+        "rediss://host/#insecure",
+    ];
 
     async fn start(settings: &'static [&'static str]) -> Server {
         servers::start(&[&servers::DURABLE, settings].concat()).await
@@ -49,9 +55,18 @@ async fn connect(url: &str) -> Arc<dyn Register> {
 /// Sends a command to a server.
 async fn send(server: &Server, command: &[&str]) -> String {
     let client = redis::Client::open(server.url()).unwrap();
-    let patient = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
+    let patient = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let mut connection = client
+        .get_multiplexed_async_connection_with_config(&patient)
+        .await
+        .unwrap();
     let (name, arguments) = command.split_first().unwrap();
-    let answer: redis::Value = cmd(name).arg(arguments).query_async(&mut connection).await.unwrap();
+    let answer: redis::Value = cmd(name)
+        .arg(arguments)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
     format!("{answer:?}")
 }

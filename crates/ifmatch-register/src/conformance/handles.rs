@@ -18,7 +18,10 @@ pub(super) struct Handles {
 
 impl Handles {
     pub(super) fn new(handles: [Arc<dyn Register>; 2]) -> Self {
-        Self { handles, calls: AtomicUsize::new(0) }
+        Self {
+            handles,
+            calls: AtomicUsize::new(0),
+        }
     }
 
     fn next(&self) -> &dyn Register {

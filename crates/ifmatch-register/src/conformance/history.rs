@@ -119,14 +119,19 @@ pub fn check(operations: &[Operation]) -> Result<(), Violation> {
     }
     let mut keys: Vec<_> = keys.into_iter().collect();
     keys.sort_unstable_by_key(|(key, _)| *key);
-    keys.iter().try_for_each(|(_, operations)| in_real_time(operations, &chain(operations)?))
+    keys.iter()
+        .try_for_each(|(_, operations)| in_real_time(operations, &chain(operations)?))
 }
 
 impl Operation {
     /// Returns the revision that the response shows to be the current one at some time during the operation.
     fn seen(&self) -> Option<Revision> {
         match self.action {
-            Action::Load(found) | Action::Swap { answer: Answer::Conflict(found), .. } => Some(found),
+            Action::Load(found)
+            | Action::Swap {
+                answer: Answer::Conflict(found),
+                ..
+            } => Some(found),
             Action::Swap { .. } => None,
         }
     }
@@ -141,7 +146,10 @@ impl Operation {
     /// Returns the time by which the operation has taken effect.
     fn effective(&self) -> u64 {
         match self.action {
-            Action::Swap { answer: Answer::Ambiguous, .. } => u64::MAX,
+            Action::Swap {
+                answer: Answer::Ambiguous,
+                ..
+            } => u64::MAX,
             _ => self.ended,
         }
     }
@@ -153,7 +161,11 @@ fn chain<'a>(operations: &[&'a Operation]) -> Result<Vec<&'a Operation>, Violati
     let mut successors: HashMap<Revision, &Operation> = HashMap::with_capacity(proposals.len());
     for operation in operations {
         let (mut seer, mut revision) = match operation.action {
-            Action::Swap { next, answer: Answer::Done, .. } => (*operation, next),
+            Action::Swap {
+                next,
+                answer: Answer::Done,
+                ..
+            } => (*operation, next),
             _ => match operation.seen() {
                 Some(seen) => (*operation, seen),
                 None => continue,
@@ -163,13 +175,17 @@ fn chain<'a>(operations: &[&'a Operation]) -> Result<Vec<&'a Operation>, Violati
         while revision != Revision::NONE {
             let writer = match proposals.get(&revision) {
                 None => return violation(ViolationKind::Unwritten, &[seer]),
-                Some((Likelihood::Denied, writer)) => return violation(ViolationKind::Refuted, &[writer, seer]),
+                Some((Likelihood::Denied, writer)) => {
+                    return violation(ViolationKind::Refuted, &[writer, seer]);
+                }
                 Some((_, writer)) => *writer,
             };
             match successors.entry(writer.expected()) {
                 Entry::Vacant(entry) => entry.insert(writer),
                 Entry::Occupied(entry) if std::ptr::eq(*entry.get(), writer) => break,
-                Entry::Occupied(entry) => return violation(ViolationKind::Fork, &[entry.get(), writer]),
+                Entry::Occupied(entry) => {
+                    return violation(ViolationKind::Fork, &[entry.get(), writer]);
+                }
             };
             (seer, revision) = (writer, writer.expected());
         }
@@ -192,13 +208,23 @@ enum Likelihood {
 }
 
 /// Returns for each proposed revision the swap that may have made it.
-fn proposals<'a>(operations: &[&'a Operation]) -> Result<HashMap<Revision, (Likelihood, &'a Operation)>, Violation> {
-    let mut proposals: HashMap<Revision, (Likelihood, &Operation)> = HashMap::with_capacity(operations.len());
+fn proposals<'a>(
+    operations: &[&'a Operation],
+) -> Result<HashMap<Revision, (Likelihood, &'a Operation)>, Violation> {
+    let mut proposals: HashMap<Revision, (Likelihood, &Operation)> =
+        HashMap::with_capacity(operations.len());
     for operation in operations {
         if operation.ended < operation.started {
             return violation(ViolationKind::Malformed, &[operation]);
         }
-        let Action::Swap { expected, next, answer } = operation.action else { continue };
+        let Action::Swap {
+            expected,
+            next,
+            answer,
+        } = operation.action
+        else {
+            continue;
+        };
         if next <= expected {
             return violation(ViolationKind::Malformed, &[operation]);
         }
@@ -209,11 +235,15 @@ fn proposals<'a>(operations: &[&'a Operation]) -> Result<HashMap<Revision, (Like
         };
         match (proposals.get(&next), likelihood) {
             (Some(_), Likelihood::Denied) => {}
-            (None | Some((Likelihood::Denied, _)), _) => drop(proposals.insert(next, (likelihood, operation))),
+            (None | Some((Likelihood::Denied, _)), _) => {
+                drop(proposals.insert(next, (likelihood, operation)))
+            }
             (Some((Likelihood::Certain, other)), Likelihood::Certain) => {
                 return violation(ViolationKind::Fork, &[other, operation]);
             }
-            (Some((_, other)), _) => return violation(ViolationKind::Malformed, &[other, operation]),
+            (Some((_, other)), _) => {
+                return violation(ViolationKind::Malformed, &[other, operation]);
+            }
         }
     }
     Ok(proposals)
@@ -230,24 +260,44 @@ struct Loads<'a> {
 
 /// Checks that each operation of a chain can take effect between its start and its end, after all earlier ones.
 fn in_real_time(operations: &[&Operation], chain: &[&Operation]) -> Result<(), Violation> {
-    let places = chain.iter().zip(1..).filter_map(|(swap, place)| Some((made(swap)?, place)));
+    let places = chain
+        .iter()
+        .zip(1..)
+        .filter_map(|(swap, place)| Some((made(swap)?, place)));
     let places: HashMap<Revision, usize> = places.chain([(Revision::NONE, 0)]).collect();
     let mut loads = vec![Loads::default(); chain.len() + 1];
     for operation in operations {
-        let Some(place) = operation.seen().and_then(|seen| places.get(&seen)) else { continue };
+        let Some(place) = operation.seen().and_then(|seen| places.get(&seen)) else {
+            continue;
+        };
         let Loads { last, first } = &mut loads[*place];
-        *last = last.filter(|last| last.started >= operation.started).or(Some(operation));
-        *first = first.filter(|first| first.ended <= operation.ended).or(Some(operation));
+        *last = last
+            .filter(|last| last.started >= operation.started)
+            .or(Some(operation));
+        *first = first
+            .filter(|first| first.ended <= operation.ended)
+            .or(Some(operation));
     }
     // The operation that started last, of all that must have taken effect so far.
     let mut latest: Option<&Operation> = None;
-    let swaps = [None].into_iter().chain(chain.iter().map(|swap| Some(*swap)));
+    let swaps = [None]
+        .into_iter()
+        .chain(chain.iter().map(|swap| Some(*swap)));
     for (swap, loads) in swaps.zip(&loads) {
         for (later, must_end) in [(swap, swap), (None, loads.first), (loads.last, None)] {
-            latest = latest.into_iter().chain(later).max_by_key(|operation| operation.started);
-            let (Some(latest), Some(late)) = (latest, must_end) else { continue };
+            latest = latest
+                .into_iter()
+                .chain(later)
+                .max_by_key(|operation| operation.started);
+            let (Some(latest), Some(late)) = (latest, must_end) else {
+                continue;
+            };
             if latest.started > late.effective() {
-                let kind = if latest.seen().is_some() { ViolationKind::Stale } else { ViolationKind::Early };
+                let kind = if latest.seen().is_some() {
+                    ViolationKind::Stale
+                } else {
+                    ViolationKind::Early
+                };
                 return violation(kind, &[late, latest]);
             }
         }
@@ -263,7 +313,10 @@ fn made(swap: &Operation) -> Option<Revision> {
 }
 
 fn violation<T>(kind: ViolationKind, operations: &[&Operation]) -> Result<T, Violation> {
-    Err(Violation { kind, operations: operations.iter().copied().cloned().collect() })
+    Err(Violation {
+        kind,
+        operations: operations.iter().copied().cloned().collect(),
+    })
 }
 
 impl Violation {
@@ -284,13 +337,19 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             ViolationKind::Fork => "two swaps replaced or made the same revision",
-            ViolationKind::Unwritten => "a revision was found or replaced that no swap had proposed",
+            ViolationKind::Unwritten => {
+                "a revision was found or replaced that no swap had proposed"
+            }
             ViolationKind::Refuted => "a swap took place although its answer denied it",
-            ViolationKind::Stale => "an older revision was found after the end of an operation on a newer one",
+            ViolationKind::Stale => {
+                "an older revision was found after the end of an operation on a newer one"
+            }
             ViolationKind::Early => "a revision was seen or replaced before the call that wrote it",
             ViolationKind::Malformed => "the history cannot be checked",
         })?;
-        self.operations.iter().try_for_each(|operation| write!(f, "; {operation}"))
+        self.operations
+            .iter()
+            .try_for_each(|operation| write!(f, "; {operation}"))
     }
 }
 
@@ -299,7 +358,11 @@ impl fmt::Display for Operation {
         write!(f, "{} {} ", self.started, self.ended)?;
         match self.action {
             Action::Load(found) => write!(f, "load {}", found.get())?,
-            Action::Swap { expected, next, answer } => {
+            Action::Swap {
+                expected,
+                next,
+                answer,
+            } => {
                 write!(f, "swap {} {} ", expected.get(), next.get())?;
                 match answer {
                     Answer::Done => f.write_str("done")?,
@@ -315,7 +378,9 @@ impl fmt::Display for Operation {
 
 /// A line isn't an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an operation: expected `STARTED ENDED load FOUND KEY` or `STARTED ENDED swap EXPECTED NEXT ANSWER KEY`")]
+#[error(
+    "not an operation: expected `STARTED ENDED load FOUND KEY` or `STARTED ENDED swap EXPECTED NEXT ANSWER KEY`"
+)]
 pub struct InvalidOperation;
 
 impl FromStr for Operation {
@@ -345,6 +410,11 @@ impl FromStr for Operation {
             },
             _ => return Err(InvalidOperation),
         };
-        Ok(Self { key: Key::new(rest).map_err(|_| InvalidOperation)?, started, ended, action })
+        Ok(Self {
+            key: Key::new(rest).map_err(|_| InvalidOperation)?,
+            started,
+            ended,
+            action,
+        })
     }
 }

@@ -11,7 +11,11 @@
 //! Each check uses its own keys, so the register may have other records, and the suite can run repeatedly on one
 //! register. Run it on tokio's multi-threaded runtime, so the races run in parallel.
 
-#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test suite reports failures by panicking"
+)]
 
 mod contract;
 mod handles;
@@ -46,7 +50,10 @@ pub struct RaceSize {
 
 impl Default for RaceSize {
     fn default() -> Self {
-        Self { racers: 16, rounds: 20 }
+        Self {
+            racers: 16,
+            rounds: 20,
+        }
     }
 }
 
@@ -75,7 +82,11 @@ impl RaceSize {
 /// # }
 /// ```
 pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, size: RaceSize) {
-    run(Handles::new([Arc::new(open().await), Arc::new(open().await)]), size).await;
+    run(
+        Handles::new([Arc::new(open().await), Arc::new(open().await)]),
+        size,
+    )
+    .await;
 }
 
 /// Checks the whole contract of [`Register`].
@@ -109,7 +120,10 @@ fn fresh_key(check: &str) -> Key {
 
 /// Returns the content of a write.
 fn content(bytes: &[u8]) -> Content {
-    Content::Hashed { hash: ContentHash::of(bytes), payload: bytes.to_vec().into() }
+    Content::Hashed {
+        hash: ContentHash::of(bytes),
+        payload: bytes.to_vec().into(),
+    }
 }
 
 /// Returns an unconditional PUT of some bytes.
@@ -127,5 +141,8 @@ fn written(before: &Record, bytes: &[u8]) -> Record {
     let none = Preconditions::default();
     let command = ifmatch_core::command::Command::Write(put(bytes, &none));
     let now = before.revision().timestamp();
-    before.apply(&command, now).next.expect("an unconditional write is carried out")
+    before
+        .apply(&command, now)
+        .next
+        .expect("an unconditional write is carried out")
 }

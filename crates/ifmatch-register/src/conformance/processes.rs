@@ -62,12 +62,20 @@ pub async fn run_in_two_processes<R: Register, G>(
     let is_over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..size.racers)
         .map(|number| {
-            let (client, register, is_over) = (workload.client(number), Arc::clone(&register), Arc::clone(&is_over));
-            tokio::spawn(async move { run_until(client, &*register, |_| is_over.load(Ordering::SeqCst)).await })
+            let (client, register, is_over) = (
+                workload.client(number),
+                Arc::clone(&register),
+                Arc::clone(&is_over),
+            );
+            tokio::spawn(async move {
+                run_until(client, &*register, |_| is_over.load(Ordering::SeqCst)).await
+            })
         })
         .collect();
     let child = spawn(test, &format!("{prefix} {address}"));
-    let child = tokio::task::spawn_blocking(move || collect(child)).await.expect("the second process is read");
+    let child = tokio::task::spawn_blocking(move || collect(child))
+        .await
+        .expect("the second process is read");
     is_over.store(true, Ordering::SeqCst);
     let mut operations = child;
     for client in clients {
@@ -85,11 +93,17 @@ fn workload(prefix: &str, size: RaceSize) -> Workload {
 }
 
 /// Runs the clients of the second process until each has swapped a number of times.
-async fn second(register: &Arc<dyn Register>, workload: &Workload, size: RaceSize) -> Vec<Operation> {
+async fn second(
+    register: &Arc<dyn Register>,
+    workload: &Workload,
+    size: RaceSize,
+) -> Vec<Operation> {
     let clients: Vec<_> = (0..size.racers)
         .map(|number| {
             let (client, register) = (workload.client(size.racers + number), Arc::clone(register));
-            tokio::spawn(async move { run_until(client, &*register, |client| client.wins() >= size.rounds).await })
+            tokio::spawn(async move {
+                run_until(client, &*register, |client| client.wins() >= size.rounds).await
+            })
         })
         .collect();
     let mut operations = Vec::new();
@@ -99,7 +113,11 @@ async fn second(register: &Arc<dyn Register>, workload: &Workload, size: RaceSiz
     operations
 }
 
-async fn run_until(mut client: Client, register: &dyn Register, is_over: impl Fn(&Client) -> bool) -> Client {
+async fn run_until(
+    mut client: Client,
+    register: &dyn Register,
+    is_over: impl Fn(&Client) -> bool,
+) -> Client {
     while !is_over(&client) {
         client.step(register, now).await;
         tokio::task::yield_now().await;
@@ -118,12 +136,18 @@ fn spawn(test: &str, place: &str) -> Child {
 
 /// Reads the operations of the second process until it ends.
 fn collect(mut child: Child) -> Vec<Operation> {
-    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    let operations: Vec<Operation> =
-        lines.filter_map(|line| Some(line.strip_prefix(OPERATION)?.parse().expect("an operation"))).collect();
+    let lines = BufReader::new(child.stdout.take().expect("a pipe"))
+        .lines()
+        .map_while(Result::ok);
+    let operations: Vec<Operation> = lines
+        .filter_map(|line| Some(line.strip_prefix(OPERATION)?.parse().expect("an operation")))
+        .collect();
     let status = child.wait().expect("the second process ends");
     assert!(status.success(), "the second process fails: {status}");
-    assert!(!operations.is_empty(), "the second process ran no operations: is the name of the test right?");
+    assert!(
+        !operations.is_empty(),
+        "the second process ran no operations: is the name of the test right?"
+    );
     operations
 }
 
@@ -139,6 +163,7 @@ fn print(operations: &[Operation]) {
 
 /// Returns the time in nanoseconds by a clock that all processes of the machine share.
 fn now() -> u64 {
-    let time = Duration::try_from(clock_gettime(ClockId::Monotonic)).expect("a time since the start of the machine");
+    let time = Duration::try_from(clock_gettime(ClockId::Monotonic))
+        .expect("a time since the start of the machine");
     u64::try_from(time.as_nanos()).expect("less than 500 years")
 }

@@ -20,7 +20,10 @@ pub(super) async fn one_creator(register: &Arc<dyn Register>, size: RaceSize) {
         let key = fresh_key("creator");
         let created = Arc::new(AtomicUsize::new(0));
         race(size.racers, |racer| {
-            let (driver, key) = (Driver::new(Arc::clone(register)).assume_absent(), key.clone());
+            let (driver, key) = (
+                Driver::new(Arc::clone(register)).assume_absent(),
+                key.clone(),
+            );
             let (create, created) = (create.clone(), Arc::clone(&created));
             async move {
                 let write = Command::Write(put(&racer.to_le_bytes(), &create));
@@ -32,7 +35,11 @@ pub(super) async fn one_creator(register: &Arc<dyn Register>, size: RaceSize) {
             }
         })
         .await;
-        assert_eq!(created.load(Ordering::Relaxed), 1, "exactly one racer creates the resource");
+        assert_eq!(
+            created.load(Ordering::Relaxed),
+            1,
+            "exactly one racer creates the resource"
+        );
     }
 }
 
@@ -40,7 +47,10 @@ pub(super) async fn one_creator(register: &Arc<dyn Register>, size: RaceSize) {
 pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: RaceSize) {
     let key = fresh_key("counter");
     race(size.racers, |_| {
-        let (driver, key) = (Driver::new(Arc::clone(register)).assume_absent(), key.clone());
+        let (driver, key) = (
+            Driver::new(Arc::clone(register)).assume_absent(),
+            key.clone(),
+        );
         async move {
             let mut wins = 0;
             while wins < size.rounds {
@@ -49,9 +59,22 @@ pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: Rac
         }
     })
     .await;
-    let record = register.load(&key).await.expect("load").expect("the counter exists");
-    let sum = number(record.state(record.revision().timestamp()).version().map(|v| &v.payload()[..]));
-    assert_eq!(sum, (size.racers * size.rounds) as u64, "no increment is lost");
+    let record = register
+        .load(&key)
+        .await
+        .expect("load")
+        .expect("the counter exists");
+    let sum = number(
+        record
+            .state(record.revision().timestamp())
+            .version()
+            .map(|v| &v.payload()[..]),
+    );
+    assert_eq!(
+        sum,
+        (size.racers * size.rounds) as u64,
+        "no increment is lost"
+    );
 }
 
 async fn increment(driver: &Driver, key: &crate::Key) -> bool {
@@ -60,7 +83,9 @@ async fn increment(driver: &Driver, key: &crate::Key) -> bool {
     let next = number(version.map(|version| &version.payload()[..])) + 1;
     let condition = version
         .and_then(|version| version.tags().first())
-        .map_or_else(if_none_match_any, |tag| conditions(header::IF_MATCH, tag.to_header()));
+        .map_or_else(if_none_match_any, |tag| {
+            conditions(header::IF_MATCH, tag.to_header())
+        });
     let write = Command::Write(put(&next.to_le_bytes(), &condition));
     match driver.apply(key, &write).await.expect("apply").outcome {
         Outcome::Written(_) => true,
@@ -88,14 +113,28 @@ pub(super) async fn permits_exclude_each_other(register: &Arc<dyn Register>, siz
                 )
                 .with_authority(Authority::Register),
             );
-            let outcome = driver.apply_in_turn(&key, &begin).await.expect("apply").outcome;
-            let Outcome::Granted(grant) = outcome else { panic!("no permit: {outcome:?}") };
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers hold the permit");
+            let outcome = driver
+                .apply_in_turn(&key, &begin)
+                .await
+                .expect("apply")
+                .outcome;
+            let Outcome::Granted(grant) = outcome else {
+                panic!("no permit: {outcome:?}")
+            };
+            assert_eq!(
+                inside.fetch_add(1, Ordering::SeqCst),
+                0,
+                "two writers hold the permit"
+            );
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
             let abort = Command::Abort(grant.token);
             let outcome = driver.apply(&key, &abort).await.expect("apply").outcome;
-            assert_eq!(outcome, Outcome::Released, "the permit is still ours at the end");
+            assert_eq!(
+                outcome,
+                Outcome::Released,
+                "the permit is still ours at the end"
+            );
         }
     })
     .await;
@@ -134,15 +173,32 @@ pub(super) async fn reads_never_go_back(register: &Arc<dyn Register>, size: Race
 async fn look(driver: &Driver, key: &crate::Key, known: &AtomicU64) {
     let before = known.load(Ordering::SeqCst);
     let found = driver.load(key).await.expect("load").revision().get();
-    assert!(found >= before, "a load finds revision {found} after {before} was observed");
+    assert!(
+        found >= before,
+        "a load finds revision {found} after {before} was observed"
+    );
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
-    let scan = Scan { prefix: key.as_str(), after: None, limit: 1 };
+    let scan = Scan {
+        prefix: key.as_str(),
+        after: None,
+        limit: 1,
+    };
     let page = driver.register().scan(&scan).await.expect("scan");
-    let found = page.first().map_or(0, |(_, record)| record.revision().get());
-    assert!(found >= before, "a scan finds revision {found} after {before} was observed");
+    let found = page
+        .first()
+        .map_or(0, |(_, record)| record.revision().get());
+    assert!(
+        found >= before,
+        "a scan finds revision {found} after {before} was observed"
+    );
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
-    let Some(found) = driver.revision_at_once(key) else { return };
-    assert!(found.get() >= before, "the cached revision is {found} after {before} was observed");
+    let Some(found) = driver.revision_at_once(key) else {
+        return;
+    };
+    assert!(
+        found.get() >= before,
+        "the cached revision is {found} after {before} was observed"
+    );
     known.fetch_max(found.get(), Ordering::SeqCst);
 }
 
@@ -161,7 +217,10 @@ pub(super) async fn histories_are_linearizable(register: &Arc<dyn Register>, siz
                 tokio::task::yield_now().await;
             }
             client.load_all(&*register, now).await;
-            operations.lock().expect("no client panics").extend(client.into_history());
+            operations
+                .lock()
+                .expect("no client panics")
+                .extend(client.into_history());
         }
     })
     .await;
@@ -182,7 +241,9 @@ where
 }
 
 fn number(payload: Option<&[u8]>) -> u64 {
-    payload.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    payload
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 fn if_none_match_any() -> Preconditions {

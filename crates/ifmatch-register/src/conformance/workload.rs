@@ -73,7 +73,12 @@ impl Workload {
     pub fn new(prefix: &str, keys: usize, clients: usize) -> Self {
         let key = |number| Key::new(format!("{prefix}/{number:04}")).expect("a valid prefix");
         let keys: Arc<[Key]> = (0..keys).map(key).collect();
-        Self { prefix: format!("{prefix}/").into(), often: keys.len(), keys, clients: clients.max(1) as u64 }
+        Self {
+            prefix: format!("{prefix}/").into(),
+            often: keys.len(),
+            keys,
+            clients: clients.max(1) as u64,
+        }
     }
 
     /// Adds keys for every second operation to select from. They aren't listed.
@@ -83,7 +88,8 @@ impl Workload {
     #[must_use]
     pub fn with_rare_keys(mut self, keys: usize) -> Self {
         let prefix = self.prefix.trim_end_matches('/');
-        let rare = (0..keys).map(|number| Key::new(format!("{prefix}-rare/{number:06}")).expect("a valid prefix"));
+        let rare = (0..keys)
+            .map(|number| Key::new(format!("{prefix}-rare/{number:06}")).expect("a valid prefix"));
         self.keys = self.keys.iter().cloned().chain(rare).collect();
         self
     }
@@ -108,7 +114,11 @@ impl Workload {
 
     fn random_key(&self, random: u64) -> usize {
         let rare = self.keys.len() - self.often;
-        let (first, count) = if rare > 0 && random.is_multiple_of(2) { (self.often, rare) } else { (0, self.often) };
+        let (first, count) = if rare > 0 && random.is_multiple_of(2) {
+            (self.often, rare)
+        } else {
+            (0, self.often)
+        };
         first + usize::try_from((random >> 1) % count as u64).expect("less than a usize")
     }
 }
@@ -172,9 +182,16 @@ impl Client {
         self.history
     }
 
-    async fn load(&mut self, register: &dyn Register, key: usize, mut now: impl FnMut() -> u64) -> bool {
+    async fn load(
+        &mut self,
+        register: &dyn Register,
+        key: usize,
+        mut now: impl FnMut() -> u64,
+    ) -> bool {
         let started = now();
-        let Ok(found) = register.load(&self.workload.keys[key]).await else { return false };
+        let Ok(found) = register.load(&self.workload.keys[key]).await else {
+            return false;
+        };
         self.saw(key, started, now(), revision(found.as_ref()));
         true
     }
@@ -189,14 +206,25 @@ impl Client {
 
     async fn list(&mut self, register: &dyn Register, mut now: impl FnMut() -> u64) -> bool {
         let prefix = Arc::clone(&self.workload.prefix);
-        let scan = Scan { prefix: &prefix, after: None, limit: self.workload.often + 1 };
+        let scan = Scan {
+            prefix: &prefix,
+            after: None,
+            limit: self.workload.often + 1,
+        };
         let started = now();
-        let Ok(page) = register.scan(&scan).await else { return false };
+        let Ok(page) = register.scan(&scan).await else {
+            return false;
+        };
         let ended = now();
-        let found: HashMap<Key, Revision> =
-            page.iter().map(|(key, record)| (key.clone(), revision(Some(record)))).collect();
+        let found: HashMap<Key, Revision> = page
+            .iter()
+            .map(|(key, record)| (key.clone(), revision(Some(record))))
+            .collect();
         for key in 0..self.workload.often {
-            let found = found.get(&self.workload.keys[key]).copied().unwrap_or(Revision::NONE);
+            let found = found
+                .get(&self.workload.keys[key])
+                .copied()
+                .unwrap_or(Revision::NONE);
             self.saw(key, started, ended, found);
         }
         true
@@ -205,23 +233,44 @@ impl Client {
     fn saw(&mut self, key: usize, started: u64, ended: u64, found: Revision) {
         let key = self.workload.keys[key].clone();
         self.known.insert(key.clone(), found);
-        self.record(Operation { key, started, ended, action: Action::Load(found) });
+        self.record(Operation {
+            key,
+            started,
+            ended,
+            action: Action::Load(found),
+        });
     }
 
-    async fn swap(&mut self, register: &dyn Register, key: usize, mut now: impl FnMut() -> u64) -> bool {
+    async fn swap(
+        &mut self,
+        register: &dyn Register,
+        key: usize,
+        mut now: impl FnMut() -> u64,
+    ) -> bool {
         let key = self.workload.keys[key].clone();
         let expected = self.known.get(&key).copied().unwrap_or(Revision::NONE);
         let next = self.propose(expected);
         let record = record(next);
         let started = now();
         let operation = |ended, answer| {
-            let action = Action::Swap { expected, next, answer };
-            Operation { key: key.clone(), started, ended, action }
+            let action = Action::Swap {
+                expected,
+                next,
+                answer,
+            };
+            Operation {
+                key: key.clone(),
+                started,
+                ended,
+                action,
+            }
         };
         if let Some(journal) = &mut self.journal {
             journal(&operation(started, Answer::Ambiguous));
         }
-        let swapped = register.compare_and_swap(&key, expected, Some(&record)).await;
+        let swapped = register
+            .compare_and_swap(&key, expected, Some(&record))
+            .await;
         let ended = now();
         let answer = answer(&swapped);
         let operation = operation(ended, answer);
@@ -248,7 +297,10 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("number", &self.number).field("wins", &self.wins).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("number", &self.number)
+            .field("wins", &self.wins)
+            .finish_non_exhaustive()
     }
 }
 
@@ -266,14 +318,25 @@ fn record(revision: Revision) -> Record {
     let none = Preconditions::default();
     let write = Command::Write(put(&revision.get().to_le_bytes(), &none));
     let now = Timestamp::from_micros(revision.get());
-    Record::absent().apply(&write, now).next.expect("an unconditional write is carried out")
+    Record::absent()
+        .apply(&write, now)
+        .next
+        .expect("an unconditional write is carried out")
 }
 
 /// Returns the revision of a found record, after a check of its content.
 fn revision(found: Option<&Record>) -> Revision {
-    let Some(record) = found else { return Revision::NONE };
-    let version = record.settled(record.revision().timestamp()).expect("clients write versions");
+    let Some(record) = found else {
+        return Revision::NONE;
+    };
+    let version = record
+        .settled(record.revision().timestamp())
+        .expect("clients write versions");
     let revision = record.revision();
-    assert_eq!(version.payload()[..], revision.get().to_le_bytes(), "a record has the content of its own revision");
+    assert_eq!(
+        version.payload()[..],
+        revision.get().to_le_bytes(),
+        "a record has the content of its own revision"
+    );
     revision
 }

@@ -10,7 +10,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId, Revision};
 use ifmatch_register::{
-    Change, Combiner, Driver, DriverError, Key, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
+    Change, Combiner, Driver, DriverError, Key, Register, RegisterError, RegisterErrorKind, Swap,
+    Wrapper, async_trait,
 };
 use ifmatch_runtime::nonce;
 use tokio::sync::Semaphore;
@@ -34,7 +35,12 @@ impl Change for Append {
     type Error = TooLong;
     type Context = ();
 
-    fn command(&self, before: &Record, now: Timestamp, (): &mut ()) -> Result<Command<'_>, TooLong> {
+    fn command(
+        &self,
+        before: &Record,
+        now: Timestamp,
+        (): &mut (),
+    ) -> Result<Command<'_>, TooLong> {
         let version = before.state(now).version();
         let mut payload = version.map_or_else(Vec::new, |version| version.payload().to_vec());
         assert!(self.byte != b'!', "told to");
@@ -42,14 +48,22 @@ impl Change for Append {
             return Err(TooLong);
         }
         payload.push(self.byte);
-        let content = Content::Hashed { hash: ContentHash::of(&payload), payload: payload.into() };
+        let content = Content::Hashed {
+            hash: ContentHash::of(&payload),
+            payload: payload.into(),
+        };
         let write = Write::new(&Method::PUT, &self.preconditions, content, self.nonce);
         Ok(Command::Write(write.with_request(self.request)))
     }
 }
 
 fn append(byte: u8) -> Append {
-    Append { byte, preconditions: Preconditions::NONE, request: None, nonce: nonce().unwrap() }
+    Append {
+        byte,
+        preconditions: Preconditions::NONE,
+        request: None,
+        nonce: nonce().unwrap(),
+    }
 }
 
 type Answer = Result<Result<Applied, TooLong>, DriverError>;
@@ -98,9 +112,16 @@ impl Fixture {
     /// The first swap is stuck, with one change, and these faults happen to the swaps from then on.
     async fn new(faults: &[Fault]) -> (Self, JoinHandle<Answer>) {
         let inner = Faulty::new(faults);
-        let register = Arc::new(Gated { inner, gate: Semaphore::new(0), swaps: Mutex::default() });
+        let register = Arc::new(Gated {
+            inner,
+            gate: Semaphore::new(0),
+            swaps: Mutex::default(),
+        });
         let driver = Driver::new(Arc::clone(&register)).assume_absent();
-        let fixture = Self { register, combiner: Arc::new(Combiner::new(driver)) };
+        let fixture = Self {
+            register,
+            combiner: Arc::new(Combiner::new(driver)),
+        };
         let first = fixture.send(append(b'0')).await;
         (fixture, first)
     }
@@ -127,7 +148,13 @@ impl Fixture {
     }
 
     async fn stored(&self) -> Option<Vec<u8>> {
-        self.register.inner.load(&key()).await.unwrap().as_ref().map(bytes)
+        self.register
+            .inner
+            .load(&key())
+            .await
+            .unwrap()
+            .as_ref()
+            .map(bytes)
     }
 
     fn swaps(&self) -> Vec<usize> {
@@ -136,7 +163,10 @@ impl Fixture {
 }
 
 async fn answer(sent: JoinHandle<Answer>) -> Answer {
-    tokio::time::timeout(Duration::from_secs(60), sent).await.expect("a change is answered within a minute").unwrap()
+    tokio::time::timeout(Duration::from_secs(60), sent)
+        .await
+        .expect("a change is answered within a minute")
+        .unwrap()
 }
 
 async fn outcome(sent: JoinHandle<Answer>) -> Outcome {
@@ -167,20 +197,39 @@ async fn changes_that_wait_are_stored_by_one_swap_in_order_of_arrival() {
 #[tokio::test]
 async fn no_answer_goes_out_before_the_swap_not_even_a_refusal() {
     let (fixture, first) = Fixture::new(&[]).await;
-    let refused = fixture.send(Append { preconditions: create(), ..append(b'1') }).await;
+    let refused = fixture
+        .send(Append {
+            preconditions: create(),
+            ..append(b'1')
+        })
+        .await;
     fixture.register.gate.add_permits(1);
     assert!(matches!(outcome(first).await, Outcome::Written(_)));
     let written = fixture.send(append(b'2')).await;
-    let late = fixture.send(Append { preconditions: create(), ..append(b'3') }).await;
+    let late = fixture
+        .send(Append {
+            preconditions: create(),
+            ..append(b'3')
+        })
+        .await;
     // The first group after the stuck swap has only the refusal, which needs no swap.
-    assert!(matches!(outcome(refused).await, Outcome::Refused(Refusal::PreconditionFailed { .. })));
+    assert!(matches!(
+        outcome(refused).await,
+        Outcome::Refused(Refusal::PreconditionFailed { .. })
+    ));
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert!(!written.is_finished() && !late.is_finished(), "answered before the swap");
+    assert!(
+        !written.is_finished() && !late.is_finished(),
+        "answered before the swap"
+    );
     fixture.open();
     assert!(matches!(outcome(written).await, Outcome::Written(_)));
-    assert!(matches!(outcome(late).await, Outcome::Refused(Refusal::PreconditionFailed { .. })));
+    assert!(matches!(
+        outcome(late).await,
+        Outcome::Refused(Refusal::PreconditionFailed { .. })
+    ));
 }
 
 /// Another process was faster. Each change, also one that was refused, is applied to the record of that process.
@@ -203,18 +252,36 @@ async fn after_a_conflict_the_whole_group_is_applied_again() {
 
 #[tokio::test]
 async fn a_group_whose_swap_lost_its_answer_is_recognised_by_its_last_record() {
-    for (fault, swaps) in [(Fault::DoneWithoutAnswer, &[1, 4][..]), (Fault::LostWithoutAnswer, &[1, 4, 4])] {
+    for (fault, swaps) in [
+        (Fault::DoneWithoutAnswer, &[1, 4][..]),
+        (Fault::LostWithoutAnswer, &[1, 4, 4]),
+    ] {
         let (fixture, first) = Fixture::new(&[]).await;
         let sent = fixture.send_all(b"123".map(append)).await;
-        let refused = fixture.send(Append { preconditions: create(), ..append(b'4') }).await;
+        let refused = fixture
+            .send(Append {
+                preconditions: create(),
+                ..append(b'4')
+            })
+            .await;
         fixture.register.inner.then(&[fault], 1);
         fixture.open();
         outcome(first).await;
         for sent in sent {
-            assert!(matches!(outcome(sent).await, Outcome::Written(_)), "{fault:?}");
+            assert!(
+                matches!(outcome(sent).await, Outcome::Written(_)),
+                "{fault:?}"
+            );
         }
-        assert!(matches!(outcome(refused).await, Outcome::Refused(_)), "{fault:?}");
-        assert_eq!(fixture.stored().await.as_deref(), Some(&b"0123"[..]), "{fault:?}");
+        assert!(
+            matches!(outcome(refused).await, Outcome::Refused(_)),
+            "{fault:?}"
+        );
+        assert_eq!(
+            fixture.stored().await.as_deref(),
+            Some(&b"0123"[..]),
+            "{fault:?}"
+        );
         assert_eq!(fixture.swaps(), swaps, "{fault:?}");
     }
 }
@@ -223,12 +290,22 @@ async fn a_group_whose_swap_lost_its_answer_is_recognised_by_its_last_record() {
 #[tokio::test]
 async fn the_changes_of_a_group_share_its_fate() {
     for (fault, expected) in [
-        (Fault::DoneWithoutAnswerThenOvertaken, RegisterErrorKind::Ambiguous),
+        (
+            Fault::DoneWithoutAnswerThenOvertaken,
+            RegisterErrorKind::Ambiguous,
+        ),
         (Fault::Unavailable, RegisterErrorKind::Unavailable),
     ] {
         let (fixture, first) = Fixture::new(&[]).await;
         let mut sent = fixture.send_all(b"12".map(append)).await;
-        sent.push(fixture.send(Append { preconditions: create(), ..append(b'3') }).await);
+        sent.push(
+            fixture
+                .send(Append {
+                    preconditions: create(),
+                    ..append(b'3')
+                })
+                .await,
+        );
         fixture.register.inner.then(&[fault], 1);
         fixture.open();
         outcome(first).await;
@@ -236,7 +313,10 @@ async fn the_changes_of_a_group_share_its_fate() {
             assert_eq!(kind(answer(sent).await), expected);
         }
         let after = fixture.send(append(b'4')).await;
-        assert!(matches!(outcome(after).await, Outcome::Written(_)), "the next group is not affected");
+        assert!(
+            matches!(outcome(after).await, Outcome::Written(_)),
+            "the next group is not affected"
+        );
     }
 }
 
@@ -244,20 +324,31 @@ async fn the_changes_of_a_group_share_its_fate() {
 #[tokio::test]
 async fn retries_of_a_whole_group_change_nothing() {
     let (fixture, first) = Fixture::new(&[]).await;
-    let keyed = |byte| Append { request: Some(RequestId::of(&[&[byte]])), ..append(byte) };
+    let keyed = |byte| Append {
+        request: Some(RequestId::of(&[&[byte]])),
+        ..append(byte)
+    };
     let group: Vec<Append> = (b'a'..=b'z').map(keyed).collect();
     let sent = fixture.send_all(group.clone()).await;
     fixture.open();
     outcome(first).await;
     let mut receipts = Vec::new();
     for sent in sent {
-        let Outcome::Written(receipt) = outcome(sent).await else { panic!() };
+        let Outcome::Written(receipt) = outcome(sent).await else {
+            panic!()
+        };
         receipts.push(receipt);
     }
     for (change, receipt) in group.into_iter().zip(receipts) {
-        assert_eq!(outcome(fixture.send(change).await).await, Outcome::Replayed(receipt));
+        assert_eq!(
+            outcome(fixture.send(change).await).await,
+            Outcome::Replayed(receipt)
+        );
     }
-    assert_eq!(fixture.stored().await.unwrap(), b"0abcdefghijklmnopqrstuvwxyz");
+    assert_eq!(
+        fixture.stored().await.unwrap(),
+        b"0abcdefghijklmnopqrstuvwxyz"
+    );
 }
 
 #[tokio::test]
@@ -279,7 +370,10 @@ async fn a_change_that_does_not_fit_fails_alone() {
     fixture.open();
     outcome(first).await;
     let answers = futures_util::future::join_all(sent).await;
-    let fits: Vec<bool> = answers.into_iter().map(|answer| answer.unwrap().unwrap().is_ok()).collect();
+    let fits: Vec<bool> = answers
+        .into_iter()
+        .map(|answer| answer.unwrap().unwrap().is_ok())
+        .collect();
     assert_eq!(fits, [true, false, true]);
     assert_eq!(fixture.stored().await.as_deref(), Some(&b"012"[..]));
 }
@@ -318,15 +412,27 @@ async fn a_group_is_bounded_and_the_rest_follows_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_lose_no_change() {
     let register = Faulty::new(&[]);
-    let processes: Vec<_> =
-        (0..2).map(|_| Arc::new(Combiner::new(Driver::new(Arc::clone(&register)).assume_absent()))).collect();
+    let processes: Vec<_> = (0..2)
+        .map(|_| {
+            Arc::new(Combiner::new(
+                Driver::new(Arc::clone(&register)).assume_absent(),
+            ))
+        })
+        .collect();
     let writers = (0..64_usize).map(|number| {
         let combiner = Arc::clone(&processes[number % 2]);
         tokio::spawn(async move {
             for _ in 0..10 {
                 let byte = u8::try_from(number).unwrap();
-                let applied = combiner.apply(&key(), append(b'A' + byte)).await.unwrap().unwrap();
-                assert!(matches!(applied.outcome, Outcome::Written(_)), "{applied:?}");
+                let applied = combiner
+                    .apply(&key(), append(b'A' + byte))
+                    .await
+                    .unwrap()
+                    .unwrap();
+                assert!(
+                    matches!(applied.outcome, Outcome::Written(_)),
+                    "{applied:?}"
+                );
             }
         })
     });

@@ -6,14 +6,19 @@ use std::time::Duration;
 
 use http::Method;
 use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
-use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write};
+use ifmatch_core::command::{
+    Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write,
+};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::{Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseId, LeaseState, LeaseUse};
+use ifmatch_core::lease::{
+    Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseId, LeaseState, LeaseUse,
+};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap,
+    Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, ManualClock, SystemClock, nonce};
 
@@ -54,7 +59,13 @@ impl Faulty {
     pub(crate) fn new(faults: &[Fault]) -> Arc<Self> {
         let faults = Mutex::new(faults.iter().rev().copied().collect());
         let (is_unreadable, loads, swaps) = Default::default();
-        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, is_unreadable, loads, swaps })
+        Arc::new(Self {
+            inner: MemoryRegister::unbounded(),
+            faults,
+            is_unreadable,
+            loads,
+            swaps,
+        })
     }
 
     /// Adds faults after this many swaps.
@@ -68,8 +79,13 @@ impl Faulty {
     async fn overtake(&self, key: &Key) -> Result<Swap, RegisterError> {
         let before = self.inner.load(key).await?.unwrap_or_else(Record::absent);
         let none = Preconditions::default();
-        let faster = before.apply(&Command::Write(put(&none, b"faster")), before.revision().timestamp());
-        self.inner.compare_and_swap(key, before.revision(), faster.next.as_ref()).await
+        let faster = before.apply(
+            &Command::Write(put(&none, b"faster")),
+            before.revision().timestamp(),
+        );
+        self.inner
+            .compare_and_swap(key, before.revision(), faster.next.as_ref())
+            .await
     }
 }
 
@@ -105,7 +121,9 @@ impl Wrapper for Faulty {
                 for action in [LeaseAction::Release(id(1)), acquire(2)] {
                     let before = self.inner.load(key).await?.unwrap();
                     let after = before.apply(&lease(action), before.revision().timestamp());
-                    self.inner.compare_and_swap(key, before.revision(), after.next.as_ref()).await?;
+                    self.inner
+                        .compare_and_swap(key, before.revision(), after.next.as_ref())
+                        .await?;
                 }
                 self.inner.compare_and_swap(key, expected, next).await
             }
@@ -138,7 +156,10 @@ pub(crate) fn key() -> Key {
 }
 
 fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
-    let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
+    let content = Content::Hashed {
+        hash: ContentHash::of(body),
+        payload: body.to_vec().into(),
+    };
     let nonce = nonce().unwrap();
     Write::new(&Method::PUT, preconditions, content, nonce)
 }
@@ -148,7 +169,11 @@ fn id(number: u8) -> LeaseId {
 }
 
 fn acquire(number: u8) -> LeaseAction {
-    LeaseAction::Acquire { id: id(number), duration: LeaseDuration::Infinite, holder: None }
+    LeaseAction::Acquire {
+        id: id(number),
+        duration: LeaseDuration::Infinite,
+        holder: None,
+    }
 }
 
 fn lease(action: LeaseAction) -> Command<'static> {
@@ -169,8 +194,14 @@ fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
 
 async fn granted(driver: &Driver, ttl: Duration) -> Grant {
     let none = Preconditions::default();
-    let outcome = driver.apply(&key(), &begin(&none, ttl)).await.unwrap().outcome;
-    let Outcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
+    let outcome = driver
+        .apply(&key(), &begin(&none, ttl))
+        .await
+        .unwrap()
+        .outcome;
+    let Outcome::Granted(grant) = outcome else {
+        panic!("{outcome:?}")
+    };
     grant
 }
 
@@ -178,7 +209,9 @@ async fn write_with(faults: &[Fault]) -> (Result<Outcome, DriverError>, Arc<Faul
     let register = Faulty::new(faults);
     let driver = Driver::new(Arc::clone(&register)).assume_absent();
     let create = create();
-    let applied = driver.apply(&key(), &Command::Write(put(&create, b"mine"))).await;
+    let applied = driver
+        .apply(&key(), &Command::Write(put(&create, b"mine")))
+        .await;
     (applied.map(|applied| applied.outcome), register)
 }
 
@@ -192,7 +225,13 @@ async fn body(register: &Arc<Faulty>) -> Option<Vec<u8>> {
 async fn after_a_conflict_the_command_is_applied_to_the_new_record() {
     let (outcome, register) = write_with(&[Fault::Overtaken]).await;
     let refused = outcome.unwrap();
-    assert!(matches!(refused, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Outcome::Refused(Refusal::PreconditionFailed { .. })
+        ),
+        "{refused:?}"
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
 }
 
@@ -201,23 +240,49 @@ async fn after_a_conflict_the_command_is_applied_to_the_new_record() {
 async fn a_break_by_token_does_not_break_the_next_lease() {
     let (_, register) = write_with(&[]).await;
     let driver = Driver::new(Arc::clone(&register)).assume_absent();
-    let Outcome::Leased(seen) = driver.apply(&key(), &lease(acquire(1))).await.unwrap().outcome else { panic!() };
+    let Outcome::Leased(seen) = driver
+        .apply(&key(), &lease(acquire(1)))
+        .await
+        .unwrap()
+        .outcome
+    else {
+        panic!()
+    };
     register.faults.lock().unwrap().push(Fault::LeasedAnew);
-    let by_token = LeaseAction::Break { period: None, token: seen.lease.map(|lease| lease.token()) };
-    let outcome = driver.apply(&key(), &lease(by_token)).await.unwrap().outcome;
-    assert_eq!(outcome, Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::TokenMismatch)));
+    let by_token = LeaseAction::Break {
+        period: None,
+        token: seen.lease.map(|lease| lease.token()),
+    };
+    let outcome = driver
+        .apply(&key(), &lease(by_token))
+        .await
+        .unwrap()
+        .outcome;
+    assert_eq!(
+        outcome,
+        Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::TokenMismatch))
+    );
     let record = register.load(&key()).await.unwrap().unwrap();
     let now = record.revision().timestamp();
-    assert_eq!((record.lease().map(Lease::id), record.lease_state(now)), (Some(id(2)), LeaseState::Leased));
+    assert_eq!(
+        (record.lease().map(Lease::id), record.lease_state(now)),
+        (Some(id(2)), LeaseState::Leased)
+    );
 }
 
 #[tokio::test]
 async fn a_swap_with_a_lost_answer_is_recognised() {
     let (outcome, register) = write_with(&[Fault::DoneWithoutAnswer]).await;
-    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "not a false 412 for its own creation");
+    assert!(
+        matches!(outcome.unwrap(), Outcome::Written(_)),
+        "not a false 412 for its own creation"
+    );
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
     let (outcome, register) = write_with(&[Fault::LostWithoutAnswer]).await;
-    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "tried again");
+    assert!(
+        matches!(outcome.unwrap(), Outcome::Written(_)),
+        "tried again"
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
 }
 
@@ -225,15 +290,24 @@ async fn a_swap_with_a_lost_answer_is_recognised() {
 #[tokio::test]
 async fn a_conflict_with_the_swap_itself_is_a_success() {
     let (outcome, register) = write_with(&[Fault::DoneTwice]).await;
-    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "not a false 412 for its own creation");
-    assert_eq!(register.swaps.load(Ordering::Relaxed), 1, "the write is not repeated");
+    assert!(
+        matches!(outcome.unwrap(), Outcome::Written(_)),
+        "not a false 412 for its own creation"
+    );
+    assert_eq!(
+        register.swaps.load(Ordering::Relaxed),
+        1,
+        "the write is not repeated"
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
 }
 
 #[tokio::test]
 async fn an_unavailable_register_is_an_error_and_changes_nothing() {
     let (outcome, register) = write_with(&[Fault::Unavailable]).await;
-    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    let DriverError::Register(error) = outcome.unwrap_err() else {
+        panic!()
+    };
     assert_eq!(error.kind(), RegisterErrorKind::Unavailable);
     assert_eq!(body(&register).await, None);
 }
@@ -241,14 +315,18 @@ async fn an_unavailable_register_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn after_a_lost_answer_no_error_claims_that_nothing_was_changed() {
     let faults = [Fault::LostWithoutAnswer, Fault::Unavailable];
-    let DriverError::Register(error) = write_with(&faults).await.0.unwrap_err() else { panic!() };
+    let DriverError::Register(error) = write_with(&faults).await.0.unwrap_err() else {
+        panic!()
+    };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
 }
 
 #[tokio::test]
 async fn a_register_that_never_answers_is_retried_a_few_times() {
     let (outcome, register) = write_with(&[Fault::LostWithoutAnswer; 100]).await;
-    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    let DriverError::Register(error) = outcome.unwrap_err() else {
+        panic!()
+    };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert!(register.swaps.load(Ordering::Relaxed) <= 3);
 }
@@ -257,7 +335,9 @@ async fn a_register_that_never_answers_is_retried_a_few_times() {
 #[tokio::test]
 async fn an_ambiguous_swap_followed_by_other_writers_is_neither_repeated_nor_denied() {
     let (outcome, register) = write_with(&[Fault::DoneWithoutAnswerThenOvertaken]).await;
-    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    let DriverError::Register(error) = outcome.unwrap_err() else {
+        panic!()
+    };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
@@ -267,21 +347,38 @@ async fn an_ambiguous_swap_followed_by_other_writers_is_neither_repeated_nor_den
 async fn freed(register: &Faulty, within: Duration) {
     let is_free = async {
         let is_held = |record: Record| record.permit(SystemClock.now()).is_some();
-        while register.inner.load(&key()).await.unwrap().is_some_and(is_held) {
+        while register
+            .inner
+            .load(&key())
+            .await
+            .unwrap()
+            .is_some_and(is_held)
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(within, is_free).await.expect("the permit is given back long before it ends");
+    tokio::time::timeout(within, is_free)
+        .await
+        .expect("the permit is given back long before it ends");
 }
 
 /// The writer got an error and knows of no permit, so only its driver can end it before its deadline.
 #[tokio::test(start_paused = true)]
 async fn a_permit_granted_without_an_answer_is_aborted() {
-    let register = Faulty::new(&[Fault::DoneWithoutAnswerThenUnreadable, Fault::Unavailable, Fault::Unavailable]);
+    let register = Faulty::new(&[
+        Fault::DoneWithoutAnswerThenUnreadable,
+        Fault::Unavailable,
+        Fault::Unavailable,
+    ]);
     let driver = Driver::new(Arc::clone(&register));
     let none = Preconditions::default();
-    let error = driver.apply(&key(), &begin(&none, Duration::from_mins(1))).await.unwrap_err();
-    assert!(matches!(error, DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous));
+    let error = driver
+        .apply(&key(), &begin(&none, Duration::from_mins(1)))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous)
+    );
     freed(&register, Duration::from_secs(10)).await;
 }
 
@@ -290,9 +387,16 @@ async fn a_permit_is_given_back_after_an_outage() {
     let register = Faulty::new(&[]);
     let driver = Driver::new(Arc::clone(&register));
     let grant = granted(&driver, Duration::from_mins(1)).await;
-    register.faults.lock().unwrap().extend([Fault::Unavailable; 5]);
+    register
+        .faults
+        .lock()
+        .unwrap()
+        .extend([Fault::Unavailable; 5]);
     let abort = Command::Abort(grant.token);
-    driver.give_back(&key(), None, abort, grant.deadline).await.unwrap_err();
+    driver
+        .give_back(&key(), None, abort, grant.deadline)
+        .await
+        .unwrap_err();
     freed(&register, Duration::from_secs(10)).await;
 }
 
@@ -332,9 +436,13 @@ async fn writers_that_met_pause_for_different_times() {
     let mut waits = Vec::new();
     for _ in 0..2 {
         let clock = Arc::new(Noting::default());
-        let driver = Driver::with_clock(Faulty::new(&[Fault::Overtaken; 20]), Arc::clone(&clock)).assume_absent();
+        let driver = Driver::with_clock(Faulty::new(&[Fault::Overtaken; 20]), Arc::clone(&clock))
+            .assume_absent();
         let none = Preconditions::default();
-        driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap();
+        driver
+            .apply(&key(), &Command::Write(put(&none, b"mine")))
+            .await
+            .unwrap();
         waits.push(clock.0.lock().unwrap().clone());
     }
     // There is no pause after the first conflict.
@@ -402,7 +510,10 @@ async fn two_busy_processes_do_not_starve_each_other() {
         tokio::spawn(async move {
             for _ in 0..60_000 {
                 let none = Preconditions::default();
-                driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.expect("a turn within ten seconds");
+                driver
+                    .apply(&key(), &Command::Write(put(&none, b"mine")))
+                    .await
+                    .expect("a turn within ten seconds");
             }
         })
     });
@@ -417,13 +528,23 @@ async fn contention_ends_by_time_alone() {
     let register = Faulty::new(&[Fault::Overtaken; 10]);
     let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
     let none = Preconditions::default();
-    let error = driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap_err();
+    let error = driver
+        .apply(&key(), &Command::Write(put(&none, b"mine")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, DriverError::Contention), "{error}");
-    assert_eq!(register.faults.lock().unwrap().len(), 7, "swaps after 20 seconds");
+    assert_eq!(
+        register.faults.lock().unwrap().len(),
+        7,
+        "swaps after 20 seconds"
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
     let register = Faulty::new(&[Fault::Overtaken; 1_000]);
     let driver = Driver::with_clock(Arc::clone(&register), Noting::default()).assume_absent();
-    let applied = driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap();
+    let applied = driver
+        .apply(&key(), &Command::Write(put(&none, b"mine")))
+        .await
+        .unwrap();
     assert!(matches!(applied.outcome, Outcome::Written(_)));
 }
 
@@ -433,11 +554,18 @@ async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
     let register = Faulty::new(&[]);
     let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
     let none = Preconditions::default();
-    driver.apply(&key(), &Command::Write(put(&none, b"before"))).await.unwrap();
+    driver
+        .apply(&key(), &Command::Write(put(&none, b"before")))
+        .await
+        .unwrap();
     let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
     let acquire = Command::Lease(
         LeaseOperation::new(
-            LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap(), holder: None },
+            LeaseAction::Acquire {
+                id,
+                duration: LeaseDuration::from_seconds(15).unwrap(),
+                holder: None,
+            },
             &none,
             nonce().unwrap(),
         )
@@ -445,9 +573,17 @@ async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
     );
     let leased = driver.apply(&key(), &acquire).await.unwrap().outcome;
     assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
-    register.faults.lock().unwrap().push(Fault::LostWithoutAnswer);
+    register
+        .faults
+        .lock()
+        .unwrap()
+        .push(Fault::LostWithoutAnswer);
     let write = put(&none, b"mine").with_lease(LeaseUse::Write(Some(id)));
-    let DriverError::Register(error) = driver.apply(&key(), &Command::Write(write)).await.unwrap_err() else {
+    let DriverError::Register(error) = driver
+        .apply(&key(), &Command::Write(write))
+        .await
+        .unwrap_err()
+    else {
         panic!()
     };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
@@ -455,15 +591,26 @@ async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
 
 #[tokio::test]
 async fn an_earlier_record_saves_loads_but_not_conflicts() {
-    for (faults, loads) in [(&[][..], 0), (&[Fault::Overtaken], 0), (&[Fault::DoneWithoutAnswer], 1)] {
+    for (faults, loads) in [
+        (&[][..], 0),
+        (&[Fault::Overtaken], 0),
+        (&[Fault::DoneWithoutAnswer], 1),
+    ] {
         let register = Faulty::new(faults);
         let driver = Driver::new(Arc::clone(&register)).assume_absent();
         let none = Preconditions::default();
         let write = Command::Write(put(&none, b"mine"));
-        let applied = driver.apply_to(&key(), Some(Record::absent()), &write).await.unwrap();
+        let applied = driver
+            .apply_to(&key(), Some(Record::absent()), &write)
+            .await
+            .unwrap();
         assert!(matches!(applied.outcome, Outcome::Written(_)), "{faults:?}");
         assert_eq!(register.loads.load(Ordering::Relaxed), loads, "{faults:?}");
-        assert_eq!(register.inner.load(&key()).await.unwrap(), Some(applied.after), "{faults:?}");
+        assert_eq!(
+            register.inner.load(&key()).await.unwrap(),
+            Some(applied.after),
+            "{faults:?}"
+        );
     }
 }
 
@@ -473,16 +620,44 @@ async fn an_outdated_record_neither_grants_nor_refuses() {
     let driver = Driver::new(Arc::clone(&register)).assume_absent();
     let (none, create) = (Preconditions::default(), create());
     let before = driver.load(&key()).await.unwrap();
-    let first = driver.apply(&key(), &Command::Write(put(&none, b"first"))).await.unwrap();
+    let first = driver
+        .apply(&key(), &Command::Write(put(&none, b"first")))
+        .await
+        .unwrap();
     // In the outdated record, the resource doesn't exist yet.
-    let refused = driver.apply_to(&key(), Some(before), &Command::Write(put(&create, b"second"))).await.unwrap();
-    assert!(matches!(refused.outcome, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{:?}", refused.outcome);
+    let refused = driver
+        .apply_to(
+            &key(),
+            Some(before),
+            &Command::Write(put(&create, b"second")),
+        )
+        .await
+        .unwrap();
+    assert!(
+        matches!(
+            refused.outcome,
+            Outcome::Refused(Refusal::PreconditionFailed { .. })
+        ),
+        "{:?}",
+        refused.outcome
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"first"[..]));
     // In the outdated record, the resource still exists.
-    register.inner.compare_and_swap(&key(), first.after.revision(), None).await.unwrap();
+    register
+        .inner
+        .compare_and_swap(&key(), first.after.revision(), None)
+        .await
+        .unwrap();
     let write = Command::Write(put(&create, b"third"));
-    let written = driver.apply_to(&key(), Some(first.after), &write).await.unwrap();
-    assert!(matches!(written.outcome, Outcome::Written(_)), "{:?}", written.outcome);
+    let written = driver
+        .apply_to(&key(), Some(first.after), &write)
+        .await
+        .unwrap();
+    assert!(
+        matches!(written.outcome, Outcome::Written(_)),
+        "{:?}",
+        written.outcome
+    );
     assert_eq!(body(&register).await.as_deref(), Some(&b"third"[..]));
 }
 
@@ -494,12 +669,19 @@ async fn a_writer_waits_for_the_end_of_the_write_in_flight() {
         let driver = Arc::clone(&driver);
         async move {
             let none = Preconditions::default();
-            driver.apply_in_turn(&key(), &begin(&none, Duration::from_mins(10))).await.unwrap().outcome
+            driver
+                .apply_in_turn(&key(), &begin(&none, Duration::from_mins(10)))
+                .await
+                .unwrap()
+                .outcome
         }
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!waiting.is_finished(), "the first write is still in flight");
-    driver.apply(&key(), &Command::Abort(first.token)).await.unwrap();
+    driver
+        .apply(&key(), &Command::Abort(first.token))
+        .await
+        .unwrap();
     assert!(matches!(waiting.await.unwrap(), Outcome::Granted(_)));
 }
 
@@ -509,8 +691,15 @@ async fn patience_ends_with_the_refusal() {
     granted(&driver, Duration::from_mins(10)).await;
     let none = Preconditions::default();
     let command = begin(&none, Duration::from_mins(10));
-    let outcome = driver.apply_in_turn(&key(), &command).await.unwrap().outcome;
-    assert!(matches!(outcome, Outcome::Refused(Refusal::InFlight { .. })), "{outcome:?}");
+    let outcome = driver
+        .apply_in_turn(&key(), &command)
+        .await
+        .unwrap()
+        .outcome;
+    assert!(
+        matches!(outcome, Outcome::Refused(Refusal::InFlight { .. })),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test]
@@ -519,21 +708,35 @@ async fn a_writer_does_not_wait_beyond_the_deadline_of_a_crashed_writer() {
     granted(&driver, Duration::from_millis(50)).await;
     let none = Preconditions::default();
     let command = begin(&none, Duration::from_mins(10));
-    let outcome = driver.apply_in_turn(&key(), &command).await.unwrap().outcome;
+    let outcome = driver
+        .apply_in_turn(&key(), &command)
+        .await
+        .unwrap()
+        .outcome;
     assert!(matches!(outcome, Outcome::Granted(_)), "{outcome:?}");
 }
 
 /// A waiter that gives up or is refused must wake the next one. The timers of this clock never fire: tasks continue only when woken.
 #[tokio::test]
 async fn a_waiter_that_leaves_does_not_strand_the_next() {
-    let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), ManualClock::at(SystemClock.now())).assume_absent());
+    let driver = Arc::new(
+        Driver::with_clock(Faulty::new(&[]), ManualClock::at(SystemClock.now())).assume_absent(),
+    );
     let first = granted(&driver, Duration::from_mins(10)).await;
     let waiter = |create: bool| {
         let driver = Arc::clone(&driver);
         tokio::spawn(async move {
-            let conditions = if create { self::create() } else { Preconditions::default() };
+            let conditions = if create {
+                self::create()
+            } else {
+                Preconditions::default()
+            };
             let command = begin(&conditions, Duration::from_mins(10));
-            driver.apply_in_turn(&key(), &command).await.unwrap().outcome
+            driver
+                .apply_in_turn(&key(), &command)
+                .await
+                .unwrap()
+                .outcome
         })
     };
     let waiters: Vec<_> = (0..20).map(|at| waiter(at != 19)).collect();
@@ -542,13 +745,21 @@ async fn a_waiter_that_leaves_does_not_strand_the_next() {
     let none = Preconditions::default();
     let content = put(&none, b"done").content;
     let commit = ifmatch_core::command::Commit::new(first.token, content);
-    driver.apply(&key(), &Command::Commit(commit)).await.unwrap();
+    driver
+        .apply(&key(), &Command::Commit(commit))
+        .await
+        .unwrap();
     let mut outcomes = Vec::new();
     for waiter in waiters {
         let ended = tokio::time::timeout(Duration::from_secs(30), waiter).await;
         outcomes.extend(ended.expect("every waiter is called").ok());
     }
-    let refused = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(Refusal::PreconditionFailed { .. }));
+    let refused = |outcome: &&Outcome| {
+        matches!(
+            outcome,
+            Outcome::Refused(Refusal::PreconditionFailed { .. })
+        )
+    };
     assert_eq!(outcomes.iter().filter(refused).count(), 18);
     assert!(matches!(outcomes.last(), Some(Outcome::Granted(_))));
 }

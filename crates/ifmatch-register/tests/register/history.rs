@@ -7,7 +7,10 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester, Sequential
 
 /// Parses one operation a line, all on one key.
 fn history(lines: &str) -> Vec<Operation> {
-    lines.split("; ").map(|line| format!("{line} key").parse().unwrap()).collect()
+    lines
+        .split("; ")
+        .map(|line| format!("{line} key").parse().unwrap())
+        .collect()
 }
 
 #[test]
@@ -42,9 +45,15 @@ fn each_kind_of_fault_is_found() {
     let wrong = [
         ("0 1 swap 0 5 done; 2 3 swap 0 6 done", Fork),
         ("0 9 swap 0 5 done; 0 9 swap 0 6 done", Fork),
-        ("0 1 swap 0 5 done; 2 3 swap 0 6 ambiguous; 4 5 load 6", Fork),
+        (
+            "0 1 swap 0 5 done; 2 3 swap 0 6 ambiguous; 4 5 load 6",
+            Fork,
+        ),
         // A lost update: an acknowledged swap is replaced by another one of the same revision.
-        ("0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 swap 5 7 done; 6 7 load 7", Fork),
+        (
+            "0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 swap 5 7 done; 6 7 load 7",
+            Fork,
+        ),
         ("0 1 swap 0 5 done; 2 3 swap 0 5 done", Fork),
         ("0 1 load 5", Unwritten),
         // A gap: the revision that a swap replaced doesn't exist.
@@ -54,14 +63,20 @@ fn each_kind_of_fault_is_found() {
         ("0 1 swap 0 5 conflict 0; 2 3 load 5", Refuted),
         // A client that retried by itself makes its own success look like a conflict.
         ("0 1 swap 0 5 conflict 5", Refuted),
-        ("0 1 swap 0 5 done; 2 3 swap 5 6 failed; 4 5 swap 6 7 done", Refuted),
+        (
+            "0 1 swap 0 5 done; 2 3 swap 5 6 failed; 4 5 swap 6 7 done",
+            Refuted,
+        ),
         ("0 1 swap 0 5 done; 2 3 load 0", Stale),
         ("0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 load 5", Stale),
         ("0 9 swap 0 5 done; 1 2 load 5; 3 4 load 0", Stale),
         ("0 9 swap 0 5 ambiguous; 1 2 load 5; 3 4 load 0", Stale),
         // All was lost.
         ("0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 load 0", Stale),
-        ("0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 swap 6 7 conflict 5", Stale),
+        (
+            "0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 swap 6 7 conflict 5",
+            Stale,
+        ),
         ("0 1 load 5; 2 3 swap 0 5 done", Early),
         ("0 1 load 5; 2 3 swap 0 5 ambiguous", Early),
         ("0 1 swap 5 6 done; 2 3 swap 0 5 done", Early),
@@ -82,22 +97,43 @@ fn each_kind_of_fault_is_found() {
 fn keys_are_independent() {
     let mut operations = history("0 1 swap 0 5 done; 2 3 load 5");
     let other = Key::new("another key").unwrap();
-    operations.extend(operations.clone().into_iter().map(|operation| Operation { key: other.clone(), ..operation }));
+    operations.extend(operations.clone().into_iter().map(|operation| Operation {
+        key: other.clone(),
+        ..operation
+    }));
     assert_eq!(check(&operations), Ok(()));
-    operations.push(Operation { key: other, started: 4, ended: 5, action: Action::Load(Revision::NONE) });
+    operations.push(Operation {
+        key: other,
+        started: 4,
+        ended: 5,
+        action: Action::Load(Revision::NONE),
+    });
     let violation = check(&operations).unwrap_err();
-    assert_eq!(violation.operations()[1], "4 5 load 0 another key".parse().unwrap());
+    assert_eq!(
+        violation.operations()[1],
+        "4 5 load 0 another key".parse().unwrap()
+    );
 }
 
 #[test]
 fn an_operation_is_read_as_it_was_written() {
-    for line in ["1 2 load 3", "1 2 swap 3 4 done", "1 2 swap 3 4 conflict 5", "1 2 swap 3 4 ambiguous"] {
+    for line in [
+        "1 2 load 3",
+        "1 2 swap 3 4 done",
+        "1 2 swap 3 4 conflict 5",
+        "1 2 swap 3 4 ambiguous",
+    ] {
         let line = format!("{line} a key/with spaces");
         assert_eq!(line.parse::<Operation>().unwrap().to_string(), line);
     }
-    for line in
-        ["", "1 2 load 3", "1 2 load key", "1 2 swap 3 4 maybe key", "1 2 swap 3 4 conflict key", "1 2 read 3 k"]
-    {
+    for line in [
+        "",
+        "1 2 load 3",
+        "1 2 load key",
+        "1 2 swap 3 4 maybe key",
+        "1 2 swap 3 4 conflict key",
+        "1 2 read 3 k",
+    ] {
         assert!(line.parse::<Operation>().is_err(), "{line}");
     }
 }
@@ -106,7 +142,9 @@ fn an_operation_is_read_as_it_was_written() {
 fn a_million_operations_are_checked() {
     const OPERATIONS: u64 = 1_000_000;
     let mut random = Random(0);
-    let names: Vec<Key> = (0..10_000).map(|key| Key::new(format!("key/{key}")).unwrap()).collect();
+    let names: Vec<Key> = (0..10_000)
+        .map(|key| Key::new(format!("key/{key}")).unwrap())
+        .collect();
     let mut current = vec![Revision::NONE; names.len()];
     let mut operations: Vec<Operation> = (1..=OPERATIONS)
         .map(|at| {
@@ -116,20 +154,39 @@ fn a_million_operations_are_checked() {
             let next = Revision::new(at);
             let action = match random.below(4) {
                 0 => Action::Load(expected),
-                1 => Action::Swap { expected: next, next: Revision::new(at + 1), answer: Answer::Conflict(expected) },
+                1 => Action::Swap {
+                    expected: next,
+                    next: Revision::new(at + 1),
+                    answer: Answer::Conflict(expected),
+                },
                 _ => {
                     current[key] = next;
-                    let answer = if random.below(50) == 0 { Answer::Ambiguous } else { Answer::Done };
-                    Action::Swap { expected, next, answer }
+                    let answer = if random.below(50) == 0 {
+                        Answer::Ambiguous
+                    } else {
+                        Answer::Done
+                    };
+                    Action::Swap {
+                        expected,
+                        next,
+                        answer,
+                    }
                 }
             };
-            Operation { key: names[key].clone(), started: 2 * at, ended: 2 * at + 5, action }
+            Operation {
+                key: names[key].clone(),
+                started: 2 * at,
+                ended: 2 * at + 5,
+                action,
+            }
         })
         .collect();
     assert_eq!(check(&operations), Ok(()));
     for key in [0, 1] {
-        let is_load = |action: Action| matches!(action, Action::Load(found) if found != Revision::NONE);
-        let found = |operation: &Operation| operation.key == names[key] && is_load(operation.action);
+        let is_load =
+            |action: Action| matches!(action, Action::Load(found) if found != Revision::NONE);
+        let found =
+            |operation: &Operation| operation.key == names[key] && is_load(operation.action);
         let at = operations.iter().rposition(found).unwrap();
         let before = std::mem::replace(&mut operations[at].action, Action::Load(Revision::NONE));
         assert_eq!(check(&operations).unwrap_err().kind(), ViolationKind::Stale);
@@ -149,10 +206,17 @@ fn verdicts_agree_with_stateright() {
         }
         let verdict = check(&operations);
         let expected = is_linearizable(&operations);
-        assert_eq!(verdict.is_ok(), expected, "seed {seed}: {verdict:?}\n{operations:#?}");
+        assert_eq!(
+            verdict.is_ok(),
+            expected,
+            "seed {seed}: {verdict:?}\n{operations:#?}"
+        );
         *(if expected { &mut passed } else { &mut rejected }) += 1;
     }
-    assert!(passed >= 1_000 && rejected >= 1_000, "{passed} histories passed, {rejected} did not");
+    assert!(
+        passed >= 1_000 && rejected >= 1_000,
+        "{passed} histories passed, {rejected} did not"
+    );
 }
 
 /// Returns a correct history. Each operation takes effect at a time of its own, between its start and its end.
@@ -162,14 +226,19 @@ fn recorded(random: &mut Random) -> Vec<Operation> {
     (1..=3 + random.below(6))
         .map(|at| {
             let next = Revision::new(10 * at as u64);
-            let expected = if random.below(3) == 0 { past[random.below(past.len())] } else { current };
+            let expected = if random.below(3) == 0 {
+                past[random.below(past.len())]
+            } else {
+                current
+            };
             let answer = match random.below(8) {
                 0 => Answer::Failed,
                 _ if expected != current => Answer::Conflict(current),
                 1 | 2 => Answer::Ambiguous,
                 _ => Answer::Done,
             };
-            let takes_place = answer == Answer::Done || answer == Answer::Ambiguous && random.below(2) == 0;
+            let takes_place =
+                answer == Answer::Done || answer == Answer::Ambiguous && random.below(2) == 0;
             let action = if random.below(3) == 0 {
                 Action::Load(current)
             } else {
@@ -177,12 +246,24 @@ fn recorded(random: &mut Random) -> Vec<Operation> {
                     current = next;
                     past.push(next);
                 }
-                Action::Swap { expected, next, answer }
+                Action::Swap {
+                    expected,
+                    next,
+                    answer,
+                }
             };
             // No two operations share a time.
             let time = |offset| (100 + 10 * at + offset) as u64 * 16 + at as u64;
-            let (started, ended) = (time(0) - 16 * random.below(40) as u64, time(random.below(40)));
-            Operation { key: Key::new("key").unwrap(), started, ended, action }
+            let (started, ended) = (
+                time(0) - 16 * random.below(40) as u64,
+                time(random.below(40)),
+            );
+            Operation {
+                key: Key::new("key").unwrap(),
+                started,
+                ended,
+                action,
+            }
         })
         .collect()
 }
@@ -191,7 +272,12 @@ fn recorded(random: &mut Random) -> Vec<Operation> {
 fn alter(operations: &mut Vec<Operation>, random: &mut Random) {
     let at = random.below(operations.len());
     let any = Revision::new(10 * random.below(operations.len() + 1) as u64);
-    let answers = [Answer::Done, Answer::Conflict(any), Answer::Ambiguous, Answer::Failed];
+    let answers = [
+        Answer::Done,
+        Answer::Conflict(any),
+        Answer::Ambiguous,
+        Answer::Failed,
+    ];
     let choice = random.below(6);
     if choice == 0 && operations.len() > 1 {
         operations.remove(at);
@@ -208,10 +294,22 @@ fn alter(operations: &mut Vec<Operation>, random: &mut Random) {
 }
 
 fn is_linearizable(operations: &[Operation]) -> bool {
-    let failed = |operation: &Operation| matches!(operation.action, Action::Swap { answer: Answer::Failed, .. });
-    let calls = operations.iter().enumerate().filter(|(_, operation)| !failed(operation));
-    let mut events: Vec<(u64, bool, usize)> =
-        calls.flat_map(|(at, operation)| [(operation.started, false, at), (operation.ended, true, at)]).collect();
+    let failed = |operation: &Operation| {
+        matches!(
+            operation.action,
+            Action::Swap {
+                answer: Answer::Failed,
+                ..
+            }
+        )
+    };
+    let calls = operations
+        .iter()
+        .enumerate()
+        .filter(|(_, operation)| !failed(operation));
+    let mut events: Vec<(u64, bool, usize)> = calls
+        .flat_map(|(at, operation)| [(operation.started, false, at), (operation.ended, true, at)])
+        .collect();
     events.sort_unstable();
     // Each operation has a thread of its own. An ambiguous one never returns.
     let mut tester = LinearizabilityTester::new(Model(Revision::NONE));
@@ -219,7 +317,13 @@ fn is_linearizable(operations: &[Operation]) -> bool {
         let action = operations[at].action;
         if !is_return {
             tester.on_invoke(at, action).unwrap();
-        } else if !matches!(action, Action::Swap { answer: Answer::Ambiguous, .. }) {
+        } else if !matches!(
+            action,
+            Action::Swap {
+                answer: Answer::Ambiguous,
+                ..
+            }
+        ) {
             tester.on_return(at, ()).unwrap();
         }
     }
@@ -247,7 +351,10 @@ impl SequentialSpec for Model {
         self.invoke(operation);
         match *operation {
             Action::Load(found) => found == current,
-            Action::Swap { answer: Answer::Conflict(found), .. } => {
+            Action::Swap {
+                answer: Answer::Conflict(found),
+                ..
+            } => {
                 self.0 = current;
                 found == current
             }

@@ -10,7 +10,9 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::lanes::{BATCH, Batches, Lanes, QueuedSwap};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{
+    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 use ifmatch_runtime::nonce;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
@@ -34,7 +36,12 @@ struct Connection(Arc<Engine>);
 impl Engine {
     fn new(allowed: usize) -> Arc<Self> {
         let (batches, mute) = Default::default();
-        Arc::new(Self { records: MemoryRegister::unbounded(), batches, allowed: Semaphore::new(allowed), mute })
+        Arc::new(Self {
+            records: MemoryRegister::unbounded(),
+            batches,
+            allowed: Semaphore::new(allowed),
+            mute,
+        })
     }
 
     fn batches(&self) -> Vec<Vec<Key>> {
@@ -51,11 +58,25 @@ impl Engine {
 impl Batches for Connection {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
         let keys: Vec<Key> = batch.iter().map(|swap| swap.key.clone()).collect();
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "each key occurs once in a batch");
+        assert_eq!(
+            keys.iter().collect::<HashSet<_>>().len(),
+            keys.len(),
+            "each key occurs once in a batch"
+        );
         self.0.begin(keys).await;
         let mut results = Vec::new();
-        for QueuedSwap { key, expected, next } in batch {
-            results.push(self.0.records.compare_and_swap(key, *expected, next.as_ref()).await);
+        for QueuedSwap {
+            key,
+            expected,
+            next,
+        } in batch
+        {
+            results.push(
+                self.0
+                    .records
+                    .compare_and_swap(key, *expected, next.as_ref())
+                    .await,
+            );
         }
         if std::mem::take(&mut *self.0.mute.lock().unwrap()) {
             results.clear();
@@ -101,8 +122,16 @@ fn key(name: &str) -> Key {
 }
 
 fn after(before: &Record) -> Record {
-    let write = Write::new(&Method::PUT, &Preconditions::NONE, Content::Unknown, nonce().unwrap());
-    before.apply(&Command::Write(write), before.revision().timestamp()).next.unwrap()
+    let write = Write::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        Content::Unknown,
+        nonce().unwrap(),
+    );
+    before
+        .apply(&Command::Write(write), before.revision().timestamp())
+        .next
+        .unwrap()
 }
 
 fn lanes(engine: &Arc<Engine>, limit: Duration) -> Arc<Lanes> {
@@ -131,9 +160,15 @@ async fn settle() {
 async fn lanes_conform() {
     let engine = Engine::new(Semaphore::MAX_PERMITS);
     let connections = || [(); 2].map(|()| Connection(Arc::clone(&engine)));
-    let register = Gathered(Lanes::start(connections(), connections(), LONG), Arc::clone(&engine));
+    let register = Gathered(
+        Lanes::start(connections(), connections(), LONG),
+        Arc::clone(&engine),
+    );
     conformance::run(register, RaceSize::default()).await;
-    assert!(engine.batches().iter().any(|batch| batch.len() > 1), "no two calls were gathered");
+    assert!(
+        engine.batches().iter().any(|batch| batch.len() > 1),
+        "no two calls were gathered"
+    );
 }
 
 #[tokio::test]
@@ -143,7 +178,15 @@ async fn calls_gather_while_a_batch_is_under_way() {
     let first = call(&lanes, "first", Revision::NONE, &after(&Record::absent())).await;
     let mut others = Vec::new();
     for number in 0..2 * BATCH {
-        others.push(call(&lanes, &number.to_string(), Revision::NONE, &after(&Record::absent())).await);
+        others.push(
+            call(
+                &lanes,
+                &number.to_string(),
+                Revision::NONE,
+                &after(&Record::absent()),
+            )
+            .await,
+        );
     }
     engine.allowed.add_permits(100);
     for called in std::iter::once(first).chain(others) {
@@ -166,7 +209,11 @@ async fn a_swap_behind_another_of_its_key_conflicts_with_what_that_one_left() {
     assert_eq!(other.await.unwrap().unwrap(), Swap::Done);
     assert_eq!(first.await.unwrap().unwrap(), Swap::Done);
     assert_eq!(second.await.unwrap().unwrap(), Swap::Conflict(Some(theirs)));
-    assert_eq!(engine.batches(), [[key("other")], [key("k")]], "a conflict that is known needs no batch");
+    assert_eq!(
+        engine.batches(),
+        [[key("other")], [key("k")]],
+        "a conflict that is known needs no batch"
+    );
 }
 
 #[tokio::test]
@@ -197,7 +244,10 @@ async fn a_swap_behind_an_ambiguous_one_of_its_key_is_sent() {
     assert_eq!(other.await.unwrap().unwrap(), Swap::Done);
     *engine.mute.lock().unwrap() = true;
     engine.allowed.add_permits(2);
-    assert_eq!(first.await.unwrap().unwrap_err().kind(), RegisterErrorKind::Ambiguous);
+    assert_eq!(
+        first.await.unwrap().unwrap_err().kind(),
+        RegisterErrorKind::Ambiguous
+    );
     assert_eq!(second.await.unwrap().unwrap(), Swap::Conflict(Some(theirs)));
     assert_eq!(engine.batches(), [[key("other")], [key("k")], [key("k")]]);
 }
@@ -221,10 +271,20 @@ async fn a_cancelled_swap_is_not_sent_if_it_is_in_no_batch() {
     let engine = Engine::new(0);
     let lanes = lanes(&engine, LONG);
     let first = call(&lanes, "first", Revision::NONE, &after(&Record::absent())).await;
-    call(&lanes, "cancelled", Revision::NONE, &after(&Record::absent())).await.abort();
+    call(
+        &lanes,
+        "cancelled",
+        Revision::NONE,
+        &after(&Record::absent()),
+    )
+    .await
+    .abort();
     let third = call(&lanes, "third", Revision::NONE, &after(&Record::absent())).await;
     engine.allowed.add_permits(2);
-    assert_eq!((first.await.unwrap().unwrap(), third.await.unwrap().unwrap()), (Swap::Done, Swap::Done));
+    assert_eq!(
+        (first.await.unwrap().unwrap(), third.await.unwrap().unwrap()),
+        (Swap::Done, Swap::Done)
+    );
     assert_eq!(engine.batches(), [[key("first")], [key("third")]]);
 }
 
@@ -235,18 +295,34 @@ async fn a_late_swap_is_ambiguous_only_if_it_is_in_a_batch() {
     let lanes = lanes(&engine, Duration::from_secs(2));
     let first = call(&lanes, "first", Revision::NONE, &after(&Record::absent())).await;
     let second = call(&lanes, "second", Revision::NONE, &after(&Record::absent())).await;
-    assert_eq!(first.await.unwrap().unwrap_err().kind(), RegisterErrorKind::Ambiguous);
-    assert_eq!(second.await.unwrap().unwrap_err().kind(), RegisterErrorKind::Unavailable);
+    assert_eq!(
+        first.await.unwrap().unwrap_err().kind(),
+        RegisterErrorKind::Ambiguous
+    );
+    assert_eq!(
+        second.await.unwrap().unwrap_err().kind(),
+        RegisterErrorKind::Unavailable
+    );
     engine.allowed.add_permits(100);
     settle().await;
-    assert_eq!(engine.records.load(&key("second")).await.unwrap(), None, "nothing was changed");
+    assert_eq!(
+        engine.records.load(&key("second")).await.unwrap(),
+        None,
+        "nothing was changed"
+    );
     assert_eq!(engine.batches(), [[key("first")]]);
-    assert!(engine.records.load(&key("first")).await.unwrap().is_some(), "the swap in the batch took place");
+    assert!(
+        engine.records.load(&key("first")).await.unwrap().is_some(),
+        "the swap in the batch took place"
+    );
 }
 
 #[tokio::test]
 async fn a_late_load_changes_nothing() {
     let engine = Engine::new(0);
-    let error = lanes(&engine, Duration::from_millis(10)).load(&key("k")).await.unwrap_err();
+    let error = lanes(&engine, Duration::from_millis(10))
+        .load(&key("k"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unavailable);
 }

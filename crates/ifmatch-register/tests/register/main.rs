@@ -1,5 +1,9 @@
 //! The driver, the register in memory, lanes, and the conformance suite and its checker.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod combiner;
 mod driver;

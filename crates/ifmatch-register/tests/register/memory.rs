@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use http::Method;
 use ifmatch_core::EntityTag;
-use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::command::{
+    Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal,
+};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::lanes::{Connect, Pages, Reconnecting, Scans};
 use ifmatch_register::{
-    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Wrapper,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan,
+    Wrapper,
 };
 use ifmatch_runtime::{async_trait, nonce};
 use tokio::sync::Semaphore;
@@ -56,8 +59,17 @@ impl Wrapper for Snapshots {
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         if scan.after.is_none() {
-            let all = self.records.scan(&Scan { limit: usize::MAX, ..*scan }).await?;
-            self.listing.lock().unwrap().insert(scan.prefix.to_owned(), all);
+            let all = self
+                .records
+                .scan(&Scan {
+                    limit: usize::MAX,
+                    ..*scan
+                })
+                .await?;
+            self.listing
+                .lock()
+                .unwrap()
+                .insert(scan.prefix.to_owned(), all);
         }
         let listing = self.listing.lock().unwrap();
         let all = listing.get(scan.prefix).into_iter().flatten();
@@ -69,7 +81,10 @@ impl Wrapper for Snapshots {
 #[tokio::test(flavor = "multi_thread")]
 #[should_panic(expected = "a page shows all swaps before its request")]
 async fn a_listing_from_a_snapshot_does_not_conform() {
-    let register = Snapshots { records: MemoryRegister::unbounded(), listing: Mutex::default() };
+    let register = Snapshots {
+        records: MemoryRegister::unbounded(),
+        listing: Mutex::default(),
+    };
     conformance::run(register, RaceSize::new(2, 1)).await;
 }
 
@@ -78,9 +93,18 @@ fn key(number: usize) -> Key {
 }
 
 async fn begin(driver: &Driver, number: usize) -> Result<Token, DriverError> {
-    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_secs(600))
-        .with_authority(Authority::Register);
-    match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
+    let begin = Begin::new(
+        &Method::PUT,
+        &Preconditions::NONE,
+        nonce()?,
+        Duration::from_secs(600),
+    )
+    .with_authority(Authority::Register);
+    match driver
+        .apply(&key(number), &Command::Begin(begin))
+        .await?
+        .outcome
+    {
         Outcome::Granted(grant) => Ok(grant.token),
         other => panic!("{other:?}"),
     }
@@ -89,7 +113,10 @@ async fn begin(driver: &Driver, number: usize) -> Result<Token, DriverError> {
 async fn touch(driver: &Driver, number: usize) {
     let token = begin(driver, number).await.unwrap();
     let content = Content::Unknown;
-    driver.apply(&key(number), &Command::Commit(Commit::new(token, content))).await.unwrap();
+    driver
+        .apply(&key(number), &Command::Commit(Commit::new(token, content)))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -98,7 +125,10 @@ async fn the_capacity_bounds_the_number_of_records() {
     for number in 0..5_000 {
         touch(&driver, number).await;
     }
-    let all = Scan { limit: usize::MAX, ..Scan::default() };
+    let all = Scan {
+        limit: usize::MAX,
+        ..Scan::default()
+    };
     let held = driver.register().scan(&all).await.unwrap().len();
     assert!((320..=640).contains(&held), "{held} records");
 }
@@ -118,7 +148,11 @@ async fn writes_in_flight_are_never_evicted_and_a_register_full_of_them_fails() 
     };
     assert_eq!(refused, RegisterErrorKind::Full);
     for (number, token) in granted.into_iter().enumerate() {
-        let outcome = driver.apply(&key(number), &Command::Abort(token)).await.unwrap().outcome;
+        let outcome = driver
+            .apply(&key(number), &Command::Abort(token))
+            .await
+            .unwrap()
+            .outcome;
         assert_eq!(outcome, Outcome::Released, "permit {number} is still held");
     }
 }
@@ -131,10 +165,20 @@ async fn the_memory_bounds_the_size_of_all_records() {
     for number in 0..5_000 {
         touch(&driver, number).await;
     }
-    let all = Scan { limit: usize::MAX, ..Scan::default() };
+    let all = Scan {
+        limit: usize::MAX,
+        ..Scan::default()
+    };
     let held = driver.register().scan(&all).await.unwrap();
-    let size: usize = held.iter().map(|(key, record)| key.as_str().len() + record.size()).sum();
-    assert!((memory / 4..=memory).contains(&size), "{} records of {size} bytes", held.len());
+    let size: usize = held
+        .iter()
+        .map(|(key, record)| key.as_str().len() + record.size())
+        .sum();
+    assert!(
+        (memory / 4..=memory).contains(&size),
+        "{} records of {size} bytes",
+        held.len()
+    );
 }
 
 /// Writes in flight fill the memory. They stay, can be committed, and no other write begins meanwhile.
@@ -152,11 +196,18 @@ async fn memory_full_of_writes_in_flight_takes_no_new_record_and_changes_those_t
             Err(other) => panic!("{other}"),
         }
     }
-    assert!(refused > 1_000 && granted.len() >= 64, "{} granted, {refused} refused", granted.len());
+    assert!(
+        refused > 1_000 && granted.len() >= 64,
+        "{} granted, {refused} refused",
+        granted.len()
+    );
     for (number, token) in granted {
         let commit = Command::Commit(Commit::new(token, Content::Unknown));
         let outcome = driver.apply(&key(number), &commit).await.unwrap().outcome;
-        assert!(!matches!(outcome, Outcome::Refused(_)), "{number}: {outcome:?}");
+        assert!(
+            !matches!(outcome, Outcome::Refused(_)),
+            "{number}: {outcome:?}"
+        );
     }
     begin(&driver, 2_000).await.unwrap();
 }
@@ -166,10 +217,26 @@ async fn memory_full_of_writes_in_flight_takes_no_new_record_and_changes_those_t
 #[tokio::test]
 async fn a_read_older_than_an_evicted_write_is_not_recorded() {
     let driver = Driver::new(MemoryRegister::with_capacity(1));
-    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
+    let snapshot = driver
+        .load(&key(0))
+        .await
+        .unwrap()
+        .snapshot(driver.now())
+        .unwrap();
     touch(&driver, 0).await;
     let mut number = 1;
-    while driver.register().scan(&Scan { prefix: key(0).as_str(), after: None, limit: 1 }).await.unwrap().len() == 1 {
+    while driver
+        .register()
+        .scan(&Scan {
+            prefix: key(0).as_str(),
+            after: None,
+            limit: 1,
+        })
+        .await
+        .unwrap()
+        .len()
+        == 1
+    {
         touch(&driver, number).await;
         number += 1;
     }
@@ -179,7 +246,11 @@ async fn a_read_older_than_an_evicted_write_is_not_recorded() {
         last_modified: None,
     };
     let observed = Observed::new(snapshot, observation, Authority::Register);
-    let outcome = driver.apply(&key(0), &Command::Observe(observed)).await.unwrap().outcome;
+    let outcome = driver
+        .apply(&key(0), &Command::Observe(observed))
+        .await
+        .unwrap()
+        .outcome;
     assert_eq!(outcome, Outcome::Refused(Refusal::Stale));
 }
 
@@ -224,7 +295,12 @@ impl Pages for Connection {
 fn scans(allowed: usize, page: usize) -> (Arc<Server>, Scans<Connection>) {
     let (connections, requests) = Default::default();
     let records = MemoryRegister::unbounded();
-    let server = Arc::new(Server { records, connections, requests, allowed: Semaphore::new(allowed) });
+    let server = Arc::new(Server {
+        records,
+        connections,
+        requests,
+        allowed: Semaphore::new(allowed),
+    });
     let connection = Connection(Reconnecting::new(Arc::clone(&server)));
     (server, Scans::new(connection, page, LIMIT))
 }
@@ -232,15 +308,30 @@ fn scans(allowed: usize, page: usize) -> (Arc<Server>, Scans<Connection>) {
 #[tokio::test]
 async fn a_scan_continues_until_a_short_page() {
     let (server, scans) = scans(100, 3);
-    let keys: Vec<Key> = (0..10).map(|number| Key::new(format!("a/{number}")).unwrap()).collect();
+    let keys: Vec<Key> = (0..10)
+        .map(|number| Key::new(format!("a/{number}")).unwrap())
+        .collect();
     for key in &keys {
-        server.records.compare_and_swap(key, Revision::NONE, Some(&Record::absent())).await.unwrap();
+        server
+            .records
+            .compare_and_swap(key, Revision::NONE, Some(&Record::absent()))
+            .await
+            .unwrap();
     }
-    for (after, limit, expected, requests) in
-        [(None, 100, &keys[..], 4), (None, 5, &keys[..5], 2), (Some("a/6"), 100, &keys[7..], 2)]
-    {
+    for (after, limit, expected, requests) in [
+        (None, 100, &keys[..], 4),
+        (None, 5, &keys[..5], 2),
+        (Some("a/6"), 100, &keys[7..], 2),
+    ] {
         let before = server.requests.load(SeqCst);
-        let found = scans.scan(&Scan { prefix: "a/", after, limit }).await.unwrap();
+        let found = scans
+            .scan(&Scan {
+                prefix: "a/",
+                after,
+                limit,
+            })
+            .await
+            .unwrap();
         assert!(found.iter().map(|(key, _)| key).eq(expected), "{found:?}");
         assert_eq!(server.requests.load(SeqCst) - before, requests);
     }
@@ -250,7 +341,11 @@ async fn a_scan_continues_until_a_short_page() {
 #[tokio::test]
 async fn callers_that_go_away_cost_no_connection() {
     let (server, scans) = scans(0, 3);
-    let scan = Scan { prefix: "", after: None, limit: 100 };
+    let scan = Scan {
+        prefix: "",
+        after: None,
+        limit: 100,
+    };
     for number in 1..=5 {
         tokio::select! {
             _ = scans.scan(&scan) => panic!("the server has not answered"),

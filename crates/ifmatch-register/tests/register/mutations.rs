@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::history::{self, Violation, ViolationKind};
 use ifmatch_register::conformance::workload::{Client, Workload};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait};
+use ifmatch_register::{
+    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
+};
 
 const CLIENTS: usize = 8;
 /// Number of operations of each client in a round.
@@ -40,11 +42,18 @@ struct Wrong {
 
 impl Wrong {
     fn new(fault: Fault) -> Self {
-        Self { inner: MemoryRegister::unbounded(), fault, calls: AtomicU64::new(0), past: Mutex::default() }
+        Self {
+            inner: MemoryRegister::unbounded(),
+            fault,
+            calls: AtomicU64::new(0),
+            past: Mutex::default(),
+        }
     }
 
     fn is_every(&self, calls: u64) -> bool {
-        self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(calls)
+        self.calls
+            .fetch_add(1, Ordering::SeqCst)
+            .is_multiple_of(calls)
     }
 
     fn past(&self, key: &Key) -> Option<Record> {
@@ -52,7 +61,12 @@ impl Wrong {
     }
 
     /// Swaps. The response of each fifth swap is lost.
-    async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
+    async fn swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
         let before = self.inner.load(key).await?;
         let expected = match self.fault {
             Fault::NoRevisionTest => before.as_ref().map_or(Revision::NONE, Record::revision),
@@ -62,7 +76,11 @@ impl Wrong {
         if swap == Swap::Done {
             self.past.lock().unwrap().insert(key.clone(), before);
         }
-        if self.is_every(5) { Err(RegisterErrorKind::Ambiguous.into()) } else { Ok(swap) }
+        if self.is_every(5) {
+            Err(RegisterErrorKind::Ambiguous.into())
+        } else {
+            Ok(swap)
+        }
     }
 }
 
@@ -86,11 +104,15 @@ impl Wrapper for Wrong {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         let swap = match self.swap(key, expected, next).await {
-            Err(_) if self.fault == Fault::RetryAfterAmbiguous => self.swap(key, expected, next).await,
+            Err(_) if self.fault == Fault::RetryAfterAmbiguous => {
+                self.swap(key, expected, next).await
+            }
             answered => answered,
         };
         match swap? {
-            Swap::Conflict(_) if self.fault == Fault::ConflictFromOlderRead => Ok(Swap::Conflict(self.past(key))),
+            Swap::Conflict(_) if self.fault == Fault::ConflictFromOlderRead => {
+                Ok(Swap::Conflict(self.past(key)))
+            }
             swap => Ok(swap),
         }
     }
@@ -104,13 +126,17 @@ async fn round(fault: Fault) -> Result<(), Violation> {
         let (register, ticks) = (Arc::clone(&register), Arc::clone(&ticks));
         tokio::spawn(async move {
             for _ in 0..STEPS {
-                client.step(&*register, || ticks.fetch_add(1, Ordering::SeqCst)).await;
+                client
+                    .step(&*register, || ticks.fetch_add(1, Ordering::SeqCst))
+                    .await;
                 tokio::task::yield_now().await;
             }
             client.into_history()
         })
     };
-    let running: Vec<_> = (0..CLIENTS).map(|number| run(workload.client(number))).collect();
+    let running: Vec<_> = (0..CLIENTS)
+        .map(|number| run(workload.client(number)))
+        .collect();
     let mut operations = Vec::new();
     for client in running {
         operations.extend(client.await.unwrap());
@@ -121,7 +147,10 @@ async fn round(fault: Fault) -> Result<(), Violation> {
 async fn assert_caught(fault: Fault, expected: &[ViolationKind]) {
     for _ in 0..ROUNDS {
         if let Err(violation) = round(fault).await {
-            assert!(expected.contains(&violation.kind()), "{fault:?}: {violation}");
+            assert!(
+                expected.contains(&violation.kind()),
+                "{fault:?}: {violation}"
+            );
             return;
         }
     }

@@ -20,11 +20,17 @@ struct InFile {
 
 impl InFile {
     fn correct(path: &str) -> Self {
-        Self { path: path.into(), found: None }
+        Self {
+            path: path.into(),
+            found: None,
+        }
     }
 
     fn wrong(path: &str) -> Self {
-        Self { path: path.into(), found: Some(Mutex::default()) }
+        Self {
+            path: path.into(),
+            found: Some(Mutex::default()),
+        }
     }
 
     /// Reads all records, and writes them if the change returns `true`.
@@ -32,7 +38,11 @@ impl InFile {
         let lock = File::create(self.path.with_extension("lock")).unwrap();
         lock.lock().unwrap();
         let bytes = fs::read(&self.path).unwrap_or_default();
-        let mut records = if bytes.is_empty() { BTreeMap::new() } else { serde_json::from_slice(&bytes).unwrap() };
+        let mut records = if bytes.is_empty() {
+            BTreeMap::new()
+        } else {
+            serde_json::from_slice(&bytes).unwrap()
+        };
         let (is_changed, result) = change(&mut records);
         if is_changed {
             fs::write(&self.path, serde_json::to_vec(&records).unwrap()).unwrap();
@@ -63,7 +73,9 @@ impl Register for InFile {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         self.with(|records| {
-            let record = records.get(key.as_str()).map(|bytes| Record::decode(bytes).unwrap());
+            let record = records
+                .get(key.as_str())
+                .map(|bytes| Record::decode(bytes).unwrap());
             if record.as_ref().map_or(Revision::NONE, Record::revision) != expected {
                 return (false, Ok(Swap::Conflict(record)));
             }
@@ -78,7 +90,9 @@ impl Register for InFile {
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let records = self.with(|records| (false, std::mem::take(records)));
         let after = |key: &str| scan.after.is_none_or(|after| key > after);
-        let listed = records.into_iter().filter(|(key, _)| key.starts_with(scan.prefix) && after(key));
+        let listed = records
+            .into_iter()
+            .filter(|(key, _)| key.starts_with(scan.prefix) && after(key));
         Ok(listed
             .take(scan.limit)
             .map(|(key, bytes)| (Key::new(key).unwrap(), Record::decode(&bytes).unwrap()))
@@ -89,7 +103,10 @@ impl Register for InFile {
 /// Returns the path of a new file, with the folder that is removed at the end.
 async fn start() -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (folder.path().join("records").to_str().unwrap().to_owned(), folder)
+    (
+        folder.path().join("records").to_str().unwrap().to_owned(),
+        folder,
+    )
 }
 
 fn size() -> RaceSize {
@@ -99,7 +116,13 @@ fn size() -> RaceSize {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_a_register() {
     let open = async |path: &str| InFile::correct(path);
-    conformance::run_in_two_processes("processes::two_processes_share_a_register", start, open, size()).await;
+    conformance::run_in_two_processes(
+        "processes::two_processes_share_a_register",
+        start,
+        open,
+        size(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +136,10 @@ async fn a_process_that_reads_from_its_own_memory_is_found() {
     }
     let panic = result.expect_err("the register is wrong");
     let message = panic.downcast_ref::<String>().unwrap();
-    assert!(message.starts_with("an older revision was found"), "{message}");
+    assert!(
+        message.starts_with("an older revision was found"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

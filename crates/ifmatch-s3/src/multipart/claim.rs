@@ -41,15 +41,33 @@ struct ClaimMark {
 
 impl UploadClaim {
     /// A claim on an upload with this tag, before it is [renewed](Self::renew) for the first time.
-    pub(super) fn new(backend: &Backend, place: &UploadLocation, upload: Upload, tag: Option<EntityTag>) -> Self {
-        let mark = Arc::new(Mutex::new(ClaimMark { tag, has_ended: false }));
-        Self { backend: backend.clone(), place: place.clone(), upload, mark }
+    pub(super) fn new(
+        backend: &Backend,
+        place: &UploadLocation,
+        upload: Upload,
+        tag: Option<EntityTag>,
+    ) -> Self {
+        let mark = Arc::new(Mutex::new(ClaimMark {
+            tag,
+            has_ended: false,
+        }));
+        Self {
+            backend: backend.clone(),
+            place: place.clone(),
+            upload,
+            mark,
+        }
     }
 
     /// Renews the claim, unless it has ended.
     pub(super) async fn renew(&self) -> Result<(), StoreError> {
         let mut mark = self.mark.lock().await;
-        if mark.has_ended { Ok(()) } else { self.save(UploadState::Completing(now(&self.backend)), &mut mark).await }
+        if mark.has_ended {
+            Ok(())
+        } else {
+            self.save(UploadState::Completing(now(&self.backend)), &mut mark)
+                .await
+        }
     }
 
     /// Ends the claim with this state of the upload, if it is still claimed.
@@ -60,8 +78,14 @@ impl UploadClaim {
     }
 
     async fn save(&self, state: UploadState, mark: &mut ClaimMark) -> Result<(), StoreError> {
-        let upload = Upload { state, ..self.upload.clone() };
-        mark.tag = self.place.save(&*self.backend.context.store, &upload, mark.tag.as_ref()).await?;
+        let upload = Upload {
+            state,
+            ..self.upload.clone()
+        };
+        mark.tag = self
+            .place
+            .save(&*self.backend.context.store, &upload, mark.tag.as_ref())
+            .await?;
         Ok(())
     }
 
@@ -72,10 +96,17 @@ impl UploadClaim {
                 self.backend.context.clock.sleep(RENEWAL).await;
                 let this = self.clone();
                 // A renewal that has begun goes on after the work has ended, since the tag would be unknown otherwise.
-                match task::detach(async move { this.renew().await }).result().await {
+                match task::detach(async move { this.renew().await })
+                    .result()
+                    .await
+                {
                     Some(Ok(())) => {}
-                    Some(Err(error)) => tracing::warn!(%error, "the claim on an upload could not be renewed"),
-                    None => tracing::warn!("the claim on an upload could not be renewed: the renewal was cancelled"),
+                    Some(Err(error)) => {
+                        tracing::warn!(%error, "the claim on an upload could not be renewed")
+                    }
+                    None => tracing::warn!(
+                        "the claim on an upload could not be renewed: the renewal was cancelled"
+                    ),
                 }
             }
         };
@@ -89,7 +120,11 @@ impl UploadClaim {
     /// Returns `true` if no other request has changed the upload.
     pub(super) async fn is_held(&self) -> Result<bool, StoreError> {
         let mark = self.mark.lock().await;
-        Ok(self.place.load(&*self.backend.context.store).await?.is_some_and(|found| found.tag == mark.tag))
+        Ok(self
+            .place
+            .load(&*self.backend.context.store)
+            .await?
+            .is_some_and(|found| found.tag == mark.tag))
     }
 }
 
@@ -99,7 +134,13 @@ pub(super) fn is_stale(backend: &Backend, since: i64) -> bool {
 }
 
 pub(super) fn in_progress() -> S3Error {
-    error::retry(s3_error!(SlowDown, "another request completes this upload: try again later"), RETRY)
+    error::retry(
+        s3_error!(
+            SlowDown,
+            "another request completes this upload: try again later"
+        ),
+        RETRY,
+    )
 }
 
 fn now(backend: &Backend) -> i64 {

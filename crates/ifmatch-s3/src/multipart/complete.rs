@@ -20,13 +20,16 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::task;
 use s3s::checksum::ChecksumHasher;
 use s3s::dto::{
-    Checksum, ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag,
+    Checksum, ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
+    CompletedPart, ETag,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::NumberedParts;
 use super::claim::{UploadClaim, in_progress, is_stale};
-use super::upload::{LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload};
+use super::upload::{
+    LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload,
+};
 use crate::backend::Backend;
 use crate::body::{self, BodyRefusal};
 use crate::checksum::{self, CHECKSUM, DigestAlgorithm, with_checksums};
@@ -42,18 +45,49 @@ pub(crate) async fn complete(
     backend: &Backend,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        ..
+    } = request;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let place = super::place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let wanted = wanted(input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default())?;
+    let place = super::place(
+        backend,
+        credentials.as_ref(),
+        &input.bucket,
+        &input.upload_id,
+    )
+    .await?;
+    let wanted = wanted(
+        input
+            .multipart_upload
+            .and_then(|upload| upload.parts)
+            .unwrap_or_default(),
+    )?;
     let size = input.mpu_object_size.map(u64::try_from).transpose();
-    let size = size.map_err(|_| s3_error!(InvalidRequest, "x-amz-mp-object-size must not be negative"))?;
+    let size =
+        size.map_err(|_| s3_error!(InvalidRequest, "x-amz-mp-object-size must not be negative"))?;
     let kind = input.checksum_type;
-    let mut write = WriteConditions::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
+    let mut write =
+        WriteConditions::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let parts = fingerprint(&wanted);
-    write.request = Some(RequestKey::of(&[b"s3 upload", input.upload_id.as_bytes(), parts.as_bytes()]));
-    let completion =
-        CompletionRequest { backend: backend.clone(), blob, place, write, headers, wanted, parts, size, kind };
+    write.request = Some(RequestKey::of(&[
+        b"s3 upload",
+        input.upload_id.as_bytes(),
+        parts.as_bytes(),
+    ]));
+    let completion = CompletionRequest {
+        backend: backend.clone(),
+        blob,
+        place,
+        write,
+        headers,
+        wanted,
+        parts,
+        size,
+        kind,
+    };
     let done = task::detach(completion.run()).result().await;
     let CompletedObject { tag, checksum } =
         done.unwrap_or_else(|| Err(s3_error!(InternalError, "see the server's log")))?;
@@ -84,7 +118,12 @@ struct WantedPart {
 type ListedParts = Vec<WantedPart>;
 
 fn wanted(parts: Vec<CompletedPart>) -> S3Result<ListedParts> {
-    let malformed = || s3_error!(MalformedXML, "a list has 1 to {MAX_PARTS} parts, each with a number and an ETag");
+    let malformed = || {
+        s3_error!(
+            MalformedXML,
+            "a list has 1 to {MAX_PARTS} parts, each with a number and an ETag"
+        )
+    };
     let part = |part: CompletedPart| {
         let checksum = Checksum {
             checksum_crc32: part.checksum_crc32,
@@ -94,21 +133,34 @@ fn wanted(parts: Vec<CompletedPart>) -> S3Result<ListedParts> {
             checksum_sha256: part.checksum_sha256,
             checksum_type: None,
         };
-        Some(WantedPart { number: part.part_number?, tag: part.e_tag?, checksum })
+        Some(WantedPart {
+            number: part.part_number?,
+            tag: part.e_tag?,
+            checksum,
+        })
     };
-    let wanted = parts.into_iter().map(part).collect::<Option<ListedParts>>().ok_or_else(malformed)?;
+    let wanted = parts
+        .into_iter()
+        .map(part)
+        .collect::<Option<ListedParts>>()
+        .ok_or_else(malformed)?;
     if wanted.is_empty() || wanted.len() > usize::from(MAX_PARTS) {
         return Err(malformed());
     }
     if !wanted.is_sorted_by(|a, b| a.number < b.number) {
-        return Err(s3_error!(InvalidPartOrder, "the parts must be in the order of their numbers"));
+        return Err(s3_error!(
+            InvalidPartOrder,
+            "the parts must be in the order of their numbers"
+        ));
     }
     Ok(wanted)
 }
 
 /// Returns a hash of a list of parts.
 fn fingerprint(wanted: &ListedParts) -> String {
-    let lines = wanted.iter().map(|part| format!("{} {}\n", part.number, part.tag.value()));
+    let lines = wanted
+        .iter()
+        .map(|part| format!("{} {}\n", part.number, part.tag.value()));
     STANDARD.encode(ContentHash::of(lines.collect::<String>().as_bytes()).as_bytes())
 }
 
@@ -138,30 +190,52 @@ struct CompletionRequest {
 impl CompletionRequest {
     async fn run(self) -> S3Result<CompletedObject> {
         let store = &*self.backend.context.store;
-        let (found, stored) = self.place.find_with_parts(store, &self.blob.name.to_string(), 0, usize::MAX).await?;
+        let (found, stored) = self
+            .place
+            .find_with_parts(store, &self.blob.name.to_string(), 0, usize::MAX)
+            .await?;
         let LoadedUpload { upload, tag } = found;
         let algorithm = upload.checksum.algorithm;
         match &upload.state {
-            UploadState::Done { parts, tag, checksum } if *parts == self.parts => {
-                let tag = tag.as_ref().and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
-                return Ok(CompletedObject { tag, checksum: algorithm.told_if_known(checksum.as_deref()) });
+            UploadState::Done {
+                parts,
+                tag,
+                checksum,
+            } if *parts == self.parts => {
+                let tag = tag
+                    .as_ref()
+                    .and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
+                return Ok(CompletedObject {
+                    tag,
+                    checksum: algorithm.told_if_known(checksum.as_deref()),
+                });
             }
             UploadState::Done { .. } => return Err(no_such_upload()),
-            UploadState::Completing(since) if !is_stale(&self.backend, *since) => return Err(in_progress()),
+            UploadState::Completing(since) if !is_stale(&self.backend, *since) => {
+                return Err(in_progress());
+            }
             UploadState::Open | UploadState::Completing(_) => {}
         }
         let source = self.select(&upload, stored)?;
         let claim = UploadClaim::new(&self.backend, &self.place, upload.clone(), tag);
         claim.renew().await.map_err(|failed| match failed.kind() {
-            StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => in_progress(),
+            StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => {
+                in_progress()
+            }
             _ => error::plain(failed),
         })?;
         let checksum = source.checksum.clone();
-        let outcome = claim.kept_while(self.write(&upload, source, claim.clone())).await;
+        let outcome = claim
+            .kept_while(self.write(&upload, source, claim.clone()))
+            .await;
         let state = match &outcome {
             Ok(tag) => {
                 let (parts, tag) = (self.parts.clone(), tag.as_ref().map(ToString::to_string));
-                UploadState::Done { parts, tag, checksum: checksum.clone() }
+                UploadState::Done {
+                    parts,
+                    tag,
+                    checksum: checksum.clone(),
+                }
             }
             Err(_) => UploadState::Open,
         };
@@ -177,7 +251,10 @@ impl CompletionRequest {
                 }
             }
         }
-        Ok(CompletedObject { tag: outcome?, checksum: algorithm.told_if_known(checksum.as_deref()) })
+        Ok(CompletedObject {
+            tag: outcome?,
+            checksum: algorithm.told_if_known(checksum.as_deref()),
+        })
     }
 
     /// Selects the listed ones of the stored parts.
@@ -185,57 +262,132 @@ impl CompletionRequest {
         let plan = upload.checksum;
         if self.kind.as_ref().is_some_and(|kind| *kind != plan.kind()) {
             let kind = plan.kind();
-            return Err(s3_error!(InvalidRequest, "the upload began with the checksum type {}", kind.as_str()));
+            return Err(s3_error!(
+                InvalidRequest,
+                "the upload began with the checksum type {}",
+                kind.as_str()
+            ));
         }
-        let mut stored: NumberedParts = stored.into_iter().map(|part| (part.number, part)).collect();
+        let mut stored: NumberedParts =
+            stored.into_iter().map(|part| (part.number, part)).collect();
         let (mut parts, mut checksums) = (Vec::new(), Vec::new());
-        for WantedPart { number, tag, checksum } in &self.wanted {
+        for WantedPart {
+            number,
+            tag,
+            checksum,
+        } in &self.wanted
+        {
             let tag = conditions::entity_tag(tag)?;
             let part = stored.remove(number).filter(|part| part.is_named_by(&tag));
-            let part = part.ok_or_else(|| s3_error!(InvalidPart, "part {number} was not uploaded with this ETag"))?;
-            let (kept, listed) = (checksum::kept_of(&part.info, plan.algorithm), plan.algorithm.of(checksum));
+            let part = part.ok_or_else(|| {
+                s3_error!(InvalidPart, "part {number} was not uploaded with this ETag")
+            })?;
+            let (kept, listed) = (
+                checksum::kept_of(&part.info, plan.algorithm),
+                plan.algorithm.of(checksum),
+            );
             if kept.is_some() && listed.is_some_and(|listed| Some(listed) != kept.as_deref()) {
-                return Err(s3_error!(InvalidPart, "part {number} was uploaded with another checksum"));
+                return Err(s3_error!(
+                    InvalidPart,
+                    "part {number} was uploaded with another checksum"
+                ));
             }
             // The store doesn't keep the checksum of each part. That of the list is compared with the bytes.
             let unverified = listed.filter(|_| kept.is_none()).map(str::to_owned);
-            checksums.extend(kept.or_else(|| unverified.clone()).map(|value| (value, part.length)));
+            checksums.extend(
+                kept.or_else(|| unverified.clone())
+                    .map(|value| (value, part.length)),
+            );
             parts.push(SourcePart { part, unverified });
         }
         let length = parts.iter().map(|source| source.part.length).sum();
         let (_, all_but_last) = parts.split_last().unzip();
-        if all_but_last.unwrap_or_default().iter().any(|source: &SourcePart| source.part.length < MIN_PART) {
-            return Err(s3_error!(EntityTooSmall, "all parts but the last must have at least {MIN_PART} bytes"));
+        if all_but_last
+            .unwrap_or_default()
+            .iter()
+            .any(|source: &SourcePart| source.part.length < MIN_PART)
+        {
+            return Err(s3_error!(
+                EntityTooSmall,
+                "all parts but the last must have at least {MIN_PART} bytes"
+            ));
         }
         if self.size.is_some_and(|size| size != length) {
-            return Err(s3_error!(InvalidRequest, "the parts have {length} bytes, which is not x-amz-mp-object-size"));
+            return Err(s3_error!(
+                InvalidRequest,
+                "the parts have {length} bytes, which is not x-amz-mp-object-size"
+            ));
         }
         let are_known = checksums.len() == parts.len();
-        let checksum = if are_known { plan.combine(&checksums) } else { None };
+        let checksum = if are_known {
+            plan.combine(&checksums)
+        } else {
+            None
+        };
         let name = plan.algorithm.field();
         if let (Some(known), Some(given)) = (&checksum, self.headers.get(&name))
             && plan.is_composite
             && given.as_bytes().contains(&b'-')
             && known.as_bytes() != given.as_bytes()
         {
-            return Err(s3_error!(BadDigest, "{name} doesn't match the parts: send them again"));
+            return Err(s3_error!(
+                BadDigest,
+                "{name} doesn't match the parts: send them again"
+            ));
         }
-        Ok(PartsSource { parts, length, algorithm: plan.algorithm, checksum })
+        Ok(PartsSource {
+            parts,
+            length,
+            algorithm: plan.algorithm,
+            checksum,
+        })
     }
 
     /// Writes the object.
-    async fn write(&self, upload: &Upload, source: PartsSource, claim: UploadClaim) -> S3Result<Option<EntityTag>> {
-        let PartsSource { parts, length, algorithm, checksum } = source;
+    async fn write(
+        &self,
+        upload: &Upload,
+        source: PartsSource,
+        claim: UploadClaim,
+    ) -> S3Result<Option<EntityTag>> {
+        let PartsSource {
+            parts,
+            length,
+            algorithm,
+            checksum,
+        } = source;
         let parts = parts.into_iter();
-        let reader = PartsReader { claim, algorithm, parts, current: None };
-        let bytes = Body::new(StreamBody::new(stream::try_unfold(reader, PartsReader::next)));
+        let reader = PartsReader {
+            claim,
+            algorithm,
+            parts,
+            current: None,
+        };
+        let bytes = Body::new(StreamBody::new(stream::try_unfold(
+            reader,
+            PartsReader::next,
+        )));
         let given = whole(&self.headers);
         let (bytes, outcome) = body::verified(bytes, &given, None, None);
-        let known = checksum.as_deref().and_then(|value| checksum::field(algorithm, value));
+        let known = checksum
+            .as_deref()
+            .and_then(|value| checksum::field(algorithm, value));
         // A checksum of the parts takes the place of one of the bytes.
-        let late_checksum = if known.is_none() { outcome.kept() } else { LateChecksum::default() };
-        let headers = BlobHeaders { checksum: known.or_else(|| body::announced(&given, None)), ..upload.headers()? };
-        let put = Put { headers, late_checksum, length: Some(length), ..Put::new(bytes) };
+        let late_checksum = if known.is_none() {
+            outcome.kept()
+        } else {
+            LateChecksum::default()
+        };
+        let headers = BlobHeaders {
+            checksum: known.or_else(|| body::announced(&given, None)),
+            ..upload.headers()?
+        };
+        let put = Put {
+            headers,
+            late_checksum,
+            length: Some(length),
+            ..Put::new(bytes)
+        };
         let explain = |failed: &StoreError| outcome.explain(failed, self.write.is_conditional());
         let written = objects::store(&self.backend, &self.blob, &self.write, put, explain).await?;
         Ok(written.tag)
@@ -245,9 +397,16 @@ impl CompletionRequest {
 /// Returns the checksums of the whole object in a request, which its bytes must have.
 fn whole(headers: &HeaderMap) -> HeaderMap {
     let is_whole = |value: &http::HeaderValue| !value.as_bytes().contains(&b'-');
-    let is_composite = headers.get("x-amz-checksum-type").is_some_and(|kind| kind.as_bytes() == b"COMPOSITE");
-    let given = headers.iter().filter(|(name, value)| name.as_str().starts_with(CHECKSUM) && is_whole(value));
-    given.filter(|_| !is_composite).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let is_composite = headers
+        .get("x-amz-checksum-type")
+        .is_some_and(|kind| kind.as_bytes() == b"COMPOSITE");
+    let given = headers
+        .iter()
+        .filter(|(name, value)| name.as_str().starts_with(CHECKSUM) && is_whole(value));
+    given
+        .filter(|_| !is_composite)
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// An object's parts.
@@ -298,19 +457,23 @@ impl PartsReader {
             }
             let store = Arc::clone(&self.claim.backend.context.store);
             let Some(SourcePart { part, unverified }) = self.parts.next() else {
-                let is_current = self.claim.is_held().await? && self.claim.place.has_bucket(&*store).await?;
+                let is_current =
+                    self.claim.is_held().await? && self.claim.place.has_bucket(&*store).await?;
                 return if is_current {
                     Ok(None)
                 } else {
                     Err("the bucket or the upload was replaced or removed".into())
                 };
             };
-            let opened = store.open(&part.path, Reading::WHOLE.without_lease()).await?;
+            let opened = store
+                .open(&part.path, Reading::WHOLE.without_lease())
+                .await?;
             let Some(mut opened) = opened.filter(|opened| part.is_still(&opened.info)) else {
                 let error = s3_error!(InvalidPart, "part {} was replaced or removed", part.number);
                 return Err(BodyRefusal::new(&error).into());
             };
-            let check = unverified.map(|expected| PartCheck::new(self.algorithm, part.number, expected));
+            let check =
+                unverified.map(|expected| PartCheck::new(self.algorithm, part.number, expected));
             self.current = Some((opened.source.read(None).await?, check));
         }
     }
@@ -320,14 +483,22 @@ impl PartCheck {
     fn new(algorithm: DigestAlgorithm, number: i32, expected: String) -> Self {
         let mut hasher = ChecksumHasher::default();
         algorithm.enable(&mut hasher);
-        Self { number, hasher, expected }
+        Self {
+            number,
+            hasher,
+            expected,
+        }
     }
 
     fn end(self, algorithm: DigestAlgorithm) -> Result<(), BodyRefusal> {
         if algorithm.of(&self.hasher.finalize()) == Some(&*self.expected) {
             return Ok(());
         }
-        let error = s3_error!(InvalidPart, "part {} does not have the checksum in the list", self.number);
+        let error = s3_error!(
+            InvalidPart,
+            "part {} does not have the checksum in the list",
+            self.number
+        );
         Err(BodyRefusal::new(&error))
     }
 }

@@ -32,9 +32,10 @@ use ifmatch_blob::store::{Delete, Md5Use, Put, StoreErrorKind, Upload as Body};
 use ifmatch_runtime::nonce;
 use s3s::auth::Credentials;
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, CopyPartResult, CreateMultipartUploadInput,
-    CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput,
-    ListPartsOutput, MultipartUpload, Part as ListedPart, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CopyPartResult,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload,
+    Part as ListedPart, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput,
     UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
@@ -57,18 +58,34 @@ pub(crate) async fn create(
     backend: &Backend,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let plan = ChecksumPlan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+    let plan = ChecksumPlan::new(
+        input.checksum_algorithm.as_ref(),
+        input.checksum_type.as_ref(),
+    )?;
     let fields = fields_of!(input);
     // So that the completion needn't fail.
     fields.clone().parse()?;
-    let random = || nonce().map_err(|_| s3_error!(ServiceUnavailable, "the system provides no random numbers"));
+    let random = || {
+        nonce().map_err(|_| s3_error!(ServiceUnavailable, "the system provides no random numbers"))
+    };
     let id = format!("{:016x}{:016x}", random()?, random()?);
     let place = place(backend, credentials.as_ref(), &input.bucket, &id).await?;
     let initiated = backend.context.wall().last_modified().unix();
-    let upload = Upload { key: input.key.clone(), fields, checksum: plan, initiated, state: UploadState::Open };
-    place.save(&*backend.context.store, &upload, None).await.map_err(error::plain)?;
+    let upload = Upload {
+        key: input.key.clone(),
+        fields,
+        checksum: plan,
+        initiated,
+        state: UploadState::Open,
+    };
+    place
+        .save(&*backend.context.store, &upload, None)
+        .await
+        .map_err(error::plain)?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
         key: Some(input.key),
@@ -95,22 +112,51 @@ pub(crate) async fn put_part(
     backend: &Backend,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let S3Request { input, credentials, headers, trailing_headers, .. } = request;
-    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        trailing_headers,
+        ..
+    } = request;
+    let place = place(
+        backend,
+        credentials.as_ref(),
+        &input.bucket,
+        &input.upload_id,
+    )
+    .await?;
     let content_md5 = convert::md5(&headers)?;
     let upload = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
-    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
+    let part = NewPart {
+        place: &place,
+        key: &input.key,
+        number: input.part_number,
+    };
     let keeps = Some(part.check(backend).await?.algorithm);
     let (upload, outcome) = body::verified(Body::new(upload), &headers, trailing_headers, keeps);
     let checksum = body::announced(&headers, keeps);
     let put = Put {
-        headers: BlobHeaders { content_md5, checksum, ..BlobHeaders::default() },
+        headers: BlobHeaders {
+            content_md5,
+            checksum,
+            ..BlobHeaders::default()
+        },
         late_checksum: outcome.kept(),
-        md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
-        length: input.content_length.and_then(|length| u64::try_from(length).ok()),
+        md5: if content_md5.is_some() {
+            Md5Use::Computed
+        } else {
+            Md5Use::AsGiven
+        },
+        length: input
+            .content_length
+            .and_then(|length| u64::try_from(length).ok()),
         ..Put::new(upload)
     };
-    let tag = part.store(backend, put, |failed| outcome.explain(failed, false)).await?.tag;
+    let tag = part
+        .store(backend, put, |failed| outcome.explain(failed, false))
+        .await?
+        .tag;
     Ok(S3Response::new(with_checksums!(
         outcome.checksum(),
         UploadPartOutput {
@@ -126,18 +172,46 @@ pub(crate) async fn copy_part(
     backend: &Backend,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
-    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let source = copy::SourceObject::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
+    let S3Request {
+        input,
+        credentials,
+        headers,
+        ..
+    } = request;
+    let place = place(
+        backend,
+        credentials.as_ref(),
+        &input.bucket,
+        &input.upload_id,
+    )
+    .await?;
+    let source =
+        copy::SourceObject::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
     let (_, mut opened) = source.open(backend, &headers).await?;
-    let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
-    let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
+    let range = input
+        .copy_source_range
+        .as_deref()
+        .map(|range| parse_range(range, opened.info.length))
+        .transpose()?;
+    let length = range
+        .as_ref()
+        .map_or(opened.info.length, |range| range.end - range.start);
     let bytes = opened.source.read(range).await.map_err(error::plain)?;
-    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
+    let part = NewPart {
+        place: &place,
+        key: &input.key,
+        number: input.part_number,
+    };
     let keeps = Some(part.check(backend).await?.algorithm);
     let (bytes, outcome) = body::verified(Body::new(bytes), &HeaderMap::new(), None, keeps);
-    let put = Put { length: Some(length), late_checksum: outcome.kept(), ..Put::new(bytes) };
-    let written = part.store(backend, put, |failed| outcome.explain(failed, false)).await?;
+    let put = Put {
+        length: Some(length),
+        late_checksum: outcome.kept(),
+        ..Put::new(bytes)
+    };
+    let written = part
+        .store(backend, put, |failed| outcome.explain(failed, false))
+        .await?;
     let result = with_checksums!(
         outcome.checksum(),
         CopyPartResult {
@@ -154,14 +228,23 @@ pub(crate) async fn copy_part(
 
 /// Parses `x-amz-copy-source-range`, which has the form `bytes=first-last`.
 fn parse_range(text: &str, length: u64) -> S3Result<std::ops::Range<u64>> {
-    let bounds = text.strip_prefix("bytes=").and_then(|text| text.split_once('-'));
+    let bounds = text
+        .strip_prefix("bytes=")
+        .and_then(|text| text.split_once('-'));
     // The parser of numbers takes a sign, too.
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse::<u64>().ok())
+            .flatten()
+    };
     let bounds = bounds.and_then(|(first, last)| Some((number(first)?, number(last)?)));
     match bounds {
         Some((first, last)) if first <= last && last < length => Ok(first..last + 1),
-        _ => Err(s3_error!(InvalidArgument, "x-amz-copy-source-range must be bytes=first-last, within the source")),
+        _ => Err(s3_error!(
+            InvalidArgument,
+            "x-amz-copy-source-range must be bytes=first-last, within the source"
+        )),
     }
 }
 
@@ -182,13 +265,23 @@ impl NewPart<'_> {
     ) -> S3Result<ifmatch_blob::store::Written> {
         let store = &*backend.context.store;
         let path = self.place.part(self.number)?;
-        let put = Put { limit: backend.context.max_body, ..put };
-        let written = store.put(&path, put).await.map_err(|failed| explain(&failed))?;
+        let put = Put {
+            limit: backend.context.max_body,
+            ..put
+        };
+        let written = store
+            .put(&path, put)
+            .await
+            .map_err(|failed| explain(&failed))?;
         if let Err(refused) = self.check(backend).await {
             // Otherwise the upload may take parts again, and this one may have replaced one that its completion lists.
             if *refused.code() == S3ErrorCode::NoSuchUpload {
                 // A part that is left is collected later.
-                drop(store.delete(&path, Delete::of_version(written.tag.as_ref())).await);
+                drop(
+                    store
+                        .delete(&path, Delete::of_version(written.tag.as_ref()))
+                        .await,
+                );
             }
             return Err(refused);
         }
@@ -198,9 +291,18 @@ impl NewPart<'_> {
     /// Returns the checksum that the object will have, if the upload takes parts.
     async fn check(&self, backend: &Backend) -> S3Result<ChecksumPlan> {
         if !(1..=i32::from(MAX_PARTS)).contains(&self.number) {
-            return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
+            return Err(s3_error!(
+                InvalidArgument,
+                "the number of a part must be from 1 to {MAX_PARTS}"
+            ));
         }
-        let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
+        let Upload {
+            state, checksum, ..
+        } = self
+            .place
+            .find(&*backend.context.store, self.key)
+            .await?
+            .upload;
         match state {
             UploadState::Open => Ok(checksum),
             UploadState::Completing(since) if claim::is_stale(backend, since) => Ok(checksum),
@@ -214,9 +316,17 @@ pub(crate) async fn abort(
     backend: &Backend,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     let store = &*backend.context.store;
-    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let place = place(
+        backend,
+        credentials.as_ref(),
+        &input.bucket,
+        &input.upload_id,
+    )
+    .await?;
     let found = place.find(store, &input.key).await?;
     match &found.upload.state {
         UploadState::Open => {}
@@ -240,14 +350,28 @@ pub(crate) async fn list_parts(
     backend: &Backend,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request {
+        input, credentials, ..
+    } = request;
     let store = &*backend.context.store;
-    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let place = place(
+        backend,
+        credentials.as_ref(),
+        &input.bucket,
+        &input.upload_id,
+    )
+    .await?;
     let after = input.part_number_marker.unwrap_or_default();
     let max_parts = input.max_parts.unwrap_or(MAX_ENTRIES).clamp(0, MAX_ENTRIES);
     let limit = usize::try_from(max_parts).unwrap_or_default();
-    let (found, mut parts) = place.find_with_parts(store, &input.key, after, limit + 1).await?;
-    let Upload { state, checksum: plan, .. } = found.upload;
+    let (found, mut parts) = place
+        .find_with_parts(store, &input.key, after, limit + 1)
+        .await?;
+    let Upload {
+        state,
+        checksum: plan,
+        ..
+    } = found.upload;
     if matches!(state, UploadState::Done { .. }) {
         return Err(upload::no_such_upload());
     }
@@ -255,7 +379,9 @@ pub(crate) async fn list_parts(
     parts.truncate(limit);
     let next = parts.last().map(|part| part.number);
     let parts = parts.into_iter().map(|part| {
-        let checksum = plan.algorithm.told_if_known(checksum::kept_of(&part.info, plan.algorithm).as_deref());
+        let checksum = plan
+            .algorithm
+            .told_if_known(checksum::kept_of(&part.info, plan.algorithm).as_deref());
         with_checksums!(
             checksum,
             ListedPart {
@@ -285,23 +411,44 @@ pub(crate) async fn list(
     backend: &Backend,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-    let S3Request { input, credentials, .. } = request;
-    refuse(input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()), "a delimiter for uploads")?;
+    let S3Request {
+        input, credentials, ..
+    } = request;
+    refuse(
+        input
+            .delimiter
+            .as_ref()
+            .is_some_and(|delimiter| !delimiter.is_empty()),
+        "a delimiter for uploads",
+    )?;
     let place = place(backend, credentials.as_ref(), &input.bucket, "").await?;
     buckets::check_encoding(input.encoding_type.as_ref())?;
     let encode = |name: &str| buckets::encoded(name, input.encoding_type.as_ref());
-    let found = upload::of_bucket(backend, &place).await.map_err(error::plain)?;
+    let found = upload::of_bucket(backend, &place)
+        .await
+        .map_err(error::plain)?;
     let prefix = input.prefix.clone().unwrap_or_default();
-    let (key_marker, id_marker) = (input.key_marker.unwrap_or_default(), input.upload_id_marker.unwrap_or_default());
+    let (key_marker, id_marker) = (
+        input.key_marker.unwrap_or_default(),
+        input.upload_id_marker.unwrap_or_default(),
+    );
     // Without a key, an id is no position.
     let is_after = |key: &str, id: &str| match key.cmp(&key_marker) {
         std::cmp::Ordering::Equal => !id_marker.is_empty() && id > id_marker.as_str(),
         order => order.is_gt(),
     };
-    let max_uploads = input.max_uploads.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
+    let max_uploads = input
+        .max_uploads
+        .unwrap_or(MAX_ENTRIES)
+        .clamp(1, MAX_ENTRIES);
     let limit = usize::try_from(max_uploads).unwrap_or(1);
-    let listed = found.into_iter().filter(|(upload, id)| upload.key.starts_with(&prefix) && is_after(&upload.key, id));
-    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id, encode)).collect();
+    let listed = found
+        .into_iter()
+        .filter(|(upload, id)| upload.key.starts_with(&prefix) && is_after(&upload.key, id));
+    let mut uploads: Vec<_> = listed
+        .take(limit + 1)
+        .map(|(upload, id)| entry(&upload, id, encode))
+        .collect();
     let is_truncated = uploads.len() > limit;
     uploads.truncate(limit);
     let last = uploads.last().filter(|_| is_truncated);

@@ -13,8 +13,8 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{
-    BlobEntry, BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind,
-    Upload as Body,
+    BlobEntry, BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError,
+    StoreErrorKind, Upload as Body,
 };
 use ifmatch_blob::sweep::{IsUsed, remove_old};
 use ifmatch_core::EntityTag;
@@ -98,12 +98,20 @@ pub(crate) struct LoadedUpload {
 
 impl UploadLocation {
     pub(crate) fn new(container: ContainerName, info: &ContainerInfo, id: &str) -> Self {
-        Self { container, created: info.created, id: id.to_owned() }
+        Self {
+            container,
+            created: info.created,
+            id: id.to_owned(),
+        }
     }
 
     /// Prefix of the names of all uploads to a bucket.
     pub(crate) fn bucket_prefix(&self) -> String {
-        format!("{}/{:016x}/", self.container, self.created.map_or(0, Timestamp::micros))
+        format!(
+            "{}/{:016x}/",
+            self.container,
+            self.created.map_or(0, Timestamp::micros)
+        )
     }
 
     /// The path of the upload.
@@ -120,14 +128,24 @@ impl UploadLocation {
     }
 
     pub(crate) fn part(&self, number: i32) -> S3Result<BlobPath> {
-        let name = BlobName::new(&format!("{}{number:05}", self.parts_prefix())).map_err(error::of_name)?;
-        Ok(BlobPath { container: PARTS.clone(), name })
+        let name = BlobName::new(&format!("{}{number:05}", self.parts_prefix()))
+            .map_err(error::of_name)?;
+        Ok(BlobPath {
+            container: PARTS.clone(),
+            name,
+        })
     }
 
     /// Loads an upload, which must be one for this key.
     pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<LoadedUpload> {
-        let loaded = if self.has_id() { self.load(store).await.map_err(error::plain)? } else { None };
-        loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
+        let loaded = if self.has_id() {
+            self.load(store).await.map_err(error::plain)?
+        } else {
+            None
+        };
+        loaded
+            .filter(|loaded| loaded.upload.key == key)
+            .ok_or_else(no_such_upload)
     }
 
     /// Loads an upload, which must be one for this key, and up to `limit` of its parts after this number. If the upload hasn't ended, no part is
@@ -142,7 +160,10 @@ impl UploadLocation {
         if !self.has_id() {
             return Err(no_such_upload());
         }
-        let parts = self.parts(store, after, limit).await.map_err(error::plain)?;
+        let parts = self
+            .parts(store, after, limit)
+            .await
+            .map_err(error::plain)?;
         Ok((self.find(store, key).await?, parts))
     }
 
@@ -151,7 +172,10 @@ impl UploadLocation {
         self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    pub(crate) async fn load(&self, store: &dyn BlobStore) -> Result<Option<LoadedUpload>, StoreError> {
+    pub(crate) async fn load(
+        &self,
+        store: &dyn BlobStore,
+    ) -> Result<Option<LoadedUpload>, StoreError> {
         load(store, &self.path().map_err(broken)?).await
     }
 
@@ -162,18 +186,28 @@ impl UploadLocation {
         upload: &Upload,
         tag: Option<&EntityTag>,
     ) -> Result<Option<EntityTag>, StoreError> {
-        let text = serde_json::to_vec(upload).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
+        let text = serde_json::to_vec(upload)
+            .map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
         let preconditions = match tag {
             Some(tag) => Preconditions::unchanged(Some(tag)),
             None => Preconditions::absent(),
         };
-        let put = Put { preconditions, ..Put::new(Body::new(Full::new(Bytes::from(text)))) };
+        let put = Put {
+            preconditions,
+            ..Put::new(Body::new(Full::new(Bytes::from(text))))
+        };
         Ok(store.put(&self.path().map_err(broken)?, put).await?.tag)
     }
 
     /// Removes an upload if it still has this tag.
-    pub(crate) async fn remove(&self, store: &dyn BlobStore, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-        store.delete(&self.path().map_err(broken)?, Delete::of_version(tag)).await
+    pub(crate) async fn remove(
+        &self,
+        store: &dyn BlobStore,
+        tag: Option<&EntityTag>,
+    ) -> Result<(), StoreError> {
+        store
+            .delete(&self.path().map_err(broken)?, Delete::of_version(tag))
+            .await
     }
 
     /// Returns up to `limit` parts in the order of their numbers, after this number.
@@ -185,28 +219,58 @@ impl UploadLocation {
     ) -> Result<Vec<StoredPart>, StoreError> {
         let prefix = self.parts_prefix();
         let after = (after > 0).then(|| format!("{prefix}{after:05}"));
-        let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(limit.min(STEP)) };
+        let query = ListQuery {
+            prefix: prefix.clone(),
+            after,
+            ..ListQuery::first(limit.min(STEP))
+        };
         let part = |entry: BlobEntry| {
             let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
-            let path = BlobPath { container: PARTS.clone(), name: entry.name };
+            let path = BlobPath {
+                container: PARTS.clone(),
+                name: entry.name,
+            };
             let (length, tag) = (entry.info.length, entry.info.tag.clone());
-            Some(StoredPart { path, number, length, tag, info: entry.info })
+            Some(StoredPart {
+                path,
+                number,
+                length,
+                tag,
+                info: entry.info,
+            })
         };
-        query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).take(limit).try_collect().await
+        query
+            .blobs(store, &PARTS)
+            .try_filter_map(|entry| ready(Ok(part(entry))))
+            .take(limit)
+            .try_collect()
+            .await
     }
 
     /// Removes all parts. Those that can't be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
         let parts = self.parts(store, 0, usize::MAX).await.unwrap_or_default();
-        let remove =
-            async |part: StoredPart| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
-        stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
+        let remove = async |part: StoredPart| {
+            drop(
+                store
+                    .delete(&part.path, Delete::of_version(part.tag.as_ref()))
+                    .await,
+            )
+        };
+        stream::iter(parts)
+            .for_each_concurrent(PARALLEL, remove)
+            .await;
     }
 
     /// Returns `true` if the bucket wasn't replaced or removed. Without a known creation time, assumes so.
     pub(crate) async fn has_bucket(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
-        let Some(created) = self.created else { return Ok(true) };
-        Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
+        let Some(created) = self.created else {
+            return Ok(true);
+        };
+        Ok(store
+            .container(&self.container)
+            .await?
+            .is_some_and(|info| info.created == Some(created)))
     }
 }
 
@@ -216,8 +280,15 @@ impl StoredPart {
     pub(crate) fn is_named_by(&self, tag: &EntityTag) -> bool {
         let is_of_bytes = || {
             let bytes = self.info.hash.as_ref().map(ContentHash::content_tag);
-            let number = bytes.as_ref().and_then(|bytes| tag.opaque().strip_prefix(bytes.opaque())?.strip_prefix(b"-"));
-            !tag.is_weak() && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+            let number = bytes.as_ref().and_then(|bytes| {
+                tag.opaque()
+                    .strip_prefix(bytes.opaque())?
+                    .strip_prefix(b"-")
+            });
+            !tag.is_weak()
+                && number.is_some_and(|number| {
+                    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+                })
         };
         self.tag.as_ref().is_some_and(|found| found.strong_eq(tag)) || is_of_bytes()
     }
@@ -229,28 +300,50 @@ impl StoredPart {
 }
 
 /// Returns the open uploads to a bucket by key and id.
-pub(crate) async fn of_bucket(backend: &Backend, place: &UploadLocation) -> Result<Vec<(Upload, String)>, StoreError> {
+pub(crate) async fn of_bucket(
+    backend: &Backend,
+    place: &UploadLocation,
+) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
     let prefix = place.bucket_prefix();
-    let query = ListQuery { prefix: prefix.clone(), ..ListQuery::first(STEP) };
+    let query = ListQuery {
+        prefix: prefix.clone(),
+        ..ListQuery::first(STEP)
+    };
     let mut entries = query.blobs(store, &UPLOADS);
     let mut found = BTreeMap::new();
     while let Some(entry) = entries.try_next().await? {
-        let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else { continue };
-        let path = BlobPath { container: UPLOADS.clone(), name: entry.name };
-        let Some(loaded) = load(store, &path).await? else { continue };
+        let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else {
+            continue;
+        };
+        let path = BlobPath {
+            container: UPLOADS.clone(),
+            name: entry.name,
+        };
+        let Some(loaded) = load(store, &path).await? else {
+            continue;
+        };
         if !matches!(loaded.upload.state, UploadState::Done { .. }) {
             found.insert((loaded.upload.key.clone(), id), loaded.upload);
         }
     }
-    Ok(found.into_iter().map(|((_, id), upload)| (upload, id)).collect())
+    Ok(found
+        .into_iter()
+        .map(|((_, id), upload)| (upload, id))
+        .collect())
 }
 
 async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<LoadedUpload>, StoreError> {
-    let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+    let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else {
+        return Ok(None);
+    };
     let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
-    let upload = serde_json::from_slice(&bytes).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
-    Ok(Some(LoadedUpload { upload, tag: opened.info.tag }))
+    let upload = serde_json::from_slice(&bytes)
+        .map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
+    Ok(Some(LoadedUpload {
+        upload,
+        tag: opened.info.tag,
+    }))
 }
 
 #[expect(clippy::expect_used, reason = "both names have only letters")]
@@ -263,7 +356,10 @@ fn broken(error: InvalidName) -> StoreError {
 }
 
 pub(super) fn no_such_upload() -> s3s::S3Error {
-    s3_error!(NoSuchUpload, "there is no such upload: it may have been completed or aborted")
+    s3_error!(
+        NoSuchUpload,
+        "there is no such upload: it may have been completed or aborted"
+    )
 }
 
 impl Upload {
@@ -278,16 +374,30 @@ const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// Removes old uploads, and old parts without an upload. Returns the number of entries removed. Continues an interrupted sweep.
 pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     let uploads = (&*UPLOADS, (|_, _| ready(Ok(false)).boxed()) as IsUsed);
-    let parts = (&*PARTS, (|context, part| has_upload(context, part).boxed()) as IsUsed);
+    let parts = (
+        &*PARTS,
+        (|context, part| has_upload(context, part).boxed()) as IsUsed,
+    );
     remove_old(context, "uploads", MAX_AGE, &[uploads, parts]).await
 }
 
 /// Returns `true` for a part whose upload exists.
 async fn has_upload(context: &Context, part: &BlobPath) -> Result<bool, StoreError> {
-    let Some((upload, _)) = part.name.as_str().rsplit_once('/') else { return Ok(false) };
-    let Ok(name) = BlobName::new(upload) else { return Ok(false) };
-    let upload = BlobPath { container: UPLOADS.clone(), name };
-    Ok(context.store.open(&upload, Reading::HEAD.without_lease()).await?.is_some())
+    let Some((upload, _)) = part.name.as_str().rsplit_once('/') else {
+        return Ok(false);
+    };
+    let Ok(name) = BlobName::new(upload) else {
+        return Ok(false);
+    };
+    let upload = BlobPath {
+        container: UPLOADS.clone(),
+        name,
+    };
+    Ok(context
+        .store
+        .open(&upload, Reading::HEAD.without_lease())
+        .await?
+        .is_some())
 }
 
 #[cfg(test)]
@@ -311,10 +421,20 @@ mod tests {
     /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
     async fn uploads_and_parts(store: &dyn BlobStore) -> [UploadLocation; 2] {
         let container = ContainerName::new("docs").unwrap();
-        let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
-        let places = ["0", "1"].map(|digit| UploadLocation::new(container.clone(), &info, &digit.repeat(32)));
+        let info = store
+            .create_container(&container, BlobHeaders::default())
+            .await
+            .unwrap();
+        let places = ["0", "1"]
+            .map(|digit| UploadLocation::new(container.clone(), &info, &digit.repeat(32)));
         let (fields, checksum) = (ObjectFields::default(), ChecksumPlan::default());
-        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: UploadState::Open };
+        let upload = Upload {
+            key: "a".into(),
+            fields,
+            checksum,
+            initiated: 0,
+            state: UploadState::Open,
+        };
         places[0].save(store, &upload, None).await.unwrap();
         for place in &places {
             let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
@@ -328,7 +448,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::default().with_timers();
         let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-        let store: Arc<dyn BlobStore> = Arc::new(IndexedStore::with_driver(folder.path(), driver).await.unwrap());
+        let store: Arc<dyn BlobStore> = Arc::new(
+            IndexedStore::with_driver(folder.path(), driver)
+                .await
+                .unwrap(),
+        );
         let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
         let places = uploads_and_parts(&*store).await;
         let left = async || {

@@ -144,7 +144,13 @@ impl Actor {
             Task::Hold | Task::Return => Step::LoadToLease(Operation::Acquire, None),
             Task::Break => Step::LoadToLease(Operation::Break, None),
         };
-        Self { task, step, base: None, memory: None, held: None }
+        Self {
+            task,
+            step,
+            base: None,
+            memory: None,
+            held: None,
+        }
     }
 
     /// Returns the preconditions of its write.
@@ -152,7 +158,9 @@ impl Actor {
         let mut headers = HeaderMap::new();
         match (self.task, self.base) {
             (Task::Edit, Some(writer)) => headers.insert(IF_MATCH, tag(writer).to_header()),
-            (Task::Edit, None) | (Task::Create, _) => headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*")),
+            (Task::Edit, None) | (Task::Create, _) => {
+                headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"))
+            }
             _ => None,
         };
         Preconditions::from_headers(&headers)
@@ -178,9 +186,17 @@ pub fn tag(writer: u8) -> EntityTag {
 }
 
 /// Returns the observation of a read of these bytes.
-pub fn observed(snapshot: Snapshot, bytes: Bytes, authority: ifmatch_core::command::Authority) -> Observed {
+pub fn observed(
+    snapshot: Snapshot,
+    bytes: Bytes,
+    authority: ifmatch_core::command::Authority,
+) -> Observed {
     let observation = match bytes {
-        Some(writer) => Observation::Present { variant: Variant::only(), tag: Some(tag(writer)), last_modified: None },
+        Some(writer) => Observation::Present {
+            variant: Variant::only(),
+            tag: Some(tag(writer)),
+            last_modified: None,
+        },
         None => Observation::Absent,
     };
     Observed::new(snapshot, observation, authority)

@@ -11,26 +11,40 @@ use super::{Fault, Protocol, Sabotage, World, without_permit};
 impl World {
     /// Returns the actors that believe they hold the lease and haven't lost it by a break.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> {
-        let held = self.actors.iter().enumerate().filter_map(|(at, actor)| Some((at, actor.held?)));
-        held.filter(|(_, held)| !held.broken && held.end > self.now()).map(|(at, _)| at)
+        let held = self
+            .actors
+            .iter()
+            .enumerate()
+            .filter_map(|(at, actor)| Some((at, actor.held?)));
+        held.filter(|(_, held)| !held.broken && held.end > self.now())
+            .map(|(at, _)| at)
     }
 
     pub(crate) fn takes_effect(&mut self, at: usize, grant: Grant) {
         let others_hold = self.holders().any(|holder| holder != at);
-        self.leases.note(Fault::BesideHolder, others_hold || self.others_since(at, grant));
-        self.leases.note(Fault::OutlivedLease, grant.lease_end.is_some_and(|end| end <= self.now()));
+        self.leases.note(
+            Fault::BesideHolder,
+            others_hold || self.others_since(at, grant),
+        );
+        self.leases.note(
+            Fault::OutlivedLease,
+            grant.lease_end.is_some_and(|end| end <= self.now()),
+        );
         if let Some(held) = &mut self.actors[at].held {
             held.bytes = u8::try_from(at).ok();
         }
     }
 
     pub(crate) fn is_recorded(&mut self, at: usize, grant: Grant) {
-        self.leases.note(Fault::RecordedLate, self.others_since(at, grant));
+        self.leases
+            .note(Fault::RecordedLate, self.others_since(at, grant));
     }
 
     /// Returns `true` if another actor has acquired the lease since the permit was granted.
     fn others_since(&self, at: usize, grant: Grant) -> bool {
-        self.leases.last.is_some_and(|(holder, revision)| holder != at && revision > grant.token.revision)
+        self.leases
+            .last
+            .is_some_and(|(holder, revision)| holder != at && revision > grant.token.revision)
     }
 }
 
@@ -72,7 +86,9 @@ impl Protocol {
         let overdue = loaded.permit(now).is_none();
         let believed = match self.sabotage {
             Sabotage::LockInFlight => without_permit(loaded, now),
-            Sabotage::RenewAfterDoubt if overdue => Some(edited(loaded, |record| record["permit"] = NONE)),
+            Sabotage::RenewAfterDoubt if overdue => {
+                Some(edited(loaded, |record| record["permit"] = NONE))
+            }
             _ => None,
         };
         let believed = believed.as_ref().unwrap_or(loaded);
@@ -85,12 +101,18 @@ impl Protocol {
             _ => transition.next,
         };
         Some(match transition.outcome {
-            Outcome::Leased(_) if !self.swap(world, loaded, next) => Step::LoadToLease(operation, seen),
+            Outcome::Leased(_) if !self.swap(world, loaded, next) => {
+                Step::LoadToLease(operation, seen)
+            }
             Outcome::Leased(receipt) => {
-                let lease = receipt.lease.map(|lease| (lease.token(), lease.end().unwrap_or(now)));
+                let lease = receipt
+                    .lease
+                    .map(|lease| (lease.token(), lease.end().unwrap_or(now)));
                 world.leased(at, operation, lease)
             }
-            Outcome::Refused(Refusal::ProbeFirst) => Step::ProbeToLease(operation, believed.snapshot(now)),
+            Outcome::Refused(Refusal::ProbeFirst) => {
+                Step::ProbeToLease(operation, believed.snapshot(now))
+            }
             // Waits until another actor or the clock changes something.
             Outcome::Refused(refusal) if is_worth_waiting(&refusal, operation) => {
                 if world.register == *loaded {
@@ -117,23 +139,35 @@ impl World {
         };
         match operation {
             Operation::Acquire => {
-                self.leases.note(Fault::TokenFell, self.leases.last.is_some_and(|(_, last)| token <= last));
+                self.leases.note(
+                    Fault::TokenFell,
+                    self.leases.last.is_some_and(|(_, last)| token <= last),
+                );
                 self.leases.last = Some((at, self.register.revision()));
             }
             Operation::Renew => {
                 let before = self.actors[at].held.map(|held| held.bytes);
-                self.leases.note(Fault::MissedWrite, before != Some(self.bytes));
+                self.leases
+                    .note(Fault::MissedWrite, before != Some(self.bytes));
                 self.leases.last = Some((at, self.register.revision()));
             }
             Operation::Break => {
-                for held in self.actors.iter_mut().filter_map(|actor| actor.held.as_mut()) {
+                for held in self
+                    .actors
+                    .iter_mut()
+                    .filter_map(|actor| actor.held.as_mut())
+                {
                     held.broken = true;
                 }
                 return Step::Done;
             }
             Operation::Release => return Step::Done,
         }
-        self.actors[at].held = Some(Held { end, bytes: self.bytes, broken: false });
+        self.actors[at].held = Some(Held {
+            end,
+            bytes: self.bytes,
+            broken: false,
+        });
         match (operation, self.actors[at].task) {
             (Operation::Acquire, Task::Return) => Step::LoadToLease(Operation::Renew, None),
             _ => Step::LoadToBegin(None),
@@ -152,10 +186,17 @@ fn is_worth_waiting(refusal: &Refusal, operation: Operation) -> bool {
 
 fn action(operation: Operation, at: usize) -> LeaseAction {
     match operation {
-        Operation::Acquire => LeaseAction::Acquire { id: id(at), duration: LeaseDuration::Seconds(15), holder: None },
+        Operation::Acquire => LeaseAction::Acquire {
+            id: id(at),
+            duration: LeaseDuration::Seconds(15),
+            holder: None,
+        },
         Operation::Renew => LeaseAction::Renew(id(at)),
         Operation::Release => LeaseAction::Release(id(at)),
-        Operation::Break => LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None },
+        Operation::Break => LeaseAction::Break {
+            period: BreakPeriod::from_seconds(0),
+            token: None,
+        },
     }
 }
 

@@ -126,7 +126,10 @@ impl Protocol {
     /// Returns the model under each authority.
     #[must_use]
     pub fn under_each_authority(self) -> [Self; 2] {
-        [Authority::Register, Authority::Resource].map(|authority| Self { authority, ..self.clone() })
+        [Authority::Register, Authority::Resource].map(|authority| Self {
+            authority,
+            ..self.clone()
+        })
     }
 
     pub(crate) fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {

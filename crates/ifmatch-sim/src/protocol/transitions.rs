@@ -30,30 +30,44 @@ impl Protocol {
     fn step(&self, world: &mut World, at: usize) -> Option<()> {
         let actor = world.actors[at].clone();
         let next = match actor.step.clone() {
-            Step::LoadForRead => {
-                self.recall(world, &actor).unwrap_or_else(|| Step::Read(world.register.snapshot(world.now())))
-            }
+            Step::LoadForRead => self
+                .recall(world, &actor)
+                .unwrap_or_else(|| Step::Read(world.register.snapshot(world.now()))),
             Step::Read(snapshot) => {
                 if actor.task == Task::Edit {
                     world.actors[at].base = world.bytes;
                 }
                 Step::LoadToObserve(snapshot, world.bytes)
             }
-            Step::LoadToObserve(snapshot, bytes) => Step::Observe(Box::new(world.register.clone()), snapshot, bytes),
-            Step::Observe(loaded, snapshot, bytes) => self.observe(world, at, &loaded, snapshot, bytes),
+            Step::LoadToObserve(snapshot, bytes) => {
+                Step::Observe(Box::new(world.register.clone()), snapshot, bytes)
+            }
+            Step::Observe(loaded, snapshot, bytes) => {
+                self.observe(world, at, &loaded, snapshot, bytes)
+            }
             Step::LoadToBegin(seen) => Step::Begin(Box::new(world.register.clone()), seen),
             Step::Begin(loaded, seen) => self.begin(world, at, &loaded, seen)?,
-            Step::Probe(snapshot) => Step::LoadToBegin(snapshot.map(|snapshot| Seen { snapshot, bytes: world.bytes })),
+            Step::Probe(snapshot) => Step::LoadToBegin(snapshot.map(|snapshot| Seen {
+                snapshot,
+                bytes: world.bytes,
+            })),
             Step::Write(grant) => {
                 self.write(world, at, grant)?;
                 Step::LoadToEnd(grant, End::Commit)
             }
             Step::LoadToEnd(grant, end) => Step::End(Box::new(world.register.clone()), grant, end),
             Step::End(loaded, grant, end) => self.end(world, at, &loaded, grant, end),
-            Step::LoadToLease(operation, seen) => Step::Lease(Box::new(world.register.clone()), operation, seen),
-            Step::Lease(loaded, operation, seen) => self.lease(world, at, &loaded, operation, seen)?,
+            Step::LoadToLease(operation, seen) => {
+                Step::Lease(Box::new(world.register.clone()), operation, seen)
+            }
+            Step::Lease(loaded, operation, seen) => {
+                self.lease(world, at, &loaded, operation, seen)?
+            }
             Step::ProbeToLease(operation, snapshot) => {
-                let seen = snapshot.map(|snapshot| Seen { snapshot, bytes: world.bytes });
+                let seen = snapshot.map(|snapshot| Seen {
+                    snapshot,
+                    bytes: world.bytes,
+                });
                 Step::LoadToLease(operation, seen)
             }
             Step::Done | Step::Crashed => return None,
@@ -90,33 +104,62 @@ impl Protocol {
             Task::Read => Step::Done,
             _ => Step::LoadToBegin(None),
         };
-        let Some(snapshot) = snapshot else { return if done == Step::LoadForRead { Step::Done } else { done } };
+        let Some(snapshot) = snapshot else {
+            return if done == Step::LoadForRead {
+                Step::Done
+            } else {
+                done
+            };
+        };
         let command = Command::Observe(observed(snapshot, bytes, self.authority));
         let transition = loaded.apply(&command, world.now());
         if !self.swap(world, loaded, transition.next.clone()) {
             return Step::LoadToObserve(Some(snapshot), bytes);
         }
         if transition.outcome == Outcome::Observed {
-            let version = transition.next.as_ref().unwrap_or(loaded).settled(world.now());
+            let version = transition
+                .next
+                .as_ref()
+                .unwrap_or(loaded)
+                .settled(world.now());
             world.actors[at].memory = version.map(|version| (version.generation(), bytes));
         }
-        if world.actors[at].memory.is_none() && done == Step::LoadForRead { Step::Done } else { done }
+        if world.actors[at].memory.is_none() && done == Step::LoadForRead {
+            Step::Done
+        } else {
+            done
+        }
     }
 
-    fn begin(&self, world: &mut World, at: usize, loaded: &Record, seen: Option<Seen>) -> Option<Step> {
+    fn begin(
+        &self,
+        world: &mut World,
+        at: usize,
+        loaded: &Record,
+        seen: Option<Seen>,
+    ) -> Option<Step> {
         let now = world.now();
         let seen = match (self.sabotage, seen) {
-            (Sabotage::TrustOldProbes, Some(seen)) => loaded.snapshot(now).map(|snapshot| Seen { snapshot, ..seen }),
+            (Sabotage::TrustOldProbes, Some(seen)) => loaded
+                .snapshot(now)
+                .map(|snapshot| Seen { snapshot, ..seen }),
             (_, seen) => seen,
         };
         let preconditions = world.actors[at].preconditions();
         let begin = Command::Begin(
-            Begin::new(&METHOD, &preconditions, at as u64, Duration::from_micros(TICK) * u32::from(self.permit))
-                .with_lease(lease_use(&world.actors[at], at, self.sabotage))
-                .with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)))
-                .with_authority(self.authority),
+            Begin::new(
+                &METHOD,
+                &preconditions,
+                at as u64,
+                Duration::from_micros(TICK) * u32::from(self.permit),
+            )
+            .with_lease(lease_use(&world.actors[at], at, self.sabotage))
+            .with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)))
+            .with_authority(self.authority),
         );
-        let blind = (self.sabotage == Sabotage::IgnorePermits).then(|| without_permit(loaded, now)).flatten();
+        let blind = (self.sabotage == Sabotage::IgnorePermits)
+            .then(|| without_permit(loaded, now))
+            .flatten();
         let transition = blind.as_ref().unwrap_or(loaded).apply(&begin, now);
         Some(match transition.outcome {
             Outcome::Granted(grant) => {
@@ -124,7 +167,11 @@ impl Protocol {
                     return Some(Step::LoadToBegin(seen));
                 }
                 let lease_end = world.actors[at].held.map(|held| held.end);
-                Step::Write(Grant { token: grant.token, deadline: grant.deadline, lease_end })
+                Step::Write(Grant {
+                    token: grant.token,
+                    deadline: grant.deadline,
+                    lease_end,
+                })
             }
             Outcome::Refused(Refusal::ProbeFirst) => Step::Probe(loaded.snapshot(now)),
             // Waits: nothing happens until another one's step or the clock changes the record.
@@ -147,11 +194,21 @@ impl Protocol {
     }
 
     fn end(&self, world: &mut World, at: usize, loaded: &Record, grant: Grant, end: End) -> Step {
-        let end = if self.sabotage == Sabotage::AssumeNotDone && end == End::Doubt { End::Abort } else { end };
+        let end = if self.sabotage == Sabotage::AssumeNotDone && end == End::Doubt {
+            End::Abort
+        } else {
+            end
+        };
         let command = match end {
             End::Commit => {
                 let tag = tag(u8::try_from(at).unwrap_or_default());
-                Command::Commit(Commit::new(grant.token, Content::Tagged { variant: Variant::only(), tag }))
+                Command::Commit(Commit::new(
+                    grant.token,
+                    Content::Tagged {
+                        variant: Variant::only(),
+                        tag,
+                    },
+                ))
             }
             End::Abort => Command::Abort(grant.token),
             End::Doubt => Command::Doubt(Doubt::new(grant.token, Duration::ZERO)),
@@ -195,9 +252,16 @@ impl Model for Protocol {
                 actions.push(Event::Step(at));
             }
             if matches!(actor.step, Step::Write(_)) {
-                actions.extend([Event::Refuse(at), Event::Fail(at, false), Event::Fail(at, true)]);
+                actions.extend([
+                    Event::Refuse(at),
+                    Event::Fail(at, false),
+                    Event::Fail(at, true),
+                ]);
             }
-            let writes = matches!(actor.step, Step::Write(_) | Step::LoadToEnd(..) | Step::End(..));
+            let writes = matches!(
+                actor.step,
+                Step::Write(_) | Step::LoadToEnd(..) | Step::End(..)
+            );
             if writes && world.crashes < self.crashes {
                 actions.push(Event::Crash(at));
             }
@@ -212,11 +276,17 @@ impl Model for Protocol {
         match event {
             Event::Step(at) => self.step(&mut world, at)?,
             Event::Refuse(at) | Event::Fail(at, _) => {
-                let Step::Write(grant) = last.actors[at].step else { return None };
+                let Step::Write(grant) = last.actors[at].step else {
+                    return None;
+                };
                 if event == Event::Fail(at, true) {
                     self.write(&mut world, at, grant)?;
                 }
-                let end = if event == Event::Refuse(at) { End::Abort } else { End::Doubt };
+                let end = if event == Event::Refuse(at) {
+                    End::Abort
+                } else {
+                    End::Doubt
+                };
                 world.actors[at].step = Step::LoadToEnd(grant, end);
             }
             Event::Crash(at) => {
@@ -236,11 +306,16 @@ impl Model for Protocol {
                 let settled = world.register.settled(world.now());
                 let relied_on = settled.filter(|_| model.authority == Authority::Register);
                 let right = |version: &ifmatch_core::record::Version| {
-                    version.tags().iter().all(|known| world.bytes.is_some_and(|bytes| tag(bytes) == *known))
+                    version
+                        .tags()
+                        .iter()
+                        .all(|known| world.bytes.is_some_and(|bytes| tag(bytes) == *known))
                 };
                 !world.wrong_tag && relied_on.is_none_or(right)
             }),
-            Property::always("no two holders", |_, world: &World| world.holders().count() <= 1),
+            Property::always("no two holders", |_, world: &World| {
+                world.holders().count() <= 1
+            }),
             Property::always("no write against a lease", |_, world: &World| {
                 world.leases.are_free_of(Fault::BesideHolder)
             }),
@@ -253,10 +328,17 @@ impl Model for Protocol {
             Property::always("who renews missed no write", |_, world: &World| {
                 world.leases.are_free_of(Fault::MissedWrite)
             }),
-            Property::always("fencing tokens grow", |_, world: &World| world.leases.are_free_of(Fault::TokenFell)),
-            Property::sometimes("a write is committed", |_, world: &World| world.committed > 0),
+            Property::always("fencing tokens grow", |_, world: &World| {
+                world.leases.are_free_of(Fault::TokenFell)
+            }),
+            Property::sometimes("a write is committed", |_, world: &World| {
+                world.committed > 0
+            }),
             Property::sometimes("all end", |_, world: &World| {
-                world.actors.iter().all(|actor| matches!(actor.step, Step::Done | Step::Crashed))
+                world
+                    .actors
+                    .iter()
+                    .all(|actor| matches!(actor.step, Step::Done | Step::Crashed))
             }),
         ]
     }

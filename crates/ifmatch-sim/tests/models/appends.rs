@@ -7,11 +7,23 @@ use crate::common::holds;
 /// Two blobs with one file.
 fn model(clients: &[usize]) -> AppendModel {
     let sabotage = AppendSabotage::Nothing;
-    AppendModel { clients: clients.to_vec(), failures: 1, losses: 1, crashes: 1, sabotage }
+    AppendModel {
+        clients: clients.to_vec(),
+        failures: 1,
+        losses: 1,
+        crashes: 1,
+        sabotage,
+    }
 }
 
 fn breaks(sabotage: AppendSabotage, property: &'static str, clients: &[usize]) {
-    crate::common::breaks(AppendModel { sabotage, ..model(clients) }, property);
+    crate::common::breaks(
+        AppendModel {
+            sabotage,
+            ..model(clients)
+        },
+        property,
+    );
 }
 
 const BYTES: &str = "a version has its own bytes, also after a loss of power";
@@ -20,8 +32,15 @@ const BYTES: &str = "a version has its own bytes, also after a loss of power";
 fn blobs_of_one_file_grow_apart() {
     holds([
         model(&[0, 0, 1]),
-        AppendModel { failures: 2, ..model(&[0, 0]) },
-        AppendModel { losses: 2, crashes: 0, ..model(&[0, 0, 1]) },
+        AppendModel {
+            failures: 2,
+            ..model(&[0, 0])
+        },
+        AppendModel {
+            losses: 2,
+            crashes: 0,
+            ..model(&[0, 0, 1])
+        },
     ]);
 }
 
@@ -48,15 +67,27 @@ fn the_file_of_the_next_version_must_stay() {
 
 #[test]
 fn a_response_before_the_swap_may_have_no_block() {
-    breaks(AppendSabotage::AnswerFirst, "an acknowledged block is there", &[0]);
+    breaks(
+        AppendSabotage::AnswerFirst,
+        "an acknowledged block is there",
+        &[0],
+    );
 }
 
 #[test]
 fn a_swap_without_a_response_may_have_appended_the_block() {
-    breaks(AppendSabotage::AssumeNotDone, "no block is there twice", &[0]);
+    breaks(
+        AppendSabotage::AssumeNotDone,
+        "no block is there twice",
+        &[0],
+    );
 }
 
 #[test]
 fn a_reader_must_not_read_beyond_its_version() {
-    breaks(AppendSabotage::ReadToEnd, "a reader gets the bytes of the version that it opened", &[0, 0]);
+    breaks(
+        AppendSabotage::ReadToEnd,
+        "a reader gets the bytes of the version that it opened",
+        &[0, 0],
+    );
 }

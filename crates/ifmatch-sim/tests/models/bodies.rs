@@ -11,30 +11,66 @@ const READ: &str = "no reader is interrupted within the grace";
 
 fn model(tasks: &[BodyTask]) -> BodyModel {
     let tasks = tasks.to_vec();
-    BodyModel { tasks, sweepers: 1, reads: true, ticks: 3, losses: 1, crashes: 1, sabotage: BodySabotage::Nothing }
+    BodyModel {
+        tasks,
+        sweepers: 1,
+        reads: true,
+        ticks: 3,
+        losses: 1,
+        crashes: 1,
+        sabotage: BodySabotage::Nothing,
+    }
 }
 
 fn breaks(sabotage: BodySabotage, property: &'static str, tasks: &[BodyTask]) {
-    crate::common::breaks(BodyModel { sabotage, ..model(tasks) }, property);
+    crate::common::breaks(
+        BodyModel {
+            sabotage,
+            ..model(tasks)
+        },
+        property,
+    );
 }
 
 #[test]
 fn writers_a_reader_and_a_sweeper_share_a_bucket() {
-    holds([model(&[Overwrite]), model(&[Edit, Overwrite]), model(&[Edit, Edit])]);
+    holds([
+        model(&[Overwrite]),
+        model(&[Edit, Overwrite]),
+        model(&[Edit, Edit]),
+    ]);
 }
 
 #[test]
 fn copies_and_two_sweepers_share_a_bucket() {
     holds([
-        BodyModel { losses: 0, ..model(&[Copy, Overwrite]) },
-        BodyModel { sweepers: 2, losses: 0, crashes: 1, ..model(&[Overwrite]) },
-        BodyModel { sweepers: 2, losses: 1, crashes: 0, reads: false, ..model(&[Overwrite]) },
+        BodyModel {
+            losses: 0,
+            ..model(&[Copy, Overwrite])
+        },
+        BodyModel {
+            sweepers: 2,
+            losses: 0,
+            crashes: 1,
+            ..model(&[Overwrite])
+        },
+        BodyModel {
+            sweepers: 2,
+            losses: 1,
+            crashes: 0,
+            reads: false,
+            ..model(&[Overwrite])
+        },
     ]);
 }
 
 #[test]
 fn blind_swaps_have_two_winners() {
-    breaks(BodySabotage::SwapBlindly, "one writer replaces a version", &[Edit, Edit]);
+    breaks(
+        BodySabotage::SwapBlindly,
+        "one writer replaces a version",
+        &[Edit, Edit],
+    );
 }
 
 #[test]
@@ -49,7 +85,11 @@ fn a_body_must_be_stored_before_the_swap() {
 
 #[test]
 fn names_must_be_unique() {
-    breaks(BodySabotage::ShareName, "a reader gets the bytes of its version", &[Overwrite, Overwrite]);
+    breaks(
+        BodySabotage::ShareName,
+        "a reader gets the bytes of its version",
+        &[Overwrite, Overwrite],
+    );
 }
 
 #[test]

@@ -10,11 +10,23 @@ const WRITES: &str = "no write into a deleted container is acknowledged";
 const READS: &str = "no read returns the bytes of a deleted container";
 
 fn writers(sabotage: ContainerSabotage) -> ContainerModel {
-    ContainerModel { writers: 2, reads: 0, ticks: 6, lag: 1, sabotage }
+    ContainerModel {
+        writers: 2,
+        reads: 0,
+        ticks: 6,
+        lag: 1,
+        sabotage,
+    }
 }
 
 fn reader(sabotage: ContainerSabotage) -> ContainerModel {
-    ContainerModel { writers: 1, reads: 2, ticks: 7, lag: 1, sabotage }
+    ContainerModel {
+        writers: 1,
+        reads: 2,
+        ticks: 7,
+        lag: 1,
+        sabotage,
+    }
 }
 
 #[test]

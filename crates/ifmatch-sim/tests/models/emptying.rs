@@ -7,16 +7,36 @@ use crate::common::holds;
 const LOST: &str = "no acknowledged blob is in a deleted container";
 
 fn model(writers: usize, deletions: usize) -> EmptyingModel {
-    EmptyingModel { writers, deletions, recreates: true, crashes: 1, sabotage: EmptyingSabotage::Nothing }
+    EmptyingModel {
+        writers,
+        deletions,
+        recreates: true,
+        crashes: 1,
+        sabotage: EmptyingSabotage::Nothing,
+    }
 }
 
 fn breaks(sabotage: EmptyingSabotage) {
-    crate::common::breaks(EmptyingModel { sabotage, ..model(2, 2) }, LOST);
+    crate::common::breaks(
+        EmptyingModel {
+            sabotage,
+            ..model(2, 2)
+        },
+        LOST,
+    );
 }
 
 #[test]
 fn a_deletion_of_an_empty_container_loses_no_acknowledged_blob() {
-    holds([model(2, 2), model(3, 2), EmptyingModel { recreates: false, crashes: 0, ..model(2, 3) }]);
+    holds([
+        model(2, 2),
+        model(3, 2),
+        EmptyingModel {
+            recreates: false,
+            crashes: 0,
+            ..model(2, 3)
+        },
+    ]);
 }
 
 #[test]

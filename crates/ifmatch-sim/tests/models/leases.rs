@@ -21,7 +21,12 @@ fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
 }
 
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
+    model
+        .clone()
+        .checker()
+        .spawn_bfs()
+        .join()
+        .assert_no_discovery(property);
     crate::common::breaks(Protocol { sabotage, ..model }, property);
 }
 
@@ -37,7 +42,10 @@ fn a_holder_a_thief_and_a_breaker() {
 
 #[test]
 fn a_holder_a_thief_a_breaker_and_a_writer_without_an_id() {
-    holds([Protocol { crashes: 0, ..protocol(&[Hold, Hold, Break, Overwrite], 1) }]);
+    holds([Protocol {
+        crashes: 0,
+        ..protocol(&[Hold, Hold, Break, Overwrite], 1)
+    }]);
 }
 
 #[test]
@@ -52,26 +60,50 @@ fn a_holder_that_returns_late_and_a_writer_without_an_id() {
 
 #[test]
 fn a_lease_during_a_write_in_flight_is_found() {
-    breaks(Sabotage::LockInFlight, "no write against a lease", protocol(&[Hold, Overwrite], 1));
-    breaks(Sabotage::LockInFlight, "no write against a lease", protocol(&[Hold, Hold, Break], 0));
+    breaks(
+        Sabotage::LockInFlight,
+        "no write against a lease",
+        protocol(&[Hold, Overwrite], 1),
+    );
+    breaks(
+        Sabotage::LockInFlight,
+        "no write against a lease",
+        protocol(&[Hold, Hold, Break], 0),
+    );
 }
 
 #[test]
 fn a_write_that_outlives_its_lease_is_found() {
-    breaks(Sabotage::OutliveLease, "no write outlives its lease", protocol(&[Hold], 1));
+    breaks(
+        Sabotage::OutliveLease,
+        "no write outlives its lease",
+        protocol(&[Hold], 1),
+    );
 }
 
 #[test]
 fn writers_that_ignore_the_lease_are_found() {
-    breaks(Sabotage::IgnoreLease, "no write against a lease", protocol(&[Hold, Overwrite], 0));
+    breaks(
+        Sabotage::IgnoreLease,
+        "no write against a lease",
+        protocol(&[Hold, Overwrite], 0),
+    );
 }
 
 #[test]
 fn a_late_commit_under_the_next_holder_is_found() {
-    breaks(Sabotage::KeepExpiredPermit, "no write recorded against a lease", protocol(&[Hold, Hold], 1));
+    breaks(
+        Sabotage::KeepExpiredPermit,
+        "no write recorded against a lease",
+        protocol(&[Hold, Hold], 1),
+    );
 }
 
 #[test]
 fn a_renewal_after_a_write_with_an_unknown_effect_is_found() {
-    breaks(Sabotage::RenewAfterDoubt, "who renews missed no write", protocol(&[Return, Overwrite], 3));
+    breaks(
+        Sabotage::RenewAfterDoubt,
+        "who renews missed no write",
+        protocol(&[Return, Overwrite], 3),
+    );
 }

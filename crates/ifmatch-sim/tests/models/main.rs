@@ -1,5 +1,9 @@
 //! Every interleaving of the protocols, and their sabotages.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod appends;
 mod bodies;

@@ -39,7 +39,10 @@ fn three_creators_and_a_crash_create_once() {
 fn an_editor_a_creator_an_overwriter_and_a_reader_do_not_conflict() {
     holds([
         protocol(&[Edit, Create, Overwrite, Read], OTHER),
-        Protocol { authority: Authority::Resource, ..protocol(&[Edit, Overwrite, Read], OTHER) },
+        Protocol {
+            authority: Authority::Resource,
+            ..protocol(&[Edit, Overwrite, Read], OTHER)
+        },
     ]);
 }
 
@@ -50,42 +53,75 @@ fn two_editors_and_a_reader_never_see_a_tag_on_other_bytes() {
 
 #[test]
 fn late_ticks_change_nothing() {
-    holds(Protocol { ticks: 3, ..protocol(&[Edit, Overwrite], OTHER) }.under_each_authority());
+    holds(
+        Protocol {
+            ticks: 3,
+            ..protocol(&[Edit, Overwrite], OTHER)
+        }
+        .under_each_authority(),
+    );
 }
 
 #[test]
 fn blind_swaps_lose_updates() {
-    breaks(Sabotage::SwapBlindly, "no lost update", protocol(&[Edit, Edit], OTHER));
+    breaks(
+        Sabotage::SwapBlindly,
+        "no lost update",
+        protocol(&[Edit, Edit], OTHER),
+    );
 }
 
 #[test]
 fn blind_swaps_create_twice() {
-    breaks(Sabotage::SwapBlindly, "at most one creator", protocol(&[Create, Create], None));
+    breaks(
+        Sabotage::SwapBlindly,
+        "at most one creator",
+        protocol(&[Create, Create], None),
+    );
 }
 
 #[test]
 fn ignored_permits_lose_updates() {
-    breaks(Sabotage::IgnorePermits, "no lost update", protocol(&[Edit, Edit], OTHER));
+    breaks(
+        Sabotage::IgnorePermits,
+        "no lost update",
+        protocol(&[Edit, Edit], OTHER),
+    );
 }
 
 #[test]
 fn late_observations_give_a_tag_to_other_bytes() {
-    breaks(Sabotage::ObserveLate, "no tag on other bytes", protocol(&[Overwrite, Read], OTHER));
+    breaks(
+        Sabotage::ObserveLate,
+        "no tag on other bytes",
+        protocol(&[Overwrite, Read], OTHER),
+    );
 }
 
 #[test]
 fn a_service_that_is_not_cancelled_loses_updates() {
-    breaks(Sabotage::NeverCancel, "no lost update", protocol(&[Edit, Edit], OTHER));
+    breaks(
+        Sabotage::NeverCancel,
+        "no lost update",
+        protocol(&[Edit, Edit], OTHER),
+    );
 }
 
 #[test]
 fn assuming_that_an_unanswered_write_failed_gives_a_tag_to_other_bytes() {
-    breaks(Sabotage::AssumeNotDone, "no tag on other bytes", protocol(&[Edit, Read], OTHER));
+    breaks(
+        Sabotage::AssumeNotDone,
+        "no tag on other bytes",
+        protocol(&[Edit, Read], OTHER),
+    );
 }
 
 #[test]
 fn old_probes_lose_updates() {
     let authority = Authority::Resource;
-    let model = Protocol { authority, ..protocol(&[Edit, Edit], OTHER) };
+    let model = Protocol {
+        authority,
+        ..protocol(&[Edit, Edit], OTHER)
+    };
     breaks(Sabotage::TrustOldProbes, "no lost update", model);
 }

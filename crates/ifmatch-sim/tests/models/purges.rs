@@ -6,7 +6,14 @@ use crate::common::holds;
 
 /// One node that follows the purges of another one, with a clock that is one and a half percent slow.
 fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
-    Purges { purges, rates: rates.to_vec(), ticks, crashes: 0, failovers: 0, sabotage: Sabotage::Nothing }
+    Purges {
+        purges,
+        rates: rates.to_vec(),
+        ticks,
+        crashes: 0,
+        failovers: 0,
+        sabotage: Sabotage::Nothing,
+    }
 }
 
 fn breaks(sabotage: Sabotage, model: Purges) {
@@ -30,12 +37,18 @@ fn purges_at_both_nodes_with_a_gap_in_the_log() {
 
 #[test]
 fn one_purge_and_a_node_that_restarts() {
-    holds([Purges { crashes: 1, ..purges(1, &[1_000, 985], 3) }]);
+    holds([Purges {
+        crashes: 1,
+        ..purges(1, &[1_000, 985], 3)
+    }]);
 }
 
 #[test]
 fn one_purge_that_a_failover_loses() {
-    holds([Purges { failovers: 1, ..purges(1, &[1_000, 985], 3) }]);
+    holds([Purges {
+        failovers: 1,
+        ..purges(1, &[1_000, 985], 3)
+    }]);
 }
 
 #[test]
@@ -55,5 +68,11 @@ fn each_rule_is_necessary() {
         breaks(sabotage, one());
     }
     breaks(Sabotage::IgnoreGap, purges(2, &[1_000, 985], 4));
-    breaks(Sabotage::IgnoreFailover, Purges { failovers: 1, ..one() });
+    breaks(
+        Sabotage::IgnoreFailover,
+        Purges {
+            failovers: 1,
+            ..one()
+        },
+    );
 }

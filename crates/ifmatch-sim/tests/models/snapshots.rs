@@ -7,11 +7,23 @@ use crate::common::holds;
 const LOST: &str = "no blob is deleted under an acknowledged snapshot";
 
 fn model(snapshots: usize, deletions: usize) -> SnapshotModel {
-    SnapshotModel { snapshots, deletions, writes: 2, removals: 1, sabotage: SnapshotSabotage::Nothing }
+    SnapshotModel {
+        snapshots,
+        deletions,
+        writes: 2,
+        removals: 1,
+        sabotage: SnapshotSabotage::Nothing,
+    }
 }
 
 fn breaks(sabotage: SnapshotSabotage) {
-    crate::common::breaks(SnapshotModel { sabotage, ..model(2, 2) }, LOST);
+    crate::common::breaks(
+        SnapshotModel {
+            sabotage,
+            ..model(2, 2)
+        },
+        LOST,
+    );
 }
 
 #[test]

@@ -27,7 +27,11 @@ pub(crate) enum ReadEnd<E> {
 
 impl<B: Body> PartlyReadBody<B> {
     pub(crate) fn new(body: B, limit: u64) -> Self {
-        Self { body: Box::pin(body), chunks: VecDeque::new(), remaining: limit }
+        Self {
+            body: Box::pin(body),
+            chunks: VecDeque::new(),
+            remaining: limit,
+        }
     }
 
     /// Reads to the end or the limit. Stores each frame immediately, so cancelling this future loses nothing.

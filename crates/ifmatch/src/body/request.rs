@@ -64,7 +64,13 @@ pub(crate) struct ReceivedBody<B: Body> {
 impl<B: Body> ReceivedBody<B> {
     /// A body that was read to its end.
     pub(crate) fn whole(content: BufferedBody) -> Self {
-        Self { body: RequestBody { body: ResponseBody::buffered(content), progress: None }, progress: None }
+        Self {
+            body: RequestBody {
+                body: ResponseBody::buffered(content),
+                progress: None,
+            },
+            progress: None,
+        }
     }
 
     /// A body that continues to arrive.
@@ -74,39 +80,59 @@ impl<B: Body> ReceivedBody<B> {
 
     /// A partly read body.
     pub(crate) fn partial(reader: PartlyReadBody<B>, error: Option<B::Error>) -> Self {
-        let rest = error.map_or(BodyRest::Body(reader.body), |error| BodyRest::Error(Some(error)));
+        let rest = error.map_or(BodyRest::Body(reader.body), |error| {
+            BodyRest::Error(Some(error))
+        });
         Self::measured(ResponseBody::replay(reader.chunks, rest))
     }
 
     fn measured(body: ResponseBody<B>) -> Self {
         let progress = Arc::new(BodyProgress::default());
-        Self { body: RequestBody { body, progress: Some(Arc::clone(&progress)) }, progress: Some(progress) }
+        Self {
+            body: RequestBody {
+                body,
+                progress: Some(Arc::clone(&progress)),
+            },
+            progress: Some(progress),
+        }
     }
 }
 
 impl<B: Body> RequestBody<B> {
     /// Passes a body on unchanged.
     pub fn new(body: B) -> Self {
-        Self { body: ResponseBody::inner(body), progress: None }
+        Self {
+            body: ResponseBody::inner(body),
+            progress: None,
+        }
     }
 
     /// Returns the client's body if the layer has read none of it and doesn't measure its progress. For services that
     /// can pass it on more cheaply than frame by frame.
     pub fn inner_mut(&mut self) -> Option<&mut B> {
-        if self.progress.is_some() { None } else { self.body.inner_mut() }
+        if self.progress.is_some() {
+            None
+        } else {
+            self.body.inner_mut()
+        }
     }
 }
 
 /// The empty body.
 impl<B: Body> Default for RequestBody<B> {
     fn default() -> Self {
-        Self { body: ResponseBody::empty(), progress: None }
+        Self {
+            body: ResponseBody::empty(),
+            progress: None,
+        }
     }
 }
 
 impl<B: Body> fmt::Debug for RequestBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestBody").field("body", &self.body).finish_non_exhaustive()
+        f.debug_struct("RequestBody")
+            .field("body", &self.body)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,7 +140,10 @@ impl<B: Body> Body for RequestBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let polled = this.body.poll_frame(cx);
         if let (Poll::Ready(Some(Ok(frame))), Some(progress)) = (&polled, this.progress)

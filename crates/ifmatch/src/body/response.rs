@@ -57,7 +57,10 @@ impl BufferedBody {
 
 impl From<Bytes> for BufferedBody {
     fn from(bytes: Bytes) -> Self {
-        Self { chunks: VecDeque::from([bytes]), trailers: None }
+        Self {
+            chunks: VecDeque::from([bytes]),
+            trailers: None,
+        }
     }
 }
 
@@ -69,15 +72,23 @@ pub(crate) enum BodyRest<B: Body> {
 
 impl<B: Body> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: BodyKind::Inner { body } }
+        Self {
+            kind: BodyKind::Inner { body },
+        }
     }
 
     pub(crate) fn buffered(content: impl Into<BufferedBody>) -> Self {
-        Self { kind: BodyKind::Buffered { content: content.into() } }
+        Self {
+            kind: BodyKind::Buffered {
+                content: content.into(),
+            },
+        }
     }
 
     pub(crate) fn replay(read: VecDeque<Bytes>, rest: BodyRest<B>) -> Self {
-        Self { kind: BodyKind::Replay { read, rest } }
+        Self {
+            kind: BodyKind::Replay { read, rest },
+        }
     }
 
     pub(crate) fn empty() -> Self {
@@ -107,7 +118,9 @@ impl<B: Body> fmt::Debug for ResponseBody<B> {
             BodyKind::Buffered { .. } => "buffered",
             BodyKind::Replay { .. } => "replay",
         };
-        f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
+        f.debug_struct("ResponseBody")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,12 +128,23 @@ impl<B: Body> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindProjection::Inner { body } => body.poll_frame(cx).map(as_bytes),
             KindProjection::Buffered { content } => {
                 let data = content.chunks.pop_front().map(Frame::data);
-                Poll::Ready(data.or_else(|| content.trailers.take().map(|trailers| Frame::trailers(*trailers))).map(Ok))
+                Poll::Ready(
+                    data.or_else(|| {
+                        content
+                            .trailers
+                            .take()
+                            .map(|trailers| Frame::trailers(*trailers))
+                    })
+                    .map(Ok),
+                )
             }
             KindProjection::Replay { read, rest } => match (read.pop_front(), rest) {
                 (Some(chunk), _) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
@@ -134,8 +158,14 @@ impl<B: Body> Body for ResponseBody<B> {
         match &self.kind {
             BodyKind::Inner { body } => body.is_end_stream(),
             BodyKind::Buffered { content } => content.trailers.is_none() && content.len() == 0,
-            BodyKind::Replay { read, rest: BodyRest::Body(body) } => read.is_empty() && body.is_end_stream(),
-            BodyKind::Replay { read, rest: BodyRest::Error(error) } => read.is_empty() && error.is_none(),
+            BodyKind::Replay {
+                read,
+                rest: BodyRest::Body(body),
+            } => read.is_empty() && body.is_end_stream(),
+            BodyKind::Replay {
+                read,
+                rest: BodyRest::Error(error),
+            } => read.is_empty() && error.is_none(),
         }
     }
 
@@ -162,6 +192,10 @@ impl<B: Body> Body for ResponseBody<B> {
 }
 
 /// Converts the data of a frame to `Bytes`, without a copy if they are `Bytes` already.
-pub(crate) fn as_bytes<D: Buf, E>(frame: Option<Result<Frame<D>, E>>) -> Option<Result<Frame<Bytes>, E>> {
-    frame.map(|frame| frame.map(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))))
+pub(crate) fn as_bytes<D: Buf, E>(
+    frame: Option<Result<Frame<D>, E>>,
+) -> Option<Result<Frame<Bytes>, E>> {
+    frame.map(|frame| {
+        frame.map(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))
+    })
 }

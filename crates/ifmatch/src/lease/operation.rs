@@ -37,7 +37,10 @@ impl PendingLeaseOperation {
         without_marker(&head.uri)?;
         let mut head = head.clone();
         mount::map(&mut head, without_marker)?;
-        shared.config.leases(&head).then(|| Self { shared: Arc::clone(shared), head })
+        shared.config.leases(&head).then(|| Self {
+            shared: Arc::clone(shared),
+            head,
+        })
     }
 
     /// Runs the operation. Waits for a write in flight, and probes a resource of unknown state.
@@ -47,7 +50,9 @@ impl PendingLeaseOperation {
         B: RequestContent,
     {
         let Self { shared, head } = self;
-        if !shared.config.ephemeral_leases && shared.driver.register().engine().guarantee != Guarantee::Linearizable {
+        if !shared.config.ephemeral_leases
+            && shared.driver.register().engine().guarantee != Guarantee::Linearizable
+        {
             return Ok(responses::leases_not_kept());
         }
         let request = match LeaseRequest::parse(&head.headers) {
@@ -55,11 +60,16 @@ impl PendingLeaseOperation {
             Err(problem) => return Ok(responses::problem(&problem)),
         };
         let conditions = Preconditions::from_headers(&head.headers);
-        let give_up = shared.driver.clock().now().saturating_add(shared.config.lock_timeout);
-        let mut context = match WriteContext::with_conditions(shared, head, conditions, LeaseUse::default()) {
-            Ok(context) => context,
-            Err(problem) => return Ok(responses::problem(&problem)),
-        };
+        let give_up = shared
+            .driver
+            .clock()
+            .now()
+            .saturating_add(shared.config.lock_timeout);
+        let mut context =
+            match WriteContext::with_conditions(shared, head, conditions, LeaseUse::default()) {
+                Ok(context) => context,
+                Err(problem) => return Ok(responses::problem(&problem)),
+            };
         strip_lease_fields(&mut context.head.headers);
         let mut observed = None;
         for probes in 0..MAX_PROBES {
@@ -70,11 +80,19 @@ impl PendingLeaseOperation {
             };
             match &applied.outcome {
                 Outcome::Leased(receipt) => {
-                    return Ok(reply::success(&context, &request, receipt, &applied, observed.as_ref()));
+                    return Ok(reply::success(
+                        &context,
+                        &request,
+                        receipt,
+                        &applied,
+                        observed.as_ref(),
+                    ));
                 }
                 Outcome::Refused(Refusal::ProbeFirst)
                     if probes == 0 || context.shared.driver.clock().now() < give_up => {}
-                Outcome::Refused(refusal) => return Ok(responses::problem(&context.problem(refusal))),
+                Outcome::Refused(refusal) => {
+                    return Ok(responses::problem(&context.problem(refusal)));
+                }
                 _ => return Ok(responses::unavailable()),
             }
             observed = match context.probe(&mut inner).await {
@@ -83,7 +101,9 @@ impl PendingLeaseOperation {
                 ProbeResult::Failed(result) => return result,
             };
         }
-        Ok(responses::problem(&Problem::write_in_flight(context.shared.config.lock_timeout)))
+        Ok(responses::problem(&Problem::write_in_flight(
+            context.shared.config.lock_timeout,
+        )))
     }
 }
 
@@ -92,17 +112,28 @@ async fn apply(
     request: &LeaseRequest,
     observed: Option<&Observed>,
 ) -> Result<Applied, DriverError> {
-    let operation = LeaseOperation::new(request.action, &context.conditions, ifmatch_runtime::nonce()?)
-        .with_observed(observed.cloned())
-        .with_authority(context.shared.config.authority)
-        .with_request(request.id);
-    context.shared.driver.apply_in_turn(&context.key, &Command::Lease(operation)).await
+    let operation = LeaseOperation::new(
+        request.action,
+        &context.conditions,
+        ifmatch_runtime::nonce()?,
+    )
+    .with_observed(observed.cloned())
+    .with_authority(context.shared.config.authority)
+    .with_request(request.id);
+    context
+        .shared
+        .driver
+        .apply_in_turn(&context.key, &Command::Lease(operation))
+        .await
 }
 
 /// Removes `comp=lease`, the marker of lease operations, from the query. Returns `None` without it.
 fn without_marker(uri: &Uri) -> Option<Uri> {
     let query = uri.query()?;
-    let kept: Vec<_> = query.split('&').filter(|pair| *pair != "comp=lease").collect();
+    let kept: Vec<_> = query
+        .split('&')
+        .filter(|pair| *pair != "comp=lease")
+        .collect();
     if kept.len() == query.split('&').count() {
         return None;
     }
@@ -122,7 +153,10 @@ mod tests {
         let cases = [
             ("/a?comp=lease", Some("/a")),
             ("/a?x=1&comp=lease&y=2", Some("/a?x=1&y=2")),
-            ("http://example.org/a?comp=lease", Some("http://example.org/a")),
+            (
+                "http://example.org/a?comp=lease",
+                Some("http://example.org/a"),
+            ),
             ("/a", None),
             ("/a?comp=leases", None),
             ("/a?comp=metadata", None),

@@ -30,7 +30,11 @@ where
     let is_head = request.method() == Method::HEAD;
     let refused = |problem: &Problem| {
         let response = responses::problem(problem);
-        Ok(if is_head { responses::without_body(response) } else { response })
+        Ok(if is_head {
+            responses::without_body(response)
+        } else {
+            response
+        })
     };
     let lease = match lease_id(request.headers()) {
         Ok(id) => LeaseUse::Read(id),
@@ -49,5 +53,7 @@ where
 async fn check(shared: &LayerState, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
     let record = shared.for_read(shared.driver.load(key)).await;
     let record = record.ok_or_else(|| Problem::unavailable(responses::RETRY_AFTER))?;
-    record.check_lease(lease, shared.now()).map_err(Problem::lease_failed)
+    record
+        .check_lease(lease, shared.now())
+        .map_err(Problem::lease_failed)
 }

@@ -24,23 +24,39 @@ pub(super) fn success<T: Body>(
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = match request.action {
         LeaseAction::Acquire { .. } => StatusCode::CREATED,
-        LeaseAction::Renew(_) | LeaseAction::Change { .. } | LeaseAction::Release(_) => StatusCode::OK,
+        LeaseAction::Renew(_) | LeaseAction::Change { .. } | LeaseAction::Release(_) => {
+            StatusCode::OK
+        }
         LeaseAction::Break { .. } => StatusCode::ACCEPTED,
     };
     let headers = response.headers_mut();
     if let LeaseAction::Break { .. } = request.action {
-        headers.insert(azure::TIME, receipt.seconds_left().unwrap_or_default().into());
+        headers.insert(
+            azure::TIME,
+            receipt.seconds_left().unwrap_or_default().into(),
+        );
     } else if let Some(lease) = receipt.lease {
-        headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (azure::ID, id)));
+        headers.extend(
+            HeaderValue::from_str(&lease.id().to_string())
+                .ok()
+                .map(|id| (azure::ID, id)),
+        );
     }
     let shared = &context.shared;
     let now = shared.now();
-    let was_probed = observed.is_some_and(|observed| Some(observed.snapshot) == applied.before.snapshot(now));
-    let version = applied.after.settled(now).filter(|_| was_probed || shared.is_authoritative());
+    let was_probed =
+        observed.is_some_and(|observed| Some(observed.snapshot) == applied.before.snapshot(now));
+    let version = applied
+        .after
+        .settled(now)
+        .filter(|_| was_probed || shared.is_authoritative());
     if let Some(version) = version
         && let [tag] = version.tags()
     {
-        let shown = shared.config.behind_compression.then(|| compressed_tag::shown(tag, &context.head.headers));
+        let shown = shared
+            .config
+            .behind_compression
+            .then(|| compressed_tag::shown(tag, &context.head.headers));
         headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
         if version.last_modified().has_come(shared.wall()) {
             headers.insert(LAST_MODIFIED, version.last_modified().to_header());

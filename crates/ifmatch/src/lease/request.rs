@@ -2,7 +2,9 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use ifmatch_core::lease::azure::{self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION, ID, PROPOSED_ID};
+use ifmatch_core::lease::azure::{
+    self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION, ID, PROPOSED_ID,
+};
 use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::record::RequestId;
@@ -32,7 +34,14 @@ impl LeaseRequest {
         let id = azure::single(headers, CLIENT_REQUEST_ID)?.map(|client| {
             let given = given.map(|value| value.map_or(&b""[..], |value| value.as_bytes()));
             let name = azure::action_name(&action).as_bytes();
-            RequestId::of(&[client.as_bytes(), name, given[0], given[1], given[2], given[3]])
+            RequestId::of(&[
+                client.as_bytes(),
+                name,
+                given[0],
+                given[1],
+                given[2],
+                given[3],
+            ])
         });
         Ok(Self { action, id })
     }
@@ -43,12 +52,20 @@ impl LeaseRequest {
 /// # Errors
 /// 400 if it isn't a lease id.
 pub(crate) fn lease_of_write(config: &LayerConfig, head: &Parts) -> Result<LeaseUse, Problem> {
-    if names_lease(config, head) { lease_id(&head.headers).map(LeaseUse::Write) } else { Ok(LeaseUse::default()) }
+    if names_lease(config, head) {
+        lease_id(&head.headers).map(LeaseUse::Write)
+    } else {
+        Ok(LeaseUse::default())
+    }
 }
 
 /// Returns `true` if a request presents a lease, to a resource that has leases.
 pub(crate) fn names_lease(config: &LayerConfig, head: &Parts) -> bool {
-    config.leases && [ID, PLAIN_ID].iter().any(|name| head.headers.contains_key(name)) && config.leases(head)
+    config.leases
+        && [ID, PLAIN_ID]
+            .iter()
+            .any(|name| head.headers.contains_key(name))
+        && config.leases(head)
 }
 
 /// Returns the lease id that a request presents.
@@ -57,9 +74,9 @@ pub(crate) fn names_lease(config: &LayerConfig, head: &Parts) -> bool {
 /// 400 if it isn't a lease id.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     match (azure::id(headers, ID)?, azure::id(headers, PLAIN_ID)?) {
-        (Some(one), Some(other)) if one != other => {
-            Err(Problem::bad_request("x-ms-lease-id and Lease-Id name two leases. Send one of them"))
-        }
+        (Some(one), Some(other)) if one != other => Err(Problem::bad_request(
+            "x-ms-lease-id and Lease-Id name two leases. Send one of them",
+        )),
         (one, other) => Ok(one.or(other)),
     }
 }
@@ -72,5 +89,7 @@ pub(super) fn strip_lease_fields(headers: &mut HeaderMap) {
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    random_bytes().map(LeaseId::from_random).map_err(|_| Problem::unavailable(responses::RETRY_AFTER))
+    random_bytes()
+        .map(LeaseId::from_random)
+        .map_err(|_| Problem::unavailable(responses::RETRY_AFTER))
 }

@@ -68,7 +68,11 @@ impl RememberedHead {
     }
 
     fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + FIELD)
+            .sum();
         size_of::<Self>() + self.variant.0.len() + self.tag.as_bytes().len() + headers
     }
 }
@@ -78,21 +82,36 @@ impl ResourceEntry {
     const MAX_RESPONSES: usize = 16;
 
     /// Returns the response that a request with this query and these header fields selects.
-    pub(crate) fn find(&self, query: Option<&str>, headers: &HeaderMap) -> Option<&Arc<RememberedHead>> {
+    pub(crate) fn find(
+        &self,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<&Arc<RememberedHead>> {
         let variant = self.vary.select(query, headers)?;
-        self.responses.iter().find(|response| response.variant == variant)
+        self.responses
+            .iter()
+            .find(|response| response.variant == variant)
     }
 
     /// Adds a response. Drops responses that were selected by other header fields.
     pub(super) fn with(&self, vary: VaryFields, new: RememberedHead) -> Self {
-        let is_kept = |response: &&Arc<RememberedHead>| self.vary == vary && response.variant != new.variant;
+        let is_kept =
+            |response: &&Arc<RememberedHead>| self.vary == vary && response.variant != new.variant;
         let mut responses: Vec<_> = self.responses.iter().filter(is_kept).cloned().collect();
         if responses.len() >= Self::MAX_RESPONSES {
             responses.remove(0);
         }
         responses.push(Arc::new(new));
-        let size = size_of::<Self>() + responses.iter().map(|response| response.size()).sum::<usize>();
-        Self { vary, responses, size }
+        let size = size_of::<Self>()
+            + responses
+                .iter()
+                .map(|response| response.size())
+                .sum::<usize>();
+        Self {
+            vary,
+            responses,
+            size,
+        }
     }
 
     /// Returns the approximate size in memory, in bytes.

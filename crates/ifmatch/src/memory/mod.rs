@@ -2,8 +2,14 @@
 //! `quick_cache` on WebAssembly.
 
 mod entry;
-#[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), path = "moka.rs")]
-#[cfg_attr(all(target_family = "wasm", target_os = "unknown"), path = "quick_cache.rs")]
+#[cfg_attr(
+    not(all(target_family = "wasm", target_os = "unknown")),
+    path = "moka.rs"
+)]
+#[cfg_attr(
+    all(target_family = "wasm", target_os = "unknown"),
+    path = "quick_cache.rs"
+)]
 mod imp;
 /// The memory on WebAssembly, tested on native targets too.
 #[cfg(test)]

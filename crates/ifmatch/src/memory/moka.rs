@@ -13,7 +13,12 @@ pub(crate) struct ResponseMemory(Cache<Key, Arc<ResourceEntry>>);
 
 impl ResponseMemory {
     pub(crate) fn with_capacity(bytes: u64) -> Self {
-        Self(Cache::builder().max_capacity(bytes).weigher(|key, entry: &Arc<ResourceEntry>| entry.weight(key)).build())
+        Self(
+            Cache::builder()
+                .max_capacity(bytes)
+                .weigher(|key, entry: &Arc<ResourceEntry>| entry.weight(key))
+                .build(),
+        )
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<ResourceEntry>> {
@@ -23,7 +28,8 @@ impl ResponseMemory {
     /// Remembers a response. One of two concurrent calls may be lost.
     pub(crate) fn remember(&self, key: &Key, vary: VaryFields, response: RememberedHead) {
         let before = self.get(key).unwrap_or_default();
-        self.0.insert(key.clone(), Arc::new(before.with(vary, response)));
+        self.0
+            .insert(key.clone(), Arc::new(before.with(vary, response)));
     }
 
     pub(crate) fn forget(&self, key: &Key) {

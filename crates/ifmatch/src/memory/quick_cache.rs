@@ -37,7 +37,8 @@ impl ResponseMemory {
     /// Remembers a response. One of two concurrent calls may be lost.
     pub(crate) fn remember(&self, key: &Key, vary: VaryFields, response: RememberedHead) {
         let before = self.get(key).unwrap_or_default();
-        self.0.insert(key.clone(), Arc::new(before.with(vary, response)));
+        self.0
+            .insert(key.clone(), Arc::new(before.with(vary, response)));
     }
 
     pub(crate) fn forget(&self, key: &Key) {

@@ -31,9 +31,18 @@ impl AllowedReuse {
                 sets_cookie |= *name == SET_COOKIE;
             }
         }
-        let lifetime = given.s_maxage.or(given.max_age).filter(|_| !given.no_cache).unwrap_or_default();
+        let lifetime = given
+            .s_maxage
+            .or(given.max_age)
+            .filter(|_| !given.no_cache)
+            .unwrap_or_default();
         let may_be_stored = !(given.private || given.no_store || sets_cookie);
-        Self { is_private: given.private, may_be_stored, lifetime, age: age.unwrap_or_default() }
+        Self {
+            is_private: given.private,
+            may_be_stored,
+            lifetime,
+            age: age.unwrap_or_default(),
+        }
     }
 }
 
@@ -44,7 +53,11 @@ pub(crate) fn demands_origin(request: &HeaderMap) -> bool {
             || name.eq_ignore_ascii_case(b"no-store")
             || (name.eq_ignore_ascii_case(b"max-age") && seconds(value).is_zero())
     };
-    request.get_all(CACHE_CONTROL).iter().flat_map(directives).any(demands)
+    request
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .flat_map(directives)
+        .any(demands)
 }
 
 #[derive(Default)]
@@ -76,9 +89,19 @@ fn shorten(lifetime: &mut Option<Duration>, given: Duration) {
 
 /// Parses delta-seconds. Invalid values count as 0.
 fn seconds(value: &[u8]) -> Duration {
-    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    Duration::from_secs(digits.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default().into())
+    let value = value
+        .strip_prefix(b"\"")
+        .and_then(|value| value.strip_suffix(b"\""))
+        .unwrap_or(value);
+    let digits = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    Duration::from_secs(
+        digits
+            .and_then(|text| text.parse::<u32>().ok())
+            .unwrap_or_default()
+            .into(),
+    )
 }
 
 /// Returns the names and values of the directives in a line. Commas in quotes don't separate.
@@ -118,7 +141,10 @@ mod tests {
         assert_eq!(lifetime(&["max-age=-1"]), (true, 0));
         assert_eq!(lifetime(&["max-age=60, PRIVATE"]), (false, 60));
         assert_eq!(lifetime(&["no-store"]), (false, 0));
-        assert_eq!(lifetime(&["extension=\"a, private\", max-age=9"]), (true, 9));
+        assert_eq!(
+            lifetime(&["extension=\"a, private\", max-age=9"]),
+            (true, 9)
+        );
         assert_eq!(lifetime(&["private=\"x, y\""]), (false, 0));
     }
 }

@@ -56,21 +56,39 @@ pub(crate) enum LookupResult<T: Body> {
 impl MemoryLookup {
     pub(crate) fn new(shared: &LayerState, key: Key, head: &Parts) -> Self {
         let (at, wall) = (shared.now(), shared.wall());
-        let hit = if shared.config.is_shareable(head) { MemoryHit::find(shared, &key, head, at, wall) } else { None };
+        let hit = if shared.config.is_shareable(head) {
+            MemoryHit::find(shared, &key, head, at, wall)
+        } else {
+            None
+        };
         let dated = shared.dates.find(&key, head, at);
-        Self { key, at, wall, hit, dated }
+        Self {
+            key,
+            at,
+            wall,
+            hit,
+            dated,
+        }
     }
 
     /// Returns the result if it is certain without waiting for the register.
     pub(crate) fn result_now<T: Body>(&self, shared: &LayerState) -> Option<LookupResult<T>> {
-        self.result_of_hit(shared).or_else(|| self.result_with_date())
+        self.result_of_hit(shared)
+            .or_else(|| self.result_with_date())
     }
 
     /// Returns the baseline of a read that doesn't ask the register, unless the register could confirm a 304.
     fn result_with_date<T: Body>(&self) -> Option<LookupResult<T>> {
-        let dated = self.dated.as_ref().filter(|_| !self.hit.as_ref().is_some_and(|hit| hit.is_match))?;
+        let dated = self
+            .dated
+            .as_ref()
+            .filter(|_| !self.hit.as_ref().is_some_and(|hit| hit.is_match))?;
         let state = BaselineState::Dated(Arc::clone(dated));
-        Some(LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state }))
+        Some(LookupResult::Run(ReadBaseline {
+            at: self.at,
+            wall: self.wall,
+            state,
+        }))
     }
 
     fn result_of_hit<T: Body>(&self, shared: &LayerState) -> Option<LookupResult<T>> {
@@ -87,7 +105,11 @@ impl MemoryLookup {
     }
 
     /// Returns the result if the register knows the revision without waiting, and the remembered version is current.
-    fn check_revision<T: Body>(&self, shared: &LayerState, hit: &MemoryHit) -> Option<LookupResult<T>> {
+    fn check_revision<T: Body>(
+        &self,
+        shared: &LayerState,
+        hit: &MemoryHit,
+    ) -> Option<LookupResult<T>> {
         let revision = shared.driver.revision_at_once(&self.key)?;
         if !hit.remembered.is_current_at(revision) {
             return None;
@@ -97,12 +119,20 @@ impl MemoryLookup {
             return Some(LookupResult::NotModified(hit.not_modified(shared, self.at)));
         }
         let state = BaselineState::Current(Arc::clone(&hit.remembered), revision);
-        Some(LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state }))
+        Some(LookupResult::Run(ReadBaseline {
+            at: self.at,
+            wall: self.wall,
+            state,
+        }))
     }
 
     /// Returns the result, loading the record if necessary.
     pub(crate) async fn result<T: Body>(&self, shared: &LayerState) -> LookupResult<T> {
-        if let Some(cached) = self.hit.as_ref().and_then(|hit| self.check_revision(shared, hit)) {
+        if let Some(cached) = self
+            .hit
+            .as_ref()
+            .and_then(|hit| self.check_revision(shared, hit))
+        {
             return cached;
         }
         if let Some(cached) = self.result_with_date() {
@@ -117,27 +147,54 @@ impl MemoryLookup {
             hit.remembered.confirm(self.at, record.revision());
             return LookupResult::NotModified(hit.not_modified(shared, self.at));
         }
-        let state = record.map_or(BaselineState::Unavailable, |record| BaselineState::Record(Box::new(record)));
-        LookupResult::Run(ReadBaseline { at: self.at, wall: self.wall, state })
+        let state = record.map_or(BaselineState::Unavailable, |record| {
+            BaselineState::Record(Box::new(record))
+        });
+        LookupResult::Run(ReadBaseline {
+            at: self.at,
+            wall: self.wall,
+            state,
+        })
     }
 }
 
 impl MemoryHit {
-    fn find(shared: &LayerState, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Self> {
-        let remembered = shared.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
+    fn find(
+        shared: &LayerState,
+        key: &Key,
+        head: &Parts,
+        at: Timestamp,
+        wall: Timestamp,
+    ) -> Option<Self> {
+        let remembered = shared
+            .memory
+            .get(key)?
+            .find(head.uri.query(), &head.headers)
+            .cloned()?;
         let is_fresh = (remembered.born..remembered.fresh_until).contains(&at);
         let is_usable = shared.is_authoritative() || (is_fresh && !demands_origin(&head.headers));
-        let shown = shared.config.behind_compression.then(|| compressed_tag::shown(&remembered.tag, &head.headers));
+        let shown = shared
+            .config
+            .behind_compression
+            .then(|| compressed_tag::shown(&remembered.tag, &head.headers));
         let validators = Validators {
             tags: slice::from_ref(shown.as_ref().unwrap_or(&remembered.tag)),
             last_modified: Some(remembered.last_modified).filter(|date| date.has_come(wall)),
         };
         let verdict = precondition::evaluate(&head.headers, &Method::GET, Some(&validators));
         let is_match = is_usable && verdict == Verdict::NotModified;
-        Some(Self { remembered, shown, is_match })
+        Some(Self {
+            remembered,
+            shown,
+            is_match,
+        })
     }
 
-    fn not_modified<T: Body>(&self, shared: &LayerState, at: Timestamp) -> Response<ResponseBody<T>> {
+    fn not_modified<T: Body>(
+        &self,
+        shared: &LayerState,
+        at: Timestamp,
+    ) -> Response<ResponseBody<T>> {
         let mut headers = self.remembered.headers.clone();
         if let Some(shown) = &self.shown {
             headers.insert(ETAG, shown.to_header());

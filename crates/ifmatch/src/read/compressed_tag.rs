@@ -30,7 +30,10 @@ pub(crate) fn strip_suffixes(mut conditions: Preconditions) -> Preconditions {
 
 /// Adds `Accept-Encoding` to `Vary`. The compression layer itself does so on all responses but a 304.
 pub(crate) fn add_vary(response: &mut HeaderMap) {
-    let fields = response.get_all(VARY).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let fields = response
+        .get_all(VARY)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     let mut fields = fields.map(<[u8]>::trim_ascii);
     if !fields.any(|field| field == b"*" || field.eq_ignore_ascii_case(b"accept-encoding")) {
         response.append(VARY, HeaderValue::from_static("accept-encoding"));
@@ -39,9 +42,13 @@ pub(crate) fn add_vary(response: &mut HeaderMap) {
 
 fn strip_suffix(tag: &mut EntityTag) {
     let bytes = tag.as_bytes();
-    let Some(at) = bytes.len().checked_sub(MARK.len() + DIGITS + 1) else { return };
+    let Some(at) = bytes.len().checked_sub(MARK.len() + DIGITS + 1) else {
+        return;
+    };
     let (base, suffix) = bytes.split_at(at);
-    let digits = suffix.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(b"\""));
+    let digits = suffix
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.strip_suffix(b"\""));
     if digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
         && let Ok(stripped) = EntityTag::parse(&[base, b"\""].concat())
     {
@@ -54,7 +61,12 @@ fn suffix(request: &HeaderMap) -> Option<String> {
     let mut accepted = Vec::new();
     for line in request.get_all(ACCEPT_ENCODING) {
         let lower = String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase();
-        accepted.extend(lower.split(',').map(normalize).filter(|item| !item.is_empty()));
+        accepted.extend(
+            lower
+                .split(',')
+                .map(normalize)
+                .filter(|item| !item.is_empty()),
+        );
     }
     let admits = |item: &String| {
         let (name, weight) = item.split_once(";q=").unwrap_or((item, "1"));
@@ -70,7 +82,9 @@ fn suffix(request: &HeaderMap) -> Option<String> {
 }
 
 fn normalize(item: &str) -> String {
-    item.chars().filter(|character| !character.is_ascii_whitespace()).collect()
+    item.chars()
+        .filter(|character| !character.is_ascii_whitespace())
+        .collect()
 }
 
 #[cfg(test)]
@@ -86,18 +100,36 @@ mod tests {
     #[test]
     fn a_client_that_accepts_only_identity_gets_the_plain_tag() {
         for accept in ["", "identity", "gzip;q=0", "gzip; q=0.000, identity", ","] {
-            assert_eq!(shown_for(accept), EntityTag::strong("v1").unwrap(), "{accept:?}");
+            assert_eq!(
+                shown_for(accept),
+                EntityTag::strong("v1").unwrap(),
+                "{accept:?}"
+            );
         }
     }
 
     #[test]
     fn each_preference_gets_its_own_suffix_of_the_same_tag() {
-        let tags = ["gzip", "br", "gzip, br", "gzip;q=0.5, br", "*", "gzip, identity;q=0"].map(shown_for);
+        let tags = [
+            "gzip",
+            "br",
+            "gzip, br",
+            "gzip;q=0.5, br",
+            "*",
+            "gzip, identity;q=0",
+        ]
+        .map(shown_for);
         for (at, tag) in tags.iter().enumerate() {
             assert!(!tags[..at].contains(tag), "{tag}");
             let if_match = Some(TagList::Tags(vec![tag.clone()]));
-            let stripped = strip_suffixes(Preconditions { if_match, ..Preconditions::default() });
-            assert_eq!(stripped.if_match, Some(TagList::Tags(vec![EntityTag::strong("v1").unwrap()])));
+            let stripped = strip_suffixes(Preconditions {
+                if_match,
+                ..Preconditions::default()
+            });
+            assert_eq!(
+                stripped.if_match,
+                Some(TagList::Tags(vec![EntityTag::strong("v1").unwrap()]))
+            );
         }
         assert_eq!(shown_for("br , gzip"), shown_for("GZIP,br"));
     }

@@ -59,7 +59,14 @@ impl DatedVersion {
         at: Timestamp,
     ) -> Self {
         let value = last_modified.to_header();
-        Self { vary, variant, tag, last_modified, value, at }
+        Self {
+            vary,
+            variant,
+            tag,
+            last_modified,
+            value,
+            at,
+        }
     }
 }
 
@@ -73,7 +80,12 @@ pub(crate) struct VersionDates {
 impl VersionDates {
     /// Returns the date of the version of the representation that a request selects, if that is all that its response may need of the
     /// record.
-    pub(crate) fn find(&self, key: &Key, head: &Parts, now: Timestamp) -> Option<Arc<DatedVersion>> {
+    pub(crate) fn find(
+        &self,
+        key: &Key,
+        head: &Parts,
+        now: Timestamp,
+    ) -> Option<Arc<DatedVersion>> {
         if !self.is_used.load(Ordering::Acquire) || compares_dates(&head.headers) {
             return None;
         }
@@ -81,7 +93,9 @@ impl VersionDates {
         let selects = |dated: &&Arc<DatedVersion>| {
             // The time of a register's engine may have gone back since.
             let is_recent = dated.at <= now && now < dated.at.saturating_add(MAX_AGE);
-            is_recent && dated.vary.select(head.uri.query(), &head.headers).as_ref() == Some(&dated.variant)
+            is_recent
+                && dated.vary.select(head.uri.query(), &head.headers).as_ref()
+                    == Some(&dated.variant)
         };
         known.get(key)?.iter().rev().find(selects).cloned()
     }
@@ -138,26 +152,56 @@ mod tests {
 
     #[test]
     fn a_date_counts_for_a_short_time_and_for_the_representation_that_it_is_of() {
-        let (dates, key, at) = (VersionDates::default(), Key::new("a").unwrap(), Timestamp::from_micros(1_000_000_000));
+        let (dates, key, at) = (
+            VersionDates::default(),
+            Key::new("a").unwrap(),
+            Timestamp::from_micros(1_000_000_000),
+        );
         let mut headers = HeaderMap::new();
         headers.insert("vary", HeaderValue::from_static("accept"));
         let vary = VaryFields::of(&headers).unwrap();
         let tag = |name: &str| EntityTag::strong(name).unwrap();
         for accept in ["text/html", "text/plain"] {
-            let variant = vary.select(None, &head(&[("accept", accept)]).headers).unwrap();
-            dates.note(&key, DatedVersion::new(vary.clone(), variant, tag(&accept[5..]), HttpDate::from_unix(7), at));
+            let variant = vary
+                .select(None, &head(&[("accept", accept)]).headers)
+                .unwrap();
+            dates.note(
+                &key,
+                DatedVersion::new(
+                    vary.clone(),
+                    variant,
+                    tag(&accept[5..]),
+                    HttpDate::from_unix(7),
+                    at,
+                ),
+            );
         }
-        let found = |fields: &[(&str, &str)], now| dates.find(&key, &head(fields), now).map(|dated| dated.tag.clone());
+        let found = |fields: &[(&str, &str)], now| {
+            dates
+                .find(&key, &head(fields), now)
+                .map(|dated| dated.tag.clone())
+        };
         let html = ("accept", "text/html");
         assert_eq!(found(&[html], at), Some(tag("html")));
         assert_eq!(found(&[("accept", "text/plain")], at), Some(tag("plain")));
         assert_eq!(found(&[("accept", "image/png")], at), None);
         assert_eq!(found(&[html], at.saturating_add(MAX_AGE)), None, "too old");
-        assert_eq!(found(&[html], Timestamp::from_micros(0)), None, "the clock has gone back");
+        assert_eq!(
+            found(&[html], Timestamp::from_micros(0)),
+            None,
+            "the clock has gone back"
+        );
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        for (name, beside) in [("if-modified-since", "if-none-match"), ("if-unmodified-since", "if-match")] {
+        for (name, beside) in [
+            ("if-modified-since", "if-none-match"),
+            ("if-unmodified-since", "if-match"),
+        ] {
             assert_eq!(found(&[html, (name, date)], at), None, "{name}");
-            assert_eq!(found(&[html, (name, date), (beside, "\"x\"")], at), Some(tag("html")), "{beside} comes first");
+            assert_eq!(
+                found(&[html, (name, date), (beside, "\"x\"")], at),
+                Some(tag("html")),
+                "{beside} comes first"
+            );
         }
         assert_eq!(found(&[html, ("if-range", date)], at), None);
         assert_eq!(found(&[html, ("if-range", "\"x\"")], at), Some(tag("html")));
@@ -170,7 +214,13 @@ mod tests {
         let (dates, at) = (VersionDates::default(), Timestamp::from_micros(7));
         for number in 0..3 * CAPACITY {
             let tag = EntityTag::strong("x").unwrap();
-            let known = DatedVersion::new(VaryFields::default(), Variant::only(), tag, HttpDate::from_unix(7), at);
+            let known = DatedVersion::new(
+                VaryFields::default(),
+                Variant::only(),
+                tag,
+                HttpDate::from_unix(7),
+                at,
+            );
             dates.note(&Key::new(number.to_string()).unwrap(), known);
             assert!(dates.known().len() <= CAPACITY);
         }

@@ -51,7 +51,9 @@ pub(crate) async fn observe(
         && remembered.variant == variant
         && Some(&remembered.tag) == tag
     {
-        return Some(RecordedRepresentation::from_memory(remembered, *revision, vary));
+        return Some(RecordedRepresentation::from_memory(
+            remembered, *revision, vary,
+        ));
     }
     if let BaselineState::Dated(dated) = &context.baseline.state {
         if dated.variant == variant && Some(&dated.tag) == tag {
@@ -66,7 +68,13 @@ pub(crate) async fn observe(
     let recorded = known.and_then(|version| version.tag(&variant));
     let observation = match (tag, known, recorded) {
         (Some(tag), Some(version), Some(recorded)) if recorded == tag => {
-            return Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag));
+            return Some(RecordedRepresentation::from_record(
+                version,
+                record.revision(),
+                variant,
+                vary,
+                tag,
+            ));
         }
         (None, _, None) => return None,
         _ => Observation::Present {
@@ -78,7 +86,13 @@ pub(crate) async fn observe(
     let record = Box::pin(apply(context, &record, observation)).await?;
     let version = record.settled(context.shared.now())?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
-    Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag))
+    Some(RecordedRepresentation::from_record(
+        version,
+        record.revision(),
+        variant,
+        vary,
+        tag,
+    ))
 }
 
 /// Returns the version that the register has now, if it has this tag. A writer has recorded it.
@@ -90,51 +104,99 @@ async fn current(
     vary: VaryFields,
     tag: &EntityTag,
 ) -> Option<RecordedRepresentation> {
-    let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
-    let version = record.settled(context.shared.now()).filter(|version| version.tag(&variant) == Some(tag))?;
-    Some(RecordedRepresentation::from_record(version, record.revision(), variant, vary, tag))
+    let record = context
+        .shared
+        .for_read(context.shared.driver.load(&context.request.key))
+        .await?;
+    let version = record
+        .settled(context.shared.now())
+        .filter(|version| version.tag(&variant) == Some(tag))?;
+    Some(RecordedRepresentation::from_record(
+        version,
+        record.revision(),
+        variant,
+        vary,
+        tag,
+    ))
 }
 
 /// Takes note of the date of a response, for reads that need nothing else of the register, unless the register can be asked without
 /// waiting.
 pub(crate) fn note_date(context: &ReadContext, recorded: &RecordedRepresentation) {
-    let ReadContext { shared, request, baseline } = context;
+    let ReadContext {
+        shared,
+        request,
+        baseline,
+    } = context;
     let has_loaded = matches!(baseline.state, BaselineState::Record(_));
-    if has_loaded && !shared.is_authoritative() && shared.driver.revision_at_once(&request.key).is_none() {
-        let RecordedRepresentation { vary, variant, tag, last_modified, .. } = recorded;
-        let dated = DatedVersion::new(vary.clone(), variant.clone(), tag.clone(), *last_modified, baseline.at);
+    if has_loaded
+        && !shared.is_authoritative()
+        && shared.driver.revision_at_once(&request.key).is_none()
+    {
+        let RecordedRepresentation {
+            vary,
+            variant,
+            tag,
+            last_modified,
+            ..
+        } = recorded;
+        let dated = DatedVersion::new(
+            vary.clone(),
+            variant.clone(),
+            tag.clone(),
+            *last_modified,
+            baseline.at,
+        );
         shared.dates.note(&request.key, dated);
     }
 }
 
 /// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise the one in the
 /// record's revision at the beginning of the read.
-pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &TaggedResponse<T>) -> Option<EntityTag> {
-    let variant = context.request.select(&VaryFields::of(&tagged.head.headers)?)?;
+pub(crate) fn tag_of_revision<T: Body>(
+    context: &ReadContext,
+    tagged: &TaggedResponse<T>,
+) -> Option<EntityTag> {
+    let variant = context
+        .request
+        .select(&VaryFields::of(&tagged.head.headers)?)?;
     let long = tagged.too_long(&variant)?;
     let (recorded, revision) = match &context.baseline.state {
         BaselineState::Unavailable | BaselineState::Dated(_) => return None,
-        BaselineState::Current(remembered, revision) => {
-            (Some(&remembered.tag).filter(|_| remembered.variant == variant), *revision)
-        }
+        BaselineState::Current(remembered, revision) => (
+            Some(&remembered.tag).filter(|_| remembered.variant == variant),
+            *revision,
+        ),
         BaselineState::Record(record) => {
             let version = record.settled(context.baseline.at);
-            (version.and_then(|version| version.tag(&variant)), record.revision())
+            (
+                version.and_then(|version| version.tag(&variant)),
+                record.revision(),
+            )
         }
     };
-    long.recognize(recorded).cloned().or_else(|| long.tag(revision))
+    long.recognize(recorded)
+        .cloned()
+        .or_else(|| long.tag(revision))
 }
 
 /// Returns `true` if the record still has the tag, and no write is in flight. A hash names its bytes at any time, but a tag of a
 /// revision only those before the next write, which may have taken effect between the beginning of the read and its response.
-pub(crate) async fn is_undisturbed(context: &ReadContext, recorded: &RecordedRepresentation) -> bool {
-    let ReadContext { shared, request, .. } = context;
+pub(crate) async fn is_undisturbed(
+    context: &ReadContext,
+    recorded: &RecordedRepresentation,
+) -> bool {
+    let ReadContext {
+        shared, request, ..
+    } = context;
     // First: a write that ends in between has changed the record.
     if shared.unguarded.is_in_flight(&request.key) {
         return false;
     }
     let record = shared.for_read(shared.driver.load(&request.key)).await;
-    let version = record.as_ref().and_then(|record| record.settled(shared.now()));
+    let version = record
+        .as_ref()
+        .and_then(|record| record.settled(shared.now()));
     version.is_some_and(|version| version.tag(&recorded.variant) == Some(&recorded.tag))
 }
 
@@ -154,7 +216,10 @@ async fn baseline_record(context: &ReadContext) -> Option<Cow<'_, Record>> {
         BaselineState::Unavailable | BaselineState::Dated(_) => None,
         BaselineState::Record(record) => Some(Cow::Borrowed(record)),
         BaselineState::Current(_, revision) => {
-            let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
+            let record = context
+                .shared
+                .for_read(context.shared.driver.load(&context.request.key))
+                .await?;
             (record.revision() == *revision).then_some(Cow::Owned(record))
         }
     }
@@ -163,25 +228,45 @@ async fn baseline_record(context: &ReadContext) -> Option<Cow<'_, Record>> {
 /// Applies an observation and returns the record after it. A record that has changed since the read began stays as it
 /// is, and is returned only if it may have the tag of the revision at which the read began: it has seen no write then.
 async fn apply(context: &ReadContext, record: &Record, observation: Observation) -> Option<Record> {
-    let ReadContext { shared, request, baseline } = context;
+    let ReadContext {
+        shared,
+        request,
+        baseline,
+    } = context;
     let snapshot = record.snapshot(baseline.at)?;
     let is_of_revision = match &observation {
         Observation::Present { tag: Some(tag), .. } => revision_tag::is_of(tag, record.revision()),
         _ => false,
     };
-    let command = Command::Observe(Observed::new(snapshot, observation, shared.config.authority));
-    let applied = shared.for_read(shared.driver.apply(&request.key, &command)).await?;
+    let command = Command::Observe(Observed::new(
+        snapshot,
+        observation,
+        shared.config.authority,
+    ));
+    let applied = shared
+        .for_read(shared.driver.apply(&request.key, &command))
+        .await?;
     (applied.outcome == Outcome::Observed || is_of_revision).then_some(applied.after)
 }
 
 /// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.
-pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> Option<&'a RememberedHead> {
-    let BaselineState::Current(remembered, _) = &context.baseline.state else { return None };
+pub(crate) fn remembered<'a>(
+    context: &'a ReadContext,
+    headers: &HeaderMap,
+) -> Option<&'a RememberedHead> {
+    let BaselineState::Current(remembered, _) = &context.baseline.state else {
+        return None;
+    };
     let shared = &context.shared;
-    if !shared.is_authoritative() || shared.config.behind_compression || fields::has(headers, &CONTENT_ENCODING) {
+    if !shared.is_authoritative()
+        || shared.config.behind_compression
+        || fields::has(headers, &CONTENT_ENCODING)
+    {
         return None;
     }
-    let has_its_tag = fields::lines(headers, ETAG).map(HeaderValue::as_bytes).eq([remembered.tag.as_bytes()]);
+    let has_its_tag = fields::lines(headers, ETAG)
+        .map(HeaderValue::as_bytes)
+        .eq([remembered.tag.as_bytes()]);
     (has_its_tag && has_same_304(remembered, headers)).then_some(remembered)
 }
 
@@ -192,7 +277,11 @@ pub(crate) fn remember(
     reuse: &AllowedReuse,
     recorded: &RecordedRepresentation,
 ) {
-    let ReadContext { shared, request, baseline } = context;
+    let ReadContext {
+        shared,
+        request,
+        baseline,
+    } = context;
     // For a 304 from memory, the register must have had the version when the response was made.
     if matches!(baseline.state, BaselineState::Dated(_)) {
         return;
@@ -208,7 +297,9 @@ pub(crate) fn remember(
         }),
     };
     // With an authoritative register nothing else counts, not even the age.
-    if let Some(before) = before.filter(|before| shared.is_authoritative() && recorded.is_same(before, headers)) {
+    if let Some(before) =
+        before.filter(|before| shared.is_authoritative() && recorded.is_same(before, headers))
+    {
         return before.confirm(baseline.at, recorded.settled);
     }
     let age = u64::try_from(reuse.age.as_micros()).unwrap_or(u64::MAX);
@@ -230,7 +321,9 @@ pub(crate) fn remember(
         checked: AtomicU64::new(baseline.at.micros()),
         settled: AtomicU64::new(recorded.settled.get()),
     };
-    shared.memory.remember(&request.key, recorded.vary.clone(), remembered);
+    shared
+        .memory
+        .remember(&request.key, recorded.vary.clone(), remembered);
 }
 
 impl RecordedRepresentation {
@@ -259,14 +352,30 @@ impl RecordedRepresentation {
         }
     }
 
-    fn from_record(version: &Version, settled: Revision, variant: Variant, vary: VaryFields, tag: &EntityTag) -> Self {
+    fn from_record(
+        version: &Version,
+        settled: Revision,
+        variant: Variant,
+        vary: VaryFields,
+        tag: &EntityTag,
+    ) -> Self {
         let (last_modified, generation) = (version.last_modified(), version.generation());
-        Self { last_modified, date: None, generation, settled, variant, vary, tag: tag.clone() }
+        Self {
+            last_modified,
+            date: None,
+            generation,
+            settled,
+            variant,
+            vary,
+            tag: tag.clone(),
+        }
     }
 
     /// Returns the value of `Last-Modified`.
     pub(crate) fn date(&self) -> HeaderValue {
-        self.date.clone().unwrap_or_else(|| self.last_modified.to_header())
+        self.date
+            .clone()
+            .unwrap_or_else(|| self.last_modified.to_header())
     }
 
     /// Returns `true` if the remembered response makes the same 304 as a response with these header fields.
@@ -286,5 +395,7 @@ fn has_same_304(remembered: &RememberedHead, headers: &HeaderMap) -> bool {
 
 /// Returns the header fields of a 304 in place of a response with these fields, except for the tag, in a stable order.
 fn fields_of_304(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-    headers.iter().filter(|(name, _)| **name != ETAG && **name != AGE && is_retained_by_304(name, true))
+    headers
+        .iter()
+        .filter(|(name, _)| **name != ETAG && **name != AGE && is_retained_by_304(name, true))
 }

@@ -58,7 +58,12 @@ pub(crate) enum BaselineState {
 impl ReadContext {
     /// Returns the context, and the head for the inner service: GET without conditions. `Range` is passed on, since a
     /// service that can seek does less work for a part than for the whole.
-    pub(crate) fn new(shared: Arc<LayerState>, key: Key, baseline: ReadBaseline, mut head: Parts) -> (Self, Parts) {
+    pub(crate) fn new(
+        shared: Arc<LayerState>,
+        key: Key,
+        baseline: ReadBaseline,
+        mut head: Parts,
+    ) -> (Self, Parts) {
         let request = ReadRequest {
             key,
             is_head: head.method == Method::HEAD,
@@ -72,7 +77,14 @@ impl ReadContext {
         if request.is_head {
             head.headers.remove(RANGE);
         }
-        (Self { shared, request, baseline }, head)
+        (
+            Self {
+                shared,
+                request,
+                baseline,
+            },
+            head,
+        )
     }
 }
 
@@ -90,7 +102,10 @@ impl ReadRequest {
 
 /// Removes the conditions, so the inner service sends the whole representation, with its tag.
 pub(crate) fn strip_conditions(headers: &mut HeaderMap) {
-    if headers.keys().any(|name| CONDITIONAL_HEADERS.contains(name)) {
+    if headers
+        .keys()
+        .any(|name| CONDITIONAL_HEADERS.contains(name))
+    {
         for name in CONDITIONAL_HEADERS {
             headers.remove(name);
         }

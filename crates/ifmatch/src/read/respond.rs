@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE,
+};
 use http::response::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::Body;
@@ -49,10 +51,12 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
                 .filter(|date| is_past(*date, now))
                 .map(|date| (date, date.to_header())),
         };
-        let last_modified = date.filter(|(date, _)| date.has_come(now)).map(|(date, value)| {
-            headers.insert(LAST_MODIFIED, value);
-            date
-        });
+        let last_modified = date
+            .filter(|(date, _)| date.has_come(now))
+            .map(|(date, value)| {
+                headers.insert(LAST_MODIFIED, value);
+                date
+            });
         if last_modified.is_none() {
             headers.remove(LAST_MODIFIED);
         }
@@ -61,17 +65,32 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
             *tag = compressed_tag::shown(tag, &context.request.headers);
             headers.insert(ETAG, tag.to_header());
         }
-        Self { request: &context.request, tagged, shown, last_modified, behind_compression, now }
+        Self {
+            request: &context.request,
+            tagged,
+            shown,
+            last_modified,
+            behind_compression,
+            now,
+        }
     }
 
     /// Evaluates the conditions, then `Range`.
     pub(crate) fn respond(self) -> Response<ResponseBody<T>> {
-        let validators = Validators { tags: self.shown.as_slice(), last_modified: self.last_modified };
-        match self.request.conditions.evaluate(&Method::GET, Some(&validators)) {
+        let validators = Validators {
+            tags: self.shown.as_slice(),
+            last_modified: self.last_modified,
+        };
+        match self
+            .request
+            .conditions
+            .evaluate(&Method::GET, Some(&validators))
+        {
             Verdict::NotModified => responses::not_modified(self.tagged.head.headers),
-            Verdict::Failed(condition) => {
-                responses::problem(&Problem::precondition_failed(condition, self.shown.as_ref()))
-            }
+            Verdict::Failed(condition) => responses::problem(&Problem::precondition_failed(
+                condition,
+                self.shown.as_ref(),
+            )),
             Verdict::Proceed => self.respond_range(),
         }
     }
@@ -79,9 +98,15 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
     /// Sends the requested ranges if the whole body is buffered. Compression layers leave 206 responses alone, so a part
     /// carries the tag without a suffix, and `If-Range` must name that tag.
     fn respond_range(mut self) -> Response<ResponseBody<T>> {
-        let TaggedBody::Whole(content) = &self.tagged.body else { return self.tagged.into_response() };
+        let TaggedBody::Whole(content) = &self.tagged.body else {
+            return self.tagged.into_response();
+        };
         if !self.behind_compression {
-            self.tagged.head.headers.entry(ACCEPT_RANGES).or_insert(HeaderValue::from_static("bytes"));
+            self.tagged
+                .head
+                .headers
+                .entry(ACCEPT_RANGES)
+                .or_insert(HeaderValue::from_static("bytes"));
         }
         if self.request.is_head || !self.request.headers.contains_key(RANGE) {
             return self.tagged.into_response();
@@ -91,10 +116,16 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
             // `If-Match` named compressed bytes; a part would be of the uncompressed ones.
             return self.tagged.into_response();
         }
-        let whole = Representation { tag, last_modified: self.last_modified, len: content.len() };
+        let whole = Representation {
+            tag,
+            last_modified: self.last_modified,
+            len: content.len(),
+        };
         let ranges = match select(&self.request.headers, &whole, self.now, Limits::default()) {
             Selection::Whole => return self.tagged.into_response(),
-            Selection::Unsatisfiable => return responses::problem(&Problem::range_not_satisfiable(whole.len)),
+            Selection::Unsatisfiable => {
+                return responses::problem(&Problem::range_not_satisfiable(whole.len));
+            }
             Selection::Parts(ranges) => ranges,
         };
         if ranges.len() > 1 && self.behind_compression {
@@ -125,10 +156,13 @@ fn partial_content<T: Body>(
     let total = content.len();
     let mut chunks = VecDeque::new();
     if let [range] = ranges.as_slice() {
-        head.headers.insert(CONTENT_RANGE, range.content_range(total));
+        head.headers
+            .insert(CONTENT_RANGE, range.content_range(total));
         chunks.extend(slice(content, *range));
     } else {
-        let Some(multipart) = multipart(&head, ranges, total) else { return responses::unavailable() };
+        let Some(multipart) = multipart(&head, ranges, total) else {
+            return responses::unavailable();
+        };
         head.headers.insert(CONTENT_TYPE, multipart.content_type());
         for (header, range) in multipart.parts() {
             chunks.push_back(header);
@@ -136,15 +170,28 @@ fn partial_content<T: Body>(
         }
         chunks.push_back(multipart.end());
     }
-    let content = BufferedBody { chunks, trailers: None };
+    let content = BufferedBody {
+        chunks,
+        trailers: None,
+    };
     head.headers.insert(CONTENT_LENGTH, content.len().into());
     Response::from_parts(head, ResponseBody::buffered(content))
 }
 
 /// Returns `None` if the system has no random numbers for the boundary.
 fn multipart(head: &Parts, ranges: Vec<ByteRange>, total: u64) -> Option<Multipart> {
-    let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
-    Multipart::new(&boundary, head.headers.get(CONTENT_TYPE).cloned(), ranges, total).ok()
+    let boundary = format!(
+        "{:016x}{:016x}",
+        ifmatch_runtime::nonce().ok()?,
+        ifmatch_runtime::nonce().ok()?
+    );
+    Multipart::new(
+        &boundary,
+        head.headers.get(CONTENT_TYPE).cloned(),
+        ranges,
+        total,
+    )
+    .ok()
 }
 
 /// Returns the bytes of a range without copying them.
@@ -152,7 +199,9 @@ fn slice(content: &BufferedBody, range: ByteRange) -> impl Iterator<Item = Bytes
     let (mut skip, mut left) = (range.start(), range.len());
     content.chunks.iter().filter_map(move |chunk| {
         let start = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len() - start);
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(chunk.len() - start);
         skip -= start as u64;
         left -= len as u64;
         (len > 0).then(|| chunk.slice(start..start + len))

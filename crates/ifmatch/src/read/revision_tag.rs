@@ -22,7 +22,10 @@ pub(crate) struct TooLong<'a> {
 
 /// Returns `true` if a tag is of this revision of an existing record.
 pub(crate) fn is_of(tag: &EntityTag, revision: Revision) -> bool {
-    revision != Revision::NONE && tag.as_bytes().starts_with(format!("\"r{:x}-", revision.get()).as_bytes())
+    revision != Revision::NONE
+        && tag
+            .as_bytes()
+            .starts_with(format!("\"r{:x}-", revision.get()).as_bytes())
 }
 
 impl TooLong<'_> {
@@ -30,20 +33,31 @@ impl TooLong<'_> {
     pub(crate) fn recognize<'t>(&self, recorded: Option<&'t EntityTag>) -> Option<&'t EntityTag> {
         recorded.filter(|tag| {
             let text = tag.as_bytes();
-            text.starts_with(b"\"r") && text.ends_with(format!("-{}\"", self.fingerprint()).as_bytes())
+            text.starts_with(b"\"r")
+                && text.ends_with(format!("-{}\"", self.fingerprint()).as_bytes())
         })
     }
 
     /// Makes the tag of a revision. A record that doesn't exist yet has none, so a random number takes its place.
     /// Returns `None` if the system has no random numbers.
     pub(crate) fn tag(&self, revision: Revision) -> Option<EntityTag> {
-        let number = if revision == Revision::NONE { ifmatch_runtime::nonce().ok()? } else { revision.get() };
+        let number = if revision == Revision::NONE {
+            ifmatch_runtime::nonce().ok()?
+        } else {
+            revision.get()
+        };
         EntityTag::strong(&format!("r{number:x}-{}", self.fingerprint())).ok()
     }
 
     fn fingerprint(&self) -> String {
         let mut text = format!("{:?}\n{}\n", self.len, self.variant.0).into_bytes();
-        for name in [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED] {
+        for name in [
+            CONTENT_ENCODING,
+            CONTENT_LENGTH,
+            CONTENT_TYPE,
+            ETAG,
+            LAST_MODIFIED,
+        ] {
             for value in self.headers.get_all(&name) {
                 text.extend_from_slice(name.as_str().as_bytes());
                 text.extend_from_slice(value.as_bytes());
@@ -66,19 +80,33 @@ mod tests {
     fn a_tag_is_recognized_for_the_same_properties_only() {
         let variant = Variant::only();
         let (mut headers, other) = (HeaderMap::new(), HeaderMap::new());
-        headers.insert(LAST_MODIFIED, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
-        let of = |headers, len| TooLong { variant: &variant, headers, len };
+        headers.insert(
+            LAST_MODIFIED,
+            HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"),
+        );
+        let of = |headers, len| TooLong {
+            variant: &variant,
+            headers,
+            len,
+        };
         let tag = of(&headers, Some(7)).tag(Revision::NONE).unwrap();
         assert_eq!(of(&headers, Some(7)).recognize(Some(&tag)), Some(&tag));
         assert_eq!(of(&headers, Some(8)).recognize(Some(&tag)), None);
         assert_eq!(of(&other, Some(7)).recognize(Some(&tag)), None);
-        assert_eq!(of(&headers, Some(7)).recognize(Some(&EntityTag::strong("r1").unwrap())), None);
+        assert_eq!(
+            of(&headers, Some(7)).recognize(Some(&EntityTag::strong("r1").unwrap())),
+            None
+        );
     }
 
     #[test]
     fn tags_without_a_record_never_repeat() {
         let (variant, headers) = (Variant::only(), HeaderMap::new());
-        let long = TooLong { variant: &variant, headers: &headers, len: None };
+        let long = TooLong {
+            variant: &variant,
+            headers: &headers,
+            len: None,
+        };
         assert_ne!(long.tag(Revision::NONE), long.tag(Revision::NONE));
     }
 }

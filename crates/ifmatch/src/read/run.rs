@@ -58,17 +58,20 @@ impl ReadContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let without_range = (request.headers().contains_key(RANGE) && self.request.is_conditional()).then(|| {
-            let mut whole = Box::new(Request::new(RequestBody::default()));
-            *whole.uri_mut() = request.uri().clone();
-            *whole.version_mut() = request.version();
-            *whole.headers_mut() = request.headers().clone();
-            *whole.extensions_mut() = request.extensions().clone();
-            whole.headers_mut().remove(RANGE);
-            whole
-        });
+        let without_range =
+            (request.headers().contains_key(RANGE) && self.request.is_conditional()).then(|| {
+                let mut whole = Box::new(Request::new(RequestBody::default()));
+                *whole.uri_mut() = request.uri().clone();
+                *whole.version_mut() = request.version();
+                *whole.headers_mut() = request.headers().clone();
+                *whole.extensions_mut() = request.extensions().clone();
+                whole.headers_mut().remove(RANGE);
+                whole
+            });
         let mut response = inner::run(&mut inner, request).await?;
-        if let (PartialConditions::Undecidable, Some(request)) = (self.evaluate_part(&response), without_range) {
+        if let (PartialConditions::Undecidable, Some(request)) =
+            (self.evaluate_part(&response), without_range)
+        {
             drop(response);
             response = inner::run(&mut inner, *request).await?;
         }
@@ -80,9 +83,14 @@ impl ReadContext {
     ///
     /// # Errors
     /// Returns any other response to the caller, for [`respond`](Self::respond).
-    pub(crate) fn respond_now<T: Body>(&self, response: Response<T>) -> Result<Response<ResponseBody<T>>, Response<T>> {
+    pub(crate) fn respond_now<T: Body>(
+        &self,
+        response: Response<T>,
+    ) -> Result<Response<ResponseBody<T>>, Response<T>> {
         let is_whole = response.status() == StatusCode::OK;
-        let Some(known) = remembered(self, response.headers()).filter(|_| is_whole) else { return Err(response) };
+        let Some(known) = remembered(self, response.headers()).filter(|_| is_whole) else {
+            return Err(response);
+        };
         let tagged = TaggedResponse::new(known.tag.clone(), response);
         let recorded = Some((known.last_modified, known.date.clone()));
         Ok(self.finish(SelectedRepresentation::new(self, tagged, recorded).respond()))
@@ -92,15 +100,23 @@ impl ReadContext {
     pub(crate) async fn respond<T: Body>(self, response: Response<T>) -> Response<ResponseBody<T>> {
         let response = match self.evaluate_part(&response) {
             PartialConditions::Send => self.pass_through(response),
-            PartialConditions::NotModified => responses::not_modified(response.into_parts().0.headers),
+            PartialConditions::NotModified => {
+                responses::not_modified(response.into_parts().0.headers)
+            }
             PartialConditions::Failed(problem) => responses::problem(&problem),
-            PartialConditions::Undecidable | PartialConditions::NoPart => self.respond_whole(response).await,
+            PartialConditions::Undecidable | PartialConditions::NoPart => {
+                self.respond_whole(response).await
+            }
         };
         self.finish(response)
     }
 
     fn finish<T: Body>(&self, response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
-        if self.request.is_head { responses::without_body(response) } else { response }
+        if self.request.is_head {
+            responses::without_body(response)
+        } else {
+            response
+        }
     }
 
     /// Evaluates the conditions on a part, by its own tag, if that tag names exactly these bytes. Conditions come before
@@ -109,27 +125,42 @@ impl ReadContext {
         let request = &self.request;
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return PartialConditions::Undecidable,
+            StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => {
+                return PartialConditions::Undecidable;
+            }
             _ => return PartialConditions::NoPart,
         }
         if !request.is_conditional() {
             return PartialConditions::Send;
         }
         let own = own_tag(response.headers()).filter(|_| !is_encoded(response.headers()));
-        let Some(tag) = own else { return PartialConditions::Undecidable };
-        if request.conditions.if_unmodified_since.is_some() || request.conditions.if_modified_since.is_some() {
+        let Some(tag) = own else {
+            return PartialConditions::Undecidable;
+        };
+        if request.conditions.if_unmodified_since.is_some()
+            || request.conditions.if_modified_since.is_some()
+        {
             return PartialConditions::Undecidable;
         }
-        let validators = Validators { tags: std::slice::from_ref(&tag), last_modified: None };
+        let validators = Validators {
+            tags: std::slice::from_ref(&tag),
+            last_modified: None,
+        };
         match request.conditions.evaluate(&Method::GET, Some(&validators)) {
             Verdict::NotModified => PartialConditions::NotModified,
             // The condition may name the bytes that a compression layer makes of the whole.
-            Verdict::Failed(_) if self.shared.config.behind_compression => PartialConditions::Undecidable,
+            Verdict::Failed(_) if self.shared.config.behind_compression => {
+                PartialConditions::Undecidable
+            }
             Verdict::Failed(condition) => {
                 PartialConditions::Failed(Problem::precondition_failed(condition, Some(&tag)))
             }
             Verdict::Proceed => {
-                let part = Representation { tag: Some(&tag), last_modified: None, len: 0 };
+                let part = Representation {
+                    tag: Some(&tag),
+                    last_modified: None,
+                    len: 0,
+                };
                 match if_range(&request.headers, &part, Timestamp::default()) {
                     Some(false) => PartialConditions::Undecidable,
                     Some(true) | None => PartialConditions::Send,
@@ -168,9 +199,17 @@ impl ReadContext {
         }
         let mut tagged = TaggedResponse::of(&self.shared, response).await;
         let reuse = AllowedReuse::of(&tagged.head.headers);
-        let of_revision = if reuse.is_private { None } else { tag_of_revision(self, &tagged) };
+        let of_revision = if reuse.is_private {
+            None
+        } else {
+            tag_of_revision(self, &tagged)
+        };
         let tag = of_revision.as_ref().or(tagged.tag.as_ref());
-        let mut recorded = if reuse.is_private { None } else { observe(self, &tagged.head.headers, tag).await };
+        let mut recorded = if reuse.is_private {
+            None
+        } else {
+            observe(self, &tagged.head.headers, tag).await
+        };
         if let (Some(tag), Some(found)) = (of_revision, &recorded) {
             if Box::pin(is_undisturbed(self, found)).await {
                 tagged.head.headers.insert(ETAG, tag.to_header());
@@ -187,8 +226,12 @@ impl ReadContext {
         if let Some(recorded) = recorded.as_ref().filter(|_| self.request.is_shareable) {
             remember(self, &tagged.head.headers, &reuse, recorded);
         }
-        SelectedRepresentation::new(self, tagged, recorded.map(|recorded| (recorded.last_modified, recorded.date())))
-            .respond()
+        SelectedRepresentation::new(
+            self,
+            tagged,
+            recorded.map(|recorded| (recorded.last_modified, recorded.date())),
+        )
+        .respond()
     }
 }
 

@@ -47,7 +47,13 @@ impl<T: Body> TaggedResponse<T> {
             return Self::new(tag.clone(), response);
         }
         let (mut head, body) = response.into_parts();
-        let (body, is_too_long) = buffer(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
+        let (body, is_too_long) = buffer(
+            &head.headers,
+            body,
+            shared.config.hash_limit,
+            shared.driver.clock(),
+        )
+        .await;
         let tag = match &body {
             TaggedBody::Whole(content) => {
                 let mut hasher = Hasher::new(shared.config.tag_format);
@@ -60,20 +66,36 @@ impl<T: Body> TaggedResponse<T> {
             Some(tag) => head.headers.insert(ETAG, tag.to_header()),
             None => head.headers.remove(ETAG),
         };
-        Self { head, body, tag, is_too_long }
+        Self {
+            head,
+            body,
+            tag,
+            is_too_long,
+        }
     }
 
     /// Wraps a response that already carries this tag.
     pub(crate) fn new(tag: EntityTag, response: Response<T>) -> Self {
         let (head, body) = response.into_parts();
-        Self { head, body: TaggedBody::Stream(ResponseBody::inner(body)), tag: Some(tag), is_too_long: false }
+        Self {
+            head,
+            body: TaggedBody::Stream(ResponseBody::inner(body)),
+            tag: Some(tag),
+            is_too_long: false,
+        }
     }
 
     /// Returns the properties of a representation that is too long to hash.
     pub(crate) fn too_long<'a>(&'a self, variant: &'a Variant) -> Option<TooLong<'a>> {
-        let TaggedBody::Stream(body) = &self.body else { return None };
+        let TaggedBody::Stream(body) = &self.body else {
+            return None;
+        };
         let (headers, len) = (&self.head.headers, body.size_hint().exact());
-        self.is_too_long.then_some(TooLong { variant, headers, len })
+        self.is_too_long.then_some(TooLong {
+            variant,
+            headers,
+            len,
+        })
     }
 
     pub(crate) fn into_response(self) -> Response<ResponseBody<T>> {
@@ -97,17 +119,28 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
 /// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so one
 /// strong tag would name both the plain and the compressed bytes.
 pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
-    let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());
+    let coding = headers
+        .get(CONTENT_ENCODING)
+        .map(|coding| coding.as_bytes().trim_ascii());
     coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 pub(crate) fn weaken(tag: EntityTag) -> Option<EntityTag> {
-    if tag.is_weak() { Some(tag) } else { EntityTag::parse(&[b"W/", tag.as_bytes()].concat()).ok() }
+    if tag.is_weak() {
+        Some(tag)
+    } else {
+        EntityTag::parse(&[b"W/", tag.as_bytes()].concat()).ok()
+    }
 }
 
 /// Reads a body to its end, unless it is longer than `limit` bytes, too slow, or a stream that is meant to stay open.
 /// Also returns `true` if it is too long.
-async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &dyn Clock) -> (TaggedBody<B>, bool) {
+async fn buffer<B: Body>(
+    headers: &HeaderMap,
+    body: B,
+    limit: u64,
+    clock: &dyn Clock,
+) -> (TaggedBody<B>, bool) {
     if is_live_stream(headers) {
         return (TaggedBody::Stream(ResponseBody::inner(body)), false);
     }
@@ -117,7 +150,11 @@ async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &dyn C
     if body.is_end_stream() {
         return (TaggedBody::Whole(BufferedBody::default()), false);
     }
-    let timeout = if body.size_hint().exact().is_some() { SIZED_TIMEOUT } else { STREAM_TIMEOUT };
+    let timeout = if body.size_hint().exact().is_some() {
+        SIZED_TIMEOUT
+    } else {
+        STREAM_TIMEOUT
+    };
     let mut reader = PartlyReadBody::new(body, limit);
     let end = match select(pin!(reader.read()), pin!(clock.sleep(timeout))).await {
         Either::Left((end, _)) => Some(end),
@@ -125,20 +162,32 @@ async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &dyn C
     };
     let is_too_long = matches!(end, Some(ReadEnd::Limit));
     let body = match end {
-        Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(BufferedBody { chunks: reader.chunks, trailers }),
-        Some(ReadEnd::Limit) | None => {
-            TaggedBody::Stream(ResponseBody::replay(reader.chunks, BodyRest::Body(reader.body)))
-        }
-        Some(ReadEnd::Error(error)) => {
-            TaggedBody::Stream(ResponseBody::replay(reader.chunks, BodyRest::Error(Some(error))))
-        }
+        Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(BufferedBody {
+            chunks: reader.chunks,
+            trailers,
+        }),
+        Some(ReadEnd::Limit) | None => TaggedBody::Stream(ResponseBody::replay(
+            reader.chunks,
+            BodyRest::Body(reader.body),
+        )),
+        Some(ReadEnd::Error(error)) => TaggedBody::Stream(ResponseBody::replay(
+            reader.chunks,
+            BodyRest::Error(Some(error)),
+        )),
     };
     (body, is_too_long)
 }
 
 /// Returns `true` for media types of streams that stay open: their readers wait for each event.
 fn is_live_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
-    let live = [&b"text/event-stream"[..], b"multipart/x-mixed-replace", b"application/grpc"];
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes)
+        .to_ascii_lowercase();
+    let live = [
+        &b"text/event-stream"[..],
+        b"multipart/x-mixed-replace",
+        b"application/grpc",
+    ];
     live.iter().any(|live| kind.starts_with(live))
 }

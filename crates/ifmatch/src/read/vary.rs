@@ -1,6 +1,8 @@
 //! The representation that a request selects, by its query and the header fields that `Vary` names.
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, VARY};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, VARY,
+};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -26,7 +28,11 @@ impl VaryFields {
         }
         let mut names = Vec::new();
         for line in response.get_all(VARY) {
-            for name in line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            for name in line
+                .as_bytes()
+                .split(|byte| *byte == b',')
+                .map(<[u8]>::trim_ascii)
+            {
                 if !name.is_empty() {
                     names.push(HeaderName::from_bytes(name).ok()?);
                 }
@@ -51,7 +57,11 @@ impl VaryFields {
         for name in &self.0 {
             for (at, value) in headers.get_all(name).iter().enumerate() {
                 let value = value.to_str().ok()?;
-                text.extend(if at == 0 { [name.as_str(), ": ", value.trim()] } else { [", ", value.trim(), ""] });
+                text.extend(if at == 0 {
+                    [name.as_str(), ": ", value.trim()]
+                } else {
+                    [", ", value.trim(), ""]
+                });
             }
             if headers.contains_key(name) {
                 text.push('\n');
@@ -127,22 +137,45 @@ mod tests {
 
     #[test]
     fn vary_ignores_order_case_and_repetition() {
-        assert_eq!(vary(&["accept, Accept-Encoding"]), vary(&["ACCEPT-ENCODING", "accept,, accept"]));
+        assert_eq!(
+            vary(&["accept, Accept-Encoding"]),
+            vary(&["ACCEPT-ENCODING", "accept,, accept"])
+        );
     }
 
     #[test]
     fn star_credentials_and_oversized_values_are_rejected() {
-        for line in ["*", "accept, *", "cookie", "Authorization", "a,b,c,d,e,f,g,h,i", "sp ace"] {
+        for line in [
+            "*",
+            "accept, *",
+            "cookie",
+            "Authorization",
+            "a,b,c,d,e,f,g,h,i",
+            "sp ace",
+        ] {
             assert_eq!(vary(&[line]), None, "{line}");
         }
         let long = "x".repeat(2_000);
-        assert_eq!(select(&vary(&["accept"]).unwrap(), &head("/", &[("accept", &long)])), None);
+        assert_eq!(
+            select(
+                &vary(&["accept"]).unwrap(),
+                &head("/", &[("accept", &long)])
+            ),
+            None
+        );
     }
 
     #[test]
     fn a_request_changed_for_a_variant_selects_it() {
         let vary = vary(&["accept-encoding, accept"]).unwrap();
-        let original = head("/a?x=1", &[("accept-encoding", "gzip"), ("accept-encoding", "br"), ("accept", "a/b")]);
+        let original = head(
+            "/a?x=1",
+            &[
+                ("accept-encoding", "gzip"),
+                ("accept-encoding", "br"),
+                ("accept", "a/b"),
+            ],
+        );
         let variant = select(&vary, &original).unwrap();
         let mut probe = head("/a?y=2", &[("accept-encoding", "identity")]);
         select_variant(&variant, &mut probe);

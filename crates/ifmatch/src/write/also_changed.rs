@@ -23,11 +23,26 @@ use crate::mount;
 pub struct Invalidates(pub Vec<Uri>);
 
 /// Returns the keys of the resources that a response names as changed, other than `target`.
-pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Parts, response: &Response<T>) -> Vec<Key> {
-    let located = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.headers().get(name));
-    let named = response.extensions().get::<Invalidates>().into_iter().flat_map(|also| also.0.iter().cloned());
-    let uris = located.filter_map(|value| resolve(value, request)).chain(named);
-    let mut changed: Vec<Key> = uris.filter_map(|uri| key_of(extractor, request, uri)).collect();
+pub(crate) fn keys<T>(
+    extractor: &dyn KeyExtractor,
+    target: &Key,
+    request: &Parts,
+    response: &Response<T>,
+) -> Vec<Key> {
+    let located = [LOCATION, CONTENT_LOCATION]
+        .into_iter()
+        .filter_map(|name| response.headers().get(name));
+    let named = response
+        .extensions()
+        .get::<Invalidates>()
+        .into_iter()
+        .flat_map(|also| also.0.iter().cloned());
+    let uris = located
+        .filter_map(|value| resolve(value, request))
+        .chain(named);
+    let mut changed: Vec<Key> = uris
+        .filter_map(|uri| key_of(extractor, request, uri))
+        .collect();
     changed.retain(|key| key != target);
     changed.sort_unstable();
     changed.dedup();
@@ -37,7 +52,8 @@ pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Part
 /// Returns `true` if a `Content-Location` names the target of the request.
 pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
     let target = &request.uri;
-    resolve(location, request).is_some_and(|uri| uri.path() == target.path() && uri.query() == target.query())
+    resolve(location, request)
+        .is_some_and(|uri| uri.path() == target.path() && uri.query() == target.query())
 }
 
 fn key_of(extractor: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {
@@ -58,13 +74,21 @@ fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
     };
     if let Some(rest) = rest.strip_prefix("//") {
         let (authority, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
-        let absolute = || format!("{}://{rest}", scheme.unwrap_or("http")).parse().ok();
-        return without_port(host(request)?).eq_ignore_ascii_case(without_port(authority)).then(absolute)?;
+        let absolute = || {
+            format!("{}://{rest}", scheme.unwrap_or("http"))
+                .parse()
+                .ok()
+        };
+        return without_port(host(request)?)
+            .eq_ignore_ascii_case(without_port(authority))
+            .then(absolute)?;
     }
     if scheme.is_some() {
         return None;
     }
-    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let (path, query) = text
+        .split_once('?')
+        .map_or((text, None), |(path, query)| (path, Some(query)));
     let path = match path {
         "" if query.is_none() => return Some(target.clone()),
         "" => target.path().to_owned(),
@@ -74,7 +98,10 @@ fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
             without_dots(&format!("{base}/{path}"))
         }
     };
-    query.map_or(path.clone(), |query| format!("{path}?{query}")).parse().ok()
+    query
+        .map_or(path.clone(), |query| format!("{path}?{query}"))
+        .parse()
+        .ok()
 }
 
 fn host(request: &Parts) -> Option<&str> {
@@ -86,7 +113,10 @@ fn host(request: &Parts) -> Option<&str> {
 
 /// Removes a port that is usually omitted.
 fn without_port(authority: &str) -> &str {
-    [":80", ":443"].iter().find_map(|port| authority.strip_suffix(port)).unwrap_or(authority)
+    [":80", ":443"]
+        .iter()
+        .find_map(|port| authority.strip_suffix(port))
+        .unwrap_or(authority)
 }
 
 /// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with a slash.
@@ -113,7 +143,12 @@ mod tests {
     use crate::key::PathKey;
 
     fn request() -> Parts {
-        Request::post("/docs/list?x=1").header(HOST, "example.org").body(()).unwrap().into_parts().0
+        Request::post("/docs/list?x=1")
+            .header(HOST, "example.org")
+            .body(())
+            .unwrap()
+            .into_parts()
+            .0
     }
 
     #[test]
@@ -138,19 +173,34 @@ mod tests {
         ];
         let target = Key::new("/docs/list").unwrap();
         for (location, expected) in cases {
-            let response = Response::builder().header(LOCATION, location).body(()).unwrap();
+            let response = Response::builder()
+                .header(LOCATION, location)
+                .body(())
+                .unwrap();
             let changed = keys(&PathKey::new(), &target, &request(), &response);
             let found: Vec<_> = changed.iter().map(Key::as_str).collect();
-            assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{location}");
+            assert_eq!(
+                found,
+                expected.into_iter().collect::<Vec<_>>(),
+                "{location}"
+            );
         }
     }
 
     #[test]
     fn the_target_is_recognized_with_its_query() {
-        for (location, expected) in
-            [("list?x=1", true), ("/docs/list?x=1", true), ("/docs/list", false), ("list?x=2", false), ("", true)]
-        {
-            assert_eq!(is_target(&HeaderValue::from_static(location), &request()), expected, "{location}");
+        for (location, expected) in [
+            ("list?x=1", true),
+            ("/docs/list?x=1", true),
+            ("/docs/list", false),
+            ("list?x=2", false),
+            ("", true),
+        ] {
+            assert_eq!(
+                is_target(&HeaderValue::from_static(location), &request()),
+                expected,
+                "{location}"
+            );
         }
     }
 }

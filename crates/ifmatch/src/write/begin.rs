@@ -21,7 +21,10 @@ impl WriteContext {
     ///
     /// # Errors
     /// Returns the result of the write if it is rejected.
-    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), WriteResult<S, B>>
+    pub(crate) async fn begin<S, B>(
+        &self,
+        inner: &mut S,
+    ) -> Result<(Grant, KeyLock<'_>), WriteResult<S, B>>
     where
         S: InnerService<B>,
         B: RequestContent,
@@ -48,7 +51,9 @@ impl WriteContext {
                 (Outcome::Granted(grant), Some(lock)) => return Ok((grant, lock)),
                 (Outcome::Refused(Refusal::ProbeFirst), _)
                     if probes == 0 || self.shared.driver.clock().now() < give_up => {}
-                (Outcome::Refused(refusal), _) => return Err(Ok(responses::problem(&self.problem(&refusal)))),
+                (Outcome::Refused(refusal), _) => {
+                    return Err(Ok(responses::problem(&self.problem(&refusal))));
+                }
                 _ => return Err(Ok(responses::unavailable())),
             }
             match self.probe(inner).await {
@@ -69,13 +74,23 @@ impl WriteContext {
         compares && config.authority == Authority::Resource && !config.leases
     }
 
-    async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
-        let conditions = if self.unchecked.is_some() { &Preconditions::NONE } else { &self.conditions };
+    async fn request_permit(
+        &self,
+        observed: Option<Observed>,
+    ) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
+        let conditions = if self.unchecked.is_some() {
+            &Preconditions::NONE
+        } else {
+            &self.conditions
+        };
         let (nonce, ttl) = (ifmatch_runtime::nonce()?, self.shared.config.write_timeout);
         let begin = Begin::new(&self.head.method, conditions, nonce, ttl)
             .with_lease(self.lease)
             .with_observed(observed)
             .with_authority(self.shared.config.authority);
-        self.shared.driver.begin(&self.key, None, begin, |_| false).await
+        self.shared
+            .driver
+            .begin(&self.key, None, begin, |_| false)
+            .await
     }
 }

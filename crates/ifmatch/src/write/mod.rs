@@ -32,7 +32,11 @@ use request::{WriteContext, WriteResult};
 pub(crate) use unguarded::UnguardedWrites;
 
 /// Carries out a write.
-pub(crate) async fn write<S, B>(shared: Arc<LayerState>, mut inner: S, request: Request<B>) -> WriteResult<S, B>
+pub(crate) async fn write<S, B>(
+    shared: Arc<LayerState>,
+    mut inner: S,
+    request: Request<B>,
+) -> WriteResult<S, B>
 where
     S: InnerService<B>,
     B: RequestContent,

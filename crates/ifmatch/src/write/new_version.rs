@@ -63,7 +63,11 @@ pub(super) struct WrittenVersion {
 }
 
 impl WrittenVersion {
-    pub(super) const UNKNOWN: Self = Self { content: Content::Unknown, tag: None, is_probed: false };
+    pub(super) const UNKNOWN: Self = Self {
+        content: Content::Unknown,
+        tag: None,
+        is_probed: false,
+    };
 }
 
 impl WriteContext {
@@ -79,20 +83,34 @@ impl WriteContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let located = response.headers().get(CONTENT_LOCATION).map(|location| is_target(location, &self.head));
+        let located = response
+            .headers()
+            .get(CONTENT_LOCATION)
+            .map(|location| is_target(location, &self.head));
         let is_elsewhere = describes_another(&response, &self.head);
         let response = match stated(&self.shared, response).await {
             Ok((tag, response)) => {
                 let recorded = tag.clone().filter(|_| !is_elsewhere);
-                let content = recorded.map_or(Content::Unknown, |tag| self.content(&response, Some(tag)));
-                return (WrittenVersion { content, tag, is_probed: false }, response);
+                let content =
+                    recorded.map_or(Content::Unknown, |tag| self.content(&response, Some(tag)));
+                return (
+                    WrittenVersion {
+                        content,
+                        tag,
+                        is_probed: false,
+                    },
+                    response,
+                );
             }
             Err(response) => response,
         };
         let own = own_tag(response.headers()).filter(|_| !is_elsewhere);
         let replaces = [Method::PUT, Method::PATCH].contains(&self.head.method);
         if own.is_some() && (located == Some(true) || (located.is_none() && replaces)) {
-            let made = WrittenVersion { content: self.content(&response, own), ..WrittenVersion::UNKNOWN };
+            let made = WrittenVersion {
+                content: self.content(&response, own),
+                ..WrittenVersion::UNKNOWN
+            };
             return (made, response.map(ResponseBody::inner));
         }
         let has_body = matches!(response.status(), StatusCode::OK | StatusCode::CREATED);
@@ -102,7 +120,10 @@ impl WriteContext {
         if is_elsewhere || !self.probes_after(&response, located) {
             return (WrittenVersion::UNKNOWN, response.map(ResponseBody::inner));
         }
-        (self.probed(inner, grant).await, response.map(ResponseBody::inner))
+        (
+            self.probed(inner, grant).await,
+            response.map(ResponseBody::inner),
+        )
     }
 
     /// Returns `true` if the handler has given no validators, and the layer should find some. Where others write past the layer, a GET
@@ -110,16 +131,27 @@ impl WriteContext {
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
         self.shared.config.gets_after_writes
             && !self.shared.config.handlers_check_versions
-            && [Method::PUT, Method::PATCH, Method::POST, Method::DELETE].contains(&self.head.method)
+            && [Method::PUT, Method::PATCH, Method::POST, Method::DELETE]
+                .contains(&self.head.method)
             && located != Some(false)
             && (self.head.method == Method::DELETE || !response.headers().contains_key(ETAG))
     }
 
     /// Hashes the body of the response, which is the new representation.
-    async fn hashed<T: Body>(&self, response: Response<T>) -> (WrittenVersion, Response<ResponseBody<T>>) {
+    async fn hashed<T: Body>(
+        &self,
+        response: Response<T>,
+    ) -> (WrittenVersion, Response<ResponseBody<T>>) {
         let (tag, response) = hash(&self.shared, response).await;
         let content = self.content(&response, tag.clone());
-        (WrittenVersion { content, tag, is_probed: false }, response)
+        (
+            WrittenVersion {
+                content,
+                tag,
+                is_probed: false,
+            },
+            response,
+        )
     }
 
     /// Runs the inner service with GET while the permit lasts. Nothing that goes wrong here concerns the write.
@@ -129,25 +161,48 @@ impl WriteContext {
         B: RequestContent,
     {
         let head = self.probe_head(grant.current.version());
-        let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision))).catch_unwind();
+        let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision)))
+            .catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self.shared.driver.until(deadline, probe).await;
-        let Ok(Ok(Ok(ProbeAnswer::State { observation, is_recordable }))) = answer else {
+        let Ok(Ok(Ok(ProbeAnswer::State {
+            observation,
+            is_recordable,
+        }))) = answer
+        else {
             return WrittenVersion::UNKNOWN;
         };
-        let Observation::Present { variant, tag: Some(tag), .. } = observation else { return WrittenVersion::UNKNOWN };
+        let Observation::Present {
+            variant,
+            tag: Some(tag),
+            ..
+        } = observation
+        else {
+            return WrittenVersion::UNKNOWN;
+        };
         // Its effect may be what the probe has found.
         if self.shared.unguarded.is_in_flight(&self.key) {
             return WrittenVersion::UNKNOWN;
         }
         let is_recordable = is_recordable && !tag.is_weak();
-        let content = if is_recordable { Content::Tagged { variant, tag: tag.clone() } } else { Content::Unknown };
-        WrittenVersion { content, tag: Some(tag), is_probed: true }
+        let content = if is_recordable {
+            Content::Tagged {
+                variant,
+                tag: tag.clone(),
+            }
+        } else {
+            Content::Unknown
+        };
+        WrittenVersion {
+            content,
+            tag: Some(tag),
+            is_probed: true,
+        }
     }
 
     fn content<T>(&self, response: &Response<T>, tag: Option<EntityTag>) -> Content {
-        let variant =
-            VaryFields::of(response.headers()).and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
+        let variant = VaryFields::of(response.headers())
+            .and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
         match (variant, tag.filter(|tag| !tag.is_weak())) {
             (Some(variant), Some(tag)) => Content::Tagged { variant, tag },
             _ => Content::Unknown,
@@ -181,19 +236,32 @@ pub(super) async fn stated<T: Body>(
 }
 
 /// Returns the strong tag of the response's body.
-async fn hash<T: Body>(shared: &LayerState, response: Response<T>) -> (Option<EntityTag>, Response<ResponseBody<T>>) {
+async fn hash<T: Body>(
+    shared: &LayerState,
+    response: Response<T>,
+) -> (Option<EntityTag>, Response<ResponseBody<T>>) {
     let tagged = TaggedResponse::of(shared, response).await;
-    (tagged.tag.clone().filter(|tag| !tag.is_weak()), tagged.into_response())
+    (
+        tagged.tag.clone().filter(|tag| !tag.is_weak()),
+        tagged.into_response(),
+    )
 }
 
 /// Returns `true` if the validators of a response describe the resource that its `Location` names, which isn't the target: a 201
 /// does (RFC 9110 §15.3.2).
 fn describes_another<T>(response: &Response<T>, request: &Parts) -> bool {
-    let location = response.headers().get(LOCATION).filter(|_| response.status() == StatusCode::CREATED);
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .filter(|_| response.status() == StatusCode::CREATED);
     location.is_some_and(|location| !is_target(location, request))
 }
 
 /// Returns a tag as this client sees it in a GET.
 pub(super) fn shown(shared: &LayerState, tag: &EntityTag, request: &Parts) -> EntityTag {
-    if shared.config.behind_compression { compressed_tag::shown(tag, &request.headers) } else { tag.clone() }
+    if shared.config.behind_compression {
+        compressed_tag::shown(tag, &request.headers)
+    } else {
+        tag.clone()
+    }
 }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
-    LAST_MODIFIED, RANGE, TRAILER, TRANSFER_ENCODING,
+    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE,
+    CONTENT_TYPE, EXPECT, LAST_MODIFIED, RANGE, TRAILER, TRANSFER_ENCODING,
 };
 use http::request::Parts;
 use http::{HeaderName, Method, Request, Response, StatusCode};
@@ -71,11 +71,18 @@ impl WriteContext {
         let Ok(record) = self.shared.driver.recent(&self.key).await else {
             return ProbeResult::Failed(Ok(responses::unavailable()));
         };
-        let Some(snapshot) = record.snapshot(at) else { return ProbeResult::InFlight };
+        let Some(snapshot) = record.snapshot(at) else {
+            return ProbeResult::InFlight;
+        };
         let recorded = record.state(at).version();
         let head = self.probe_head(recorded);
-        let answer = AssertUnwindSafe(self.get(inner, head, Known::Recorded(recorded))).catch_unwind();
-        let timeout = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
+        let answer =
+            AssertUnwindSafe(self.get(inner, head, Known::Recorded(recorded))).catch_unwind();
+        let timeout = self
+            .shared
+            .driver
+            .clock()
+            .sleep(self.shared.config.write_timeout);
         let answer = match select(pin!(answer), pin!(timeout)).await {
             Either::Left((Ok(answer), _)) => answer,
             Either::Left((Err(_), _)) | Either::Right(_) => Ok(ProbeAnswer::Nothing),
@@ -98,7 +105,8 @@ impl WriteContext {
         for name in WRITE_FIELDS {
             head.headers.remove(name);
         }
-        if let Some(variant) = recorded.and_then(|version| named_variant(&self.conditions, version)) {
+        if let Some(variant) = recorded.and_then(|version| named_variant(&self.conditions, version))
+        {
             select_variant(variant, &mut head);
         }
         head
@@ -116,13 +124,26 @@ impl WriteContext {
         B: RequestContent,
     {
         let variant_of = |vary: VaryFields| vary.select(head.uri.query(), &head.headers);
-        let response = inner::run(inner, Request::from_parts(head.clone(), RequestBody::default())).await?;
+        let response = inner::run(
+            inner,
+            Request::from_parts(head.clone(), RequestBody::default()),
+        )
+        .await?;
         let last_modified = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
         let selected = VaryFields::of(response.headers()).and_then(variant_of);
         let is_recordable = selected.is_some() && !AllowedReuse::of(response.headers()).is_private;
         let variant = selected.unwrap_or_else(Variant::only);
-        let state = |observation| ProbeAnswer::State { observation, is_recordable };
-        let present = |variant, tag| state(Observation::Present { variant, tag, last_modified });
+        let state = |observation| ProbeAnswer::State {
+            observation,
+            is_recordable,
+        };
+        let present = |variant, tag| {
+            state(Observation::Present {
+                variant,
+                tag,
+                last_modified,
+            })
+        };
         Ok(match response.status() {
             StatusCode::OK => {
                 let tagged = TaggedResponse::of(&self.shared, response).await;
@@ -147,7 +168,9 @@ impl WriteContext {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
                 ProbeAnswer::PassOn(response.map(ResponseBody::inner))
             }
-            status if status.is_client_error() => ProbeAnswer::PassOn(response.map(ResponseBody::inner)),
+            status if status.is_client_error() => {
+                ProbeAnswer::PassOn(response.map(ResponseBody::inner))
+            }
             _ => ProbeAnswer::Nothing,
         })
     }
@@ -155,8 +178,16 @@ impl WriteContext {
 
 /// Returns the recorded variant with a tag that the conditions name.
 fn named_variant<'a>(conditions: &Preconditions, version: &'a Version) -> Option<&'a Variant> {
-    let lists = [&conditions.if_match, &conditions.if_none_match].into_iter().flatten();
-    let tags = lists.filter_map(|list| if let TagList::Tags(tags) = list { Some(tags) } else { None });
+    let lists = [&conditions.if_match, &conditions.if_none_match]
+        .into_iter()
+        .flatten();
+    let tags = lists.filter_map(|list| {
+        if let TagList::Tags(tags) = list {
+            Some(tags)
+        } else {
+            None
+        }
+    });
     tags.flatten().find_map(|tag| version.variant_of(tag))
 }
 

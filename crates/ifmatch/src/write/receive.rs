@@ -16,7 +16,10 @@ impl WriteContext {
     ///
     /// # Errors
     /// 408 if nothing arrives for as long as a write may take. 400 if the body breaks off, and that is refused.
-    pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<ReceivedBody<B>, Problem> {
+    pub(crate) async fn receive<B: RequestContent>(
+        &self,
+        body: B,
+    ) -> Result<ReceivedBody<B>, Problem> {
         let limit = self.shared.config.request_buffer_limit;
         if body.is_end_stream() {
             return Ok(ReceivedBody::whole(BufferedBody::default()));
@@ -27,7 +30,11 @@ impl WriteContext {
         let mut reader = PartlyReadBody::new(body, limit);
         loop {
             let end = {
-                let stalled = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
+                let stalled = self
+                    .shared
+                    .driver
+                    .clock()
+                    .sleep(self.shared.config.write_timeout);
                 match select(pin!(reader.read_frame()), pin!(stalled)).await {
                     Either::Left((end, _)) => end,
                     Either::Right(_) => return Err(stalled_body()),
@@ -36,12 +43,19 @@ impl WriteContext {
             match end {
                 None => {}
                 Some(ReadEnd::Complete(trailers)) => {
-                    return Ok(ReceivedBody::whole(BufferedBody { chunks: reader.chunks, trailers }));
+                    return Ok(ReceivedBody::whole(BufferedBody {
+                        chunks: reader.chunks,
+                        trailers,
+                    }));
                 }
                 Some(ReadEnd::Limit) => return Ok(ReceivedBody::partial(reader, None)),
-                Some(ReadEnd::Error(_)) if self.shared.config.refuses_broken_bodies => return Err(broken_body()),
+                Some(ReadEnd::Error(_)) if self.shared.config.refuses_broken_bodies => {
+                    return Err(broken_body());
+                }
                 // The handler decides what an incomplete body means.
-                Some(ReadEnd::Error(error)) => return Ok(ReceivedBody::partial(reader, Some(error))),
+                Some(ReadEnd::Error(error)) => {
+                    return Ok(ReceivedBody::partial(reader, Some(error)));
+                }
             }
         }
     }

@@ -64,24 +64,40 @@ impl WriteContext {
         mut conditions: Preconditions,
         lease: LeaseUse,
     ) -> Result<Self, Problem> {
-        let key = shared.config.keys.key(&head).map_err(|_| responses::invalid_key())?;
+        let key = shared
+            .config
+            .keys
+            .key(&head)
+            .map_err(|_| responses::invalid_key())?;
         if shared.config.behind_compression {
             conditions = compressed_tag::strip_suffixes(conditions);
         }
-        Ok(Self { shared, key, head, conditions, lease, unchecked: None })
+        Ok(Self {
+            shared,
+            key,
+            head,
+            conditions,
+            lease,
+            unchecked: None,
+        })
     }
 
     /// Returns the problem to report for a refusal.
     pub(crate) fn problem(&self, refusal: &Refusal) -> Problem {
         match refusal {
-            Refusal::PreconditionFailed { precondition, current } => {
-                Problem::precondition_failed(*precondition, current.as_ref())
+            Refusal::PreconditionFailed {
+                precondition,
+                current,
+            } => Problem::precondition_failed(*precondition, current.as_ref()),
+            Refusal::InFlight { deadline } => {
+                Problem::write_in_flight(self.shared.now().until(*deadline))
             }
-            Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
             Refusal::Lease(failure) => Problem::lease_failed(*failure),
             Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
             Refusal::NotFound => Problem::not_found().code("ResourceNotFound"),
-            Refusal::ProbeFirst | Refusal::Stale => Problem::write_in_flight(self.shared.config.lock_timeout),
+            Refusal::ProbeFirst | Refusal::Stale => {
+                Problem::write_in_flight(self.shared.config.lock_timeout)
+            }
         }
     }
 }

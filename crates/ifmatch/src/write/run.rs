@@ -59,14 +59,32 @@ impl WriteContext {
             return HandlerEnd::TooLate;
         }
         let compared = || ExpectedVersion::compared(&self.conditions, &grant.current);
-        let permit = Permit::new(grant, deadline, self.unchecked.clone().unwrap_or_else(compared));
-        match self.run_until(deadline, inner, grant, received, permit.clone()).await {
-            HandlerEnd::Answered(response) if self.unchecked.is_some() && !permit.is_version_taken() => {
+        let permit = Permit::new(
+            grant,
+            deadline,
+            self.unchecked.clone().unwrap_or_else(compared),
+        );
+        match self
+            .run_until(deadline, inner, grant, received, permit.clone())
+            .await
+        {
+            HandlerEnd::Answered(response)
+                if self.unchecked.is_some() && !permit.is_version_taken() =>
+            {
                 let status = response.status();
                 // These two ask to send the request again elsewhere: nothing was written.
-                let is_passed_on = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status);
-                let may_have_written = status.is_success() || status.is_redirection() && !is_passed_on;
-                if may_have_written { HandlerEnd::Unchecked } else { HandlerEnd::Answered(response) }
+                let is_passed_on = [
+                    StatusCode::TEMPORARY_REDIRECT,
+                    StatusCode::PERMANENT_REDIRECT,
+                ]
+                .contains(&status);
+                let may_have_written =
+                    status.is_success() || status.is_redirection() && !is_passed_on;
+                if may_have_written {
+                    HandlerEnd::Unchecked
+                } else {
+                    HandlerEnd::Answered(response)
+                }
             }
             end => end,
         }
@@ -92,14 +110,20 @@ impl WriteContext {
         let mut handler = pin!(paused(&self.head.extensions, handler));
         let (driver, _key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
-            if let Ok(ended) = driver.until(self.renewal_due(deadline), handler.as_mut()).await {
+            if let Ok(ended) = driver
+                .until(self.renewal_due(deadline), handler.as_mut())
+                .await
+            {
                 return HandlerEnd::of(ended);
             }
             if progress.take() < MIN_PROGRESS {
                 break;
             }
             let renewal = pin!(self.renew(grant.token));
-            match driver.until(deadline, select(handler.as_mut(), renewal)).await {
+            match driver
+                .until(deadline, select(handler.as_mut(), renewal))
+                .await
+            {
                 Ok(Either::Left((ended, _))) => return HandlerEnd::of(ended),
                 Ok(Either::Right((Some(renewed), _))) => {
                     grant.deadline = renewed;
@@ -123,8 +147,17 @@ impl WriteContext {
 
     /// Extends the permit. Returns its new deadline, or `None` if it ends as granted.
     async fn renew(&self, token: Token) -> Option<Timestamp> {
-        let renew = Renew { token, ttl: self.shared.config.write_timeout, lease: self.lease };
-        let applied = self.shared.driver.apply(&self.key, &Command::Renew(renew)).await.ok()?;
+        let renew = Renew {
+            token,
+            ttl: self.shared.config.write_timeout,
+            lease: self.lease,
+        };
+        let applied = self
+            .shared
+            .driver
+            .apply(&self.key, &Command::Renew(renew))
+            .await
+            .ok()?;
         match applied.outcome {
             Outcome::Granted(grant) => Some(grant.deadline),
             _ => None,
@@ -135,7 +168,11 @@ impl WriteContext {
     /// difference grants no permit while the handler runs.
     pub(super) fn handler_deadline(&self, deadline: Timestamp) -> Timestamp {
         let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
-        Timestamp::from_micros(deadline.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))
+        Timestamp::from_micros(
+            deadline
+                .micros()
+                .saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()),
+        )
     }
 }
 
@@ -153,7 +190,10 @@ impl<T, E> HandlerEnd<T, E> {
 /// by the service.
 fn strip_evaluated(headers: &mut HeaderMap) {
     let kept = [IF_MATCH, IF_NONE_MATCH].map(|name| {
-        let value = headers.get(&name).filter(|value| value.as_bytes().trim_ascii() == b"*").cloned();
+        let value = headers
+            .get(&name)
+            .filter(|value| value.as_bytes().trim_ascii() == b"*")
+            .cloned();
         value.map(|value| (name, value))
     });
     strip_conditions(headers);

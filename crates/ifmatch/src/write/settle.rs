@@ -39,7 +39,9 @@ impl WriteEffect {
     /// Returns the command that gives the permit back.
     fn command(&self, token: Token) -> Command<'static> {
         match self {
-            Self::Done(made) => Command::Commit(Commit::new(token, made.content.clone()).unless_disturbed()),
+            Self::Done(made) => {
+                Command::Commit(Commit::new(token, made.content.clone()).unless_disturbed())
+            }
             Self::None => Command::Abort(token),
             Self::Unknown(grace) => Command::Doubt(Doubt::new(token, *grace)),
         }
@@ -74,20 +76,28 @@ impl WriteContext {
         };
         let also_changed = match (&effect, &result) {
             (WriteEffect::None, _) | (_, Err(_)) => Vec::new(),
-            (_, Ok(response)) => also_changed::keys(&*self.shared.config.keys, &self.key, &self.head, response),
+            (_, Ok(response)) => {
+                also_changed::keys(&*self.shared.config.keys, &self.key, &self.head, response)
+            }
         };
         if !matches!(effect, WriteEffect::None) {
             self.shared.forget(&self.key);
         }
         let command = effect.command(grant.token);
-        let Ok(applied) = self.shared.driver.give_back(&self.key, None, command, grant.deadline).await else {
+        let Ok(applied) = self
+            .shared
+            .driver
+            .give_back(&self.key, None, command, grant.deadline)
+            .await
+        else {
             self.invalidate_in_background(also_changed);
             return result.map(without_validators);
         };
         if self.is_refuted(&result) {
             self.shared.invalidate(&self.key).await;
         }
-        let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, WriteEffect::None);
+        let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale)
+            && !matches!(effect, WriteEffect::None);
         if is_overtaken {
             // Another writer got the permit, and this write may have taken effect after that one.
             self.shared.invalidate(&self.key).await;
@@ -109,7 +119,8 @@ impl WriteContext {
     /// Returns `true` if a handler has found another version than the client's, which may also be the recorded one: something has
     /// written past the layer. A read must not confirm it from memory, or the client would never get out of the 412.
     fn is_refuted<T, E>(&self, result: &Result<Response<T>, E>) -> bool {
-        let is_refused = |response: &Response<T>| response.status() == StatusCode::PRECONDITION_FAILED;
+        let is_refused =
+            |response: &Response<T>| response.status() == StatusCode::PRECONDITION_FAILED;
         self.unchecked.is_some() && result.as_ref().is_ok_and(is_refused)
     }
 
@@ -126,7 +137,9 @@ impl WriteContext {
         }
         // Otherwise the handler's own.
         if let Some(tag) = tag.or_else(|| own_tag(response.headers())) {
-            response.headers_mut().insert(ETAG, shown(&self.shared, &tag, &self.head).to_header());
+            response
+                .headers_mut()
+                .insert(ETAG, shown(&self.shared, &tag, &self.head).to_header());
         }
         response
     }
@@ -169,8 +182,13 @@ impl WriteContext {
             }
             status if status.is_redirection() => WriteEffect::Done(unknown),
             StatusCode::REQUEST_TIMEOUT => WriteEffect::Unknown(config.grace_period),
-            StatusCode::PRECONDITION_FAILED if config.gets_after_writes && responses::lacks_reason(&response) => {
-                return (WriteEffect::None, self.explained(inner, grant, response).await);
+            StatusCode::PRECONDITION_FAILED
+                if config.gets_after_writes && responses::lacks_reason(&response) =>
+            {
+                return (
+                    WriteEffect::None,
+                    self.explained(inner, grant, response).await,
+                );
             }
             status if status.is_client_error() => WriteEffect::None,
             _ => WriteEffect::Unknown(config.grace_period),
@@ -195,19 +213,39 @@ impl WriteContext {
         let recorded = grant.current.version();
         let probe = self.get(inner, self.probe_head(recorded), Known::Recorded(recorded));
         let deadline = self.handler_deadline(grant.deadline);
-        let answer = self.shared.driver.until(deadline, AssertUnwindSafe(probe).catch_unwind()).await;
+        let answer = self
+            .shared
+            .driver
+            .until(deadline, AssertUnwindSafe(probe).catch_unwind())
+            .await;
         let (tag, last_modified, exists) = match answer {
-            Ok(Ok(Ok(ProbeAnswer::State { observation: Observation::Present { tag, last_modified, .. }, .. }))) => {
-                (tag, last_modified, true)
-            }
-            Ok(Ok(Ok(ProbeAnswer::State { observation: Observation::Absent, .. }))) => (None, None, false),
+            Ok(Ok(Ok(ProbeAnswer::State {
+                observation:
+                    Observation::Present {
+                        tag, last_modified, ..
+                    },
+                ..
+            }))) => (tag, last_modified, true),
+            Ok(Ok(Ok(ProbeAnswer::State {
+                observation: Observation::Absent,
+                ..
+            }))) => (None, None, false),
             _ => return response.map(ResponseBody::inner),
         };
-        let validators = Validators { tags: tag.as_slice(), last_modified };
-        match self.conditions.evaluate(&self.head.method, exists.then_some(&validators)) {
+        let validators = Validators {
+            tags: tag.as_slice(),
+            last_modified,
+        };
+        match self
+            .conditions
+            .evaluate(&self.head.method, exists.then_some(&validators))
+        {
             Verdict::Failed(condition) => {
                 let shown = tag.map(|tag| shown(&self.shared, &tag, &self.head));
-                responses::replaced(&response, &Problem::precondition_failed(condition, shown.as_ref()))
+                responses::replaced(
+                    &response,
+                    &Problem::precondition_failed(condition, shown.as_ref()),
+                )
             }
             // It has changed again: the handler's answer is the better one.
             _ => response.map(ResponseBody::inner),
@@ -216,7 +254,9 @@ impl WriteContext {
 }
 
 /// Removes the validators, since they aren't in the record.
-fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+fn without_validators<T: Body>(
+    mut response: Response<ResponseBody<T>>,
+) -> Response<ResponseBody<T>> {
     response.headers_mut().remove(ETAG);
     response.headers_mut().remove(LAST_MODIFIED);
     response

@@ -33,7 +33,9 @@ where
     let original = head.clone();
     let key = shared.config.keys.key(&original).ok();
     let running = key.as_ref().map(|key| shared.unguarded.enter(key));
-    let result = AssertUnwindSafe(inner::run(&mut inner, Request::from_parts(head, body))).catch_unwind().await;
+    let result = AssertUnwindSafe(inner::run(&mut inner, Request::from_parts(head, body)))
+        .catch_unwind()
+        .await;
     if let (Some(key), Some(running)) = (&key, &running) {
         running.invalidate(shared).await;
         if let Ok(Ok(response)) = &result {
@@ -42,13 +44,17 @@ where
             }
         }
     }
-    let Ok(result) = result else { return Ok(responses::handler_failed()) };
+    let Ok(result) = result else {
+        return Ok(responses::handler_failed());
+    };
     let (tag, mut response) = match stated(shared, result?).await {
         Ok(stated) => stated,
         Err(response) => return Ok(response.map(ResponseBody::inner)),
     };
     if let Some(tag) = tag.filter(|_| response.status().is_success()) {
-        response.headers_mut().insert(ETAG, shown(shared, &tag, &original).to_header());
+        response
+            .headers_mut()
+            .insert(ETAG, shown(shared, &tag, &original).to_header());
     }
     Ok(response)
 }
@@ -83,13 +89,18 @@ impl UnguardedWrites {
     }
 
     fn enter(&self, key: &Key) -> UnguardedWrite<'_> {
-        let running = UnguardedWrite { all: self, key: key.clone() };
+        let running = UnguardedWrite {
+            all: self,
+            key: key.clone(),
+        };
         running.with(|its| its.writes += 1);
         running
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, InFlight>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -64,7 +64,10 @@ struct Inner {
 
 impl Counter {
     fn moody() -> Self {
-        Self(Arc::new(Inner { moody: true, ..Inner::default() }))
+        Self(Arc::new(Inner {
+            moody: true,
+            ..Inner::default()
+        }))
     }
 
     fn value(&self) -> u64 {
@@ -78,16 +81,33 @@ impl Counter {
         if request.method() == Method::GET {
             let value = self.value();
             let padding = "x".repeat(200);
-            let mut response = Response::new(Full::from(format!("{{\"value\":{value},\"padding\":\"{padding}\"}}")));
+            let mut response = Response::new(Full::from(format!(
+                "{{\"value\":{value},\"padding\":\"{padding}\"}}"
+            )));
             response.headers_mut().insert("x-value", value.into());
-            response.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
+            response.headers_mut().insert(
+                "content-type",
+                http::HeaderValue::from_static("application/json"),
+            );
             return response;
         }
-        let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-        let value = body.ok().and_then(|body| std::str::from_utf8(&body).ok()?.parse().ok());
-        let Some(value) = value else { return status(StatusCode::BAD_REQUEST) };
+        let body = request
+            .into_body()
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes);
+        let value = body
+            .ok()
+            .and_then(|body| std::str::from_utf8(&body).ok()?.parse().ok());
+        let Some(value) = value else {
+            return status(StatusCode::BAD_REQUEST);
+        };
         let turn = self.0.turns.fetch_add(1, Ordering::SeqCst);
-        let mood = if self.0.moody { Mood::nth(turn) } else { Mood::Good };
+        let mood = if self.0.moody {
+            Mood::nth(turn)
+        } else {
+            Mood::Good
+        };
         if matches!(mood, Mood::Slow) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -103,8 +123,11 @@ impl Counter {
     }
 
     fn router(&self) -> Router {
-        let handle = |State(counter): State<Self>, request: axum::extract::Request| counter.handle(request);
-        Router::new().route("/counter", get(handle).put(handle)).with_state(self.clone())
+        let handle =
+            |State(counter): State<Self>, request: axum::extract::Request| counter.handle(request);
+        Router::new()
+            .route("/counter", get(handle).put(handle))
+            .with_state(self.clone())
     }
 }
 
@@ -134,7 +157,11 @@ impl Work {
         while sum.acknowledged.len() < self.increments {
             attempt += 1;
             assert!(attempt < 20_000, "no progress: {sum:?}");
-            let current = self.client.get("/counter", &[("accept-encoding", self.coding)]).await.expect(200);
+            let current = self
+                .client
+                .get("/counter", &[("accept-encoding", self.coding)])
+                .await
+                .expect(200);
             let value: u64 = current.header("x-value").parse().expect("a number");
             let put = Request::put("/counter")
                 .header("if-match", current.etag())
@@ -145,8 +172,14 @@ impl Work {
                 0 if self.impatient => Duration::from_micros(random(attempt) % 3_000),
                 _ => Duration::from_secs(30),
             };
-            match tokio::time::timeout(patience, self.client.try_send(put)).await.ok().and_then(Result::ok) {
-                Some(answer) if answer.status.is_success() => sum.acknowledged.push(current.etag().to_owned()),
+            match tokio::time::timeout(patience, self.client.try_send(put))
+                .await
+                .ok()
+                .and_then(Result::ok)
+            {
+                Some(answer) if answer.status.is_success() => {
+                    sum.acknowledged.push(current.etag().to_owned())
+                }
                 Some(answer) if answer.status.is_client_error() => {
                     assert!(matches!(answer.status.as_u16(), 409 | 412), "{answer:?}");
                     let pause = random(self.number * 7_919 + attempt) % 60_000;
@@ -159,9 +192,25 @@ impl Work {
     }
 }
 
-async fn increment(server: &Server, clients: u64, increments: usize, impatient: bool, coding: &'static str) -> Sum {
-    let work = (0..clients)
-        .map(|number| tokio::spawn(Work { client: server.client(), number, increments, impatient, coding }.run()));
+async fn increment(
+    server: &Server,
+    clients: u64,
+    increments: usize,
+    impatient: bool,
+    coding: &'static str,
+) -> Sum {
+    let work = (0..clients).map(|number| {
+        tokio::spawn(
+            Work {
+                client: server.client(),
+                number,
+                increments,
+                impatient,
+                coding,
+            }
+            .run(),
+        )
+    });
     let mut total = Sum::default();
     for client in work.collect::<Vec<_>>() {
         let sum = client.await.expect("the client finishes");
@@ -169,7 +218,11 @@ async fn increment(server: &Server, clients: u64, increments: usize, impatient: 
         total.unknown += sum.unknown;
     }
     let bases: HashSet<&String> = total.acknowledged.iter().collect();
-    assert_eq!(bases.len(), total.acknowledged.len(), "two acknowledged writes had the same base");
+    assert_eq!(
+        bases.len(),
+        total.acknowledged.len(),
+        "two acknowledged writes had the same base"
+    );
     total
 }
 
@@ -204,7 +257,13 @@ async fn no_increment_of_32_clients_is_lost_on_hyper_with_an_authoritative_regis
             async move { Ok::<_, Infallible>(counter.handle(request).await) }
         })
     };
-    let server = serve(ConditionalLayer::builder().authoritative().build().layer(inner)).await;
+    let server = serve(
+        ConditionalLayer::builder()
+            .authoritative()
+            .build()
+            .layer(inner),
+    )
+    .await;
     let sum = increment(&server, 32, 200, false, "identity").await;
     assert_eq!((counter.value(), sum.unknown), (6_400, 0));
 }
@@ -214,15 +273,26 @@ async fn no_acknowledged_write_is_lost_by_a_failing_handler() {
     for authoritative in [true, false] {
         let counter = Counter::moody();
         let builder = ConditionalLayer::builder();
-        let builder = if authoritative { builder.authoritative() } else { builder };
-        let layer = builder.write_timeout(Duration::from_millis(100)).grace_period(Duration::from_millis(5)).build();
+        let builder = if authoritative {
+            builder.authoritative()
+        } else {
+            builder
+        };
+        let layer = builder
+            .write_timeout(Duration::from_millis(100))
+            .grace_period(Duration::from_millis(5))
+            .build();
         let server = serve(layer.layer(counter.router())).await;
         let sum = increment(&server, 32, 10, true, "identity").await;
         assert!(sum.unknown > 0, "nothing went wrong: {sum:?}");
         // A write of a disconnected client may end after the last response.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let (value, sure) = (counter.value(), sum.acknowledged.len() as u64);
-        assert!(sure <= value && value <= sure + sum.unknown, "{value}, {sure} acknowledged, {} unknown", sum.unknown);
+        assert!(
+            sure <= value && value <= sure + sum.unknown,
+            "{value}, {sure} acknowledged, {} unknown",
+            sum.unknown
+        );
     }
 }
 

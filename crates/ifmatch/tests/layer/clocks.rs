@@ -24,21 +24,27 @@ struct Skewed {
 
 impl Skewed {
     fn of(time: &ManualClock, ahead: Duration) -> Self {
-        let clock = Self { time: time.clone(), ahead: Arc::default() };
+        let clock = Self {
+            time: time.clone(),
+            ahead: Arc::default(),
+        };
         clock.step(ahead);
         clock
     }
 
     /// Steps the clock without firing any timer.
     fn step(&self, by: Duration) {
-        self.ahead.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+        self.ahead
+            .fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
     }
 }
 
 #[async_trait]
 impl Clock for Skewed {
     fn now(&self) -> Timestamp {
-        self.time.now().saturating_add(Duration::from_micros(self.ahead.load(Ordering::SeqCst)))
+        self.time
+            .now()
+            .saturating_add(Duration::from_micros(self.ahead.load(Ordering::SeqCst)))
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -58,15 +64,24 @@ async fn settle() {
 async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
     for authoritative in [true, false] {
         let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
-        let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone());
-        let builder = if authoritative { builder.authoritative() } else { builder };
+        let builder = ConditionalLayer::builder()
+            .register(durable())
+            .clock(clock.clone());
+        let builder = if authoritative {
+            builder.authoritative()
+        } else {
+            builder
+        };
         let service = builder.build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
         let put = |fields: &[(&'static str, &'static str)], text: &'static str| {
             let (service, tag) = (service.clone(), tag.clone());
             let fields: Vec<_> = fields.to_vec();
             tokio::spawn(async move {
-                let fields: Vec<_> = fields.into_iter().chain([("if-match", tag.as_str())]).collect();
+                let fields: Vec<_> = fields
+                    .into_iter()
+                    .chain([("if-match", tag.as_str())])
+                    .collect();
                 send(&service, request("PUT /a", &fields, text)).await
             })
         };
@@ -75,15 +90,26 @@ async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
         clock.step(SECOND * 60);
         let second = put(&[], "second");
         settle().await;
-        assert!(!second.is_finished(), "it ran concurrently with the first one: {:?}", second.await);
+        assert!(
+            !second.is_finished(),
+            "it ran concurrently with the first one: {:?}",
+            second.await
+        );
         assert_eq!(world.runs(&http::Method::PUT), 1);
         // The handler is due for its next step, but its deadline has passed.
         world.release("first");
         let first = first.await.unwrap();
-        assert_eq!((first.status.as_u16(), first.problem().as_str()), (503, "outcome-unknown"));
+        assert_eq!(
+            (first.status.as_u16(), first.problem().as_str()),
+            (503, "outcome-unknown")
+        );
         clock.time.advance(SECOND);
         assert_eq!(second.await.unwrap().status, 204);
-        assert_eq!(world.get("/a").as_deref(), Some("second"), "the first write took effect later");
+        assert_eq!(
+            world.get("/a").as_deref(),
+            Some("second"),
+            "the first write took effect later"
+        );
     }
 }
 
@@ -92,11 +118,16 @@ async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
 #[tokio::test]
 async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), durable());
-    let builder = ConditionalLayer::builder().register(register.clone()).clock(clock.clone());
+    let builder = ConditionalLayer::builder()
+        .register(register.clone())
+        .clock(clock.clone());
     let service = builder.build().layer(world.clone());
     let put = |hold: Option<&'static str>, text: &'static str| {
         let service = service.clone();
-        let fields: Vec<_> = hold.map(|hold| ("x-hold-before", hold)).into_iter().collect();
+        let fields: Vec<_> = hold
+            .map(|hold| ("x-hold-before", hold))
+            .into_iter()
+            .collect();
         tokio::spawn(async move { send(&service, request("PUT /a", &fields, text)).await })
     };
     let first = put(Some("first"), "first");
@@ -121,11 +152,20 @@ async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
     use crate::leases::{A, acquire};
 
     let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
-    let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone()).leases();
+    let builder = ConditionalLayer::builder()
+        .register(durable())
+        .clock(clock.clone())
+        .leases();
     let service = builder.build().layer(world.clone());
     let write = tokio::spawn({
         let service = service.clone();
-        async move { send(&service, request("PUT /a", &[("x-hold-before", "write")], "two")).await }
+        async move {
+            send(
+                &service,
+                request("PUT /a", &[("x-hold-before", "write")], "two"),
+            )
+            .await
+        }
     });
     world.reached("write").await;
     clock.step(SECOND * 60);
@@ -145,12 +185,24 @@ async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
 /// Three seconds are a tenth of the default write timeout.
 #[tokio::test]
 async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler() {
-    let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
+    let (time, register, world) = (
+        ManualClock::default(),
+        durable(),
+        World::with(&[("/a", "one")]),
+    );
     let process = |ahead: Duration| {
-        let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
-        builder.lock_timeout(SECOND * 60).build().layer(world.clone())
+        let builder = ConditionalLayer::builder()
+            .register(register.clone())
+            .clock(Skewed::of(&time, ahead));
+        builder
+            .lock_timeout(SECOND * 60)
+            .build()
+            .layer(world.clone())
     };
-    let (one, ahead) = (process(Duration::ZERO), process(Duration::from_millis(2_900)));
+    let (one, ahead) = (
+        process(Duration::ZERO),
+        process(Duration::from_millis(2_900)),
+    );
     let tag = ask(&one, "GET /a", &[]).await.tag();
     let first = tokio::spawn({
         let tag = tag.clone();
@@ -161,11 +213,17 @@ async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler
     });
     world.reached("first").await;
     time.advance(Duration::from_millis(26_900));
-    let second = tokio::spawn(async move { send(&ahead, request("PUT /a", &[("if-match", &tag)], "second")).await });
+    let second = tokio::spawn(async move {
+        send(&ahead, request("PUT /a", &[("if-match", &tag)], "second")).await
+    });
     settle().await;
     assert!(!first.is_finished() && !second.is_finished());
     time.advance(Duration::from_millis(150));
-    assert_eq!(first.await.unwrap().status, 503, "the handler must end three seconds before its permit");
+    assert_eq!(
+        first.await.unwrap().status,
+        503,
+        "the handler must end three seconds before its permit"
+    );
     time.advance(SECOND * 3);
     assert_eq!(second.await.unwrap().status, 204);
     assert_eq!(world.get("/a").as_deref(), Some("second"));
@@ -174,14 +232,28 @@ async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler
 /// The outcome of its handler is unknown. A process with the correct clock sees the permit.
 #[tokio::test]
 async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
-    let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
+    let (time, register, world) = (
+        ManualClock::default(),
+        durable(),
+        World::with(&[("/a", "one")]),
+    );
     let process = |register: FaultyRegister, ahead: Duration| {
-        let builder = ConditionalLayer::builder().register(register).clock(Skewed::of(&time, ahead));
-        builder.lock_timeout(SECOND * 60).build().layer(world.clone())
+        let builder = ConditionalLayer::builder()
+            .register(register)
+            .clock(Skewed::of(&time, ahead));
+        builder
+            .lock_timeout(SECOND * 60)
+            .build()
+            .layer(world.clone())
     };
     let lost_register = FaultyRegister::on(Arc::clone(register.records())).durable();
-    let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));
-    let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
+    let (wrong, right) = (
+        process(lost_register.clone(), DAY),
+        process(register, Duration::ZERO),
+    );
+    let lost = tokio::spawn(async move {
+        send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await
+    });
     world.reached("x").await;
     // It won't release the permit.
     lost_register.cut(true);
@@ -189,7 +261,11 @@ async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
     settle().await;
     time.advance(SECOND * 26);
     settle().await;
-    assert!(!next.is_finished(), "the other handler may still run: {:?}", next.await);
+    assert!(
+        !next.is_finished(),
+        "the other handler may still run: {:?}",
+        next.await
+    );
     lost.abort();
     time.advance(SECOND * 4);
     assert_eq!(ended("next", next).await.status, 204);
@@ -204,13 +280,24 @@ async fn dates_follow_the_wall_clock_and_survive_steps() {
     let service = builder.authoritative().build().layer(world.clone());
     ask(&service, "GET /a", &[]).await;
     time.advance(SECOND * 9);
-    assert_eq!(ask(&service, "GET /a", &[]).await.header("last-modified"), None, "it would be later than Date");
+    assert_eq!(
+        ask(&service, "GET /a", &[]).await.header("last-modified"),
+        None,
+        "it would be later than Date"
+    );
     time.advance(SECOND * 2);
-    assert!(ask(&service, "GET /a", &[]).await.header("last-modified").is_some());
+    assert!(
+        ask(&service, "GET /a", &[])
+            .await
+            .header("last-modified")
+            .is_some()
+    );
 }
 
 #[test]
 #[should_panic(expected = "the write timeout is zero")]
 fn a_write_timeout_of_zero_panics() {
-    let _ = ConditionalLayer::builder().write_timeout(Duration::ZERO).build();
+    let _ = ConditionalLayer::builder()
+        .write_timeout(Duration::ZERO)
+        .build();
 }

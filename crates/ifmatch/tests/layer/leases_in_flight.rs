@@ -43,7 +43,10 @@ async fn one_of_many_acquirers_wins() {
 async fn a_handler_is_cancelled_before_its_lease_ends() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);
-        let service = builder.write_timeout(SECOND * 100).build().layer(world.clone());
+        let service = builder
+            .write_timeout(SECOND * 100)
+            .build()
+            .layer(world.clone());
         acquire(&service, A, "15").await;
         let slow = tokio::spawn({
             let service = service.clone();
@@ -61,16 +64,28 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
         clock.advance(SECOND * 11);
         tokio::task::yield_now().await;
         assert!(!slow.is_finished());
-        assert_eq!(refusal(&acquire(&service, B, "15").await), refused(409, "LeaseAlreadyPresent"));
+        assert_eq!(
+            refusal(&acquire(&service, B, "15").await),
+            refused(409, "LeaseAlreadyPresent")
+        );
         clock.advance(SECOND);
         let reply = ended("slow", slow).await;
-        assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
-        assert_eq!(refusal(&acquire(&service, B, "15").await), refused(409, "LeaseAlreadyPresent"));
+        assert_eq!(
+            (reply.status.as_u16(), reply.problem().as_str()),
+            (503, "outcome-unknown")
+        );
+        assert_eq!(
+            refusal(&acquire(&service, B, "15").await),
+            refused(409, "LeaseAlreadyPresent")
+        );
         clock.advance(SECOND * 3);
         world.release("slow");
         assert_eq!(acquire(&service, B, "15").await.status, 201);
         assert_eq!(put(&service, Some(B), "theirs").await.status, 204);
-        assert_eq!(refusal(&act(&service, "renew", A).await), refused(409, "LeaseIdMismatchWithLeaseOperation"));
+        assert_eq!(
+            refusal(&act(&service, "renew", A).await),
+            refused(409, "LeaseIdMismatchWithLeaseOperation")
+        );
         assert_eq!(world.get("/a").as_deref(), Some("theirs"));
     }
 }
@@ -119,7 +134,13 @@ async fn an_acquire_after_a_break_waits_for_the_write_in_flight() {
         });
         world.reached("slow").await;
         let broken = lease(&service, &[("lease-action", "break")]).await;
-        assert_eq!((broken.status.as_u16(), broken.header("x-ms-lease-time").as_deref()), (202, Some("0")));
+        assert_eq!(
+            (
+                broken.status.as_u16(),
+                broken.header("x-ms-lease-time").as_deref()
+            ),
+            (202, Some("0"))
+        );
         let next = tokio::spawn({
             let service = service.clone();
             async move { acquire(&service, B, "15").await }
@@ -131,7 +152,10 @@ async fn an_acquire_after_a_break_waits_for_the_write_in_flight() {
         world.release("slow");
         assert_eq!(ended("slow", slow).await.status, 204);
         assert_eq!(ended("next", next).await.status, 201);
-        assert_eq!(refusal(&put(&service, Some(A), "x").await), refused(412, "LeaseIdMismatchWithBlobOperation"));
+        assert_eq!(
+            refusal(&put(&service, Some(A), "x").await),
+            refused(412, "LeaseIdMismatchWithBlobOperation")
+        );
         assert_eq!(world.get("/a").as_deref(), Some("slow"));
     }
 }
@@ -148,7 +172,9 @@ async fn a_changed_resource_is_invalidated_even_if_it_is_leased() {
             if request.uri().path() == "/other" {
                 world.set("/a", "two");
                 let mut response = Response::new(Full::default());
-                response.extensions_mut().insert(Invalidates(vec![Uri::from_static("/a")]));
+                response
+                    .extensions_mut()
+                    .insert(Invalidates(vec![Uri::from_static("/a")]));
                 return Ok(response);
             }
             world.oneshot(request).await
@@ -157,11 +183,28 @@ async fn a_changed_resource_is_invalidated_even_if_it_is_leased() {
     let service = builder.authoritative().leases().build().layer(handler);
     let tag = ask(&service, "GET /a", &[]).await.tag();
     acquire(&service, A, "15").await;
-    assert_eq!(send(&service, request("POST /other", &[], "")).await.status, 200);
+    assert_eq!(
+        send(&service, request("POST /other", &[], "")).await.status,
+        200
+    );
     let stale = [("x-ms-lease-id", A), ("if-match", tag.as_str())];
-    assert_eq!(send(&service, request("PUT /a", &stale, "lost")).await.status, 412);
-    assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200);
-    assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "the lease must continue");
+    assert_eq!(
+        send(&service, request("PUT /a", &stale, "lost"))
+            .await
+            .status,
+        412
+    );
+    assert_eq!(
+        ask(&service, "GET /a", &[("if-none-match", &tag)])
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        refusal(&put(&service, None, "x").await),
+        refused(412, "LeaseIdMissing"),
+        "the lease must continue"
+    );
 }
 
 #[tokio::test]
@@ -172,11 +215,21 @@ async fn a_read_that_outlasts_its_lease_gets_412() {
     acquire(&service, A, "15").await;
     let read = tokio::spawn({
         let service = service.clone();
-        async move { ask(&service, "GET /a", &[("x-ms-lease-id", A), ("x-get-hold-before", "read")]).await }
+        async move {
+            ask(
+                &service,
+                "GET /a",
+                &[("x-ms-lease-id", A), ("x-get-hold-before", "read")],
+            )
+            .await
+        }
     });
     world.reached("read").await;
     clock.advance(SECOND * 15);
     assert_eq!(put(&service, None, "two").await.status, 204);
     world.release("read");
-    assert_eq!(refusal(&read.await.unwrap()), refused(412, "LeaseNotPresentWithBlobOperation"));
+    assert_eq!(
+        refusal(&read.await.unwrap()),
+        refused(412, "LeaseNotPresentWithBlobOperation")
+    );
 }

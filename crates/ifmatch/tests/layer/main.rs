@@ -1,5 +1,9 @@
 //! Tests of the layer around an inner service that stops, fails and changes on request, with a manual clock.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod clocks;
 mod compression;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ifmatch::{Builder, ConditionalLayer, ConditionalService};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Epoch, Key, MemoryRegister, Register, RegisterError, Swap, Wrapper, async_trait};
+use ifmatch_register::{
+    Engine, Epoch, Key, MemoryRegister, Register, RegisterError, Swap, Wrapper, async_trait,
+};
 use tower::Layer;
 
 use crate::support::{ManualClock, World, ask, request, send};
@@ -78,7 +80,10 @@ impl Process {
     }
 
     async fn put(&self, fields: &[(&str, &str)], text: &str) -> u16 {
-        send(&self.service, request("PUT /a", fields, text)).await.status.as_u16()
+        send(&self.service, request("PUT /a", fields, text))
+            .await
+            .status
+            .as_u16()
     }
 }
 
@@ -91,11 +96,28 @@ fn processes<const N: usize>(clock: &ManualClock, world: &World) -> [Process; N]
     })
 }
 
-fn process(builder: Builder, records: &Arc<MemoryRegister>, world: &World, engine: Engine) -> Process {
-    let (calls, new) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Option<Engine>>>::default());
+fn process(
+    builder: Builder,
+    records: &Arc<MemoryRegister>,
+    world: &World,
+    engine: Engine,
+) -> Process {
+    let (calls, new) = (
+        Arc::<AtomicUsize>::default(),
+        Arc::<Mutex<Option<Engine>>>::default(),
+    );
     let engine = Arc::new(Mutex::new(engine));
-    let remote = Remote { records: Arc::clone(records), calls: Arc::clone(&calls), engine, new: Arc::clone(&new) };
-    Process { service: builder.register(remote).build().layer(world.clone()), calls, new }
+    let remote = Remote {
+        records: Arc::clone(records),
+        calls: Arc::clone(&calls),
+        engine,
+        new: Arc::clone(&new),
+    };
+    Process {
+        service: builder.register(remote).build().layer(world.clone()),
+        calls,
+        new,
+    }
 }
 
 #[tokio::test]
@@ -109,20 +131,46 @@ async fn reads_call_the_register_once_in_a_while() {
     here.calls();
     for _ in 0..10 {
         let read = ask(&here.service, "GET /a", &[]).await;
-        assert_eq!((read.tag(), read.header("last-modified")), (tag.clone(), Some(date.clone())));
-        for fields in [&[("if-none-match", &*tag)][..], &[("if-none-match", &tag), ("if-modified-since", &date)]] {
+        assert_eq!(
+            (read.tag(), read.header("last-modified")),
+            (tag.clone(), Some(date.clone()))
+        );
+        for fields in [
+            &[("if-none-match", &*tag)][..],
+            &[("if-none-match", &tag), ("if-modified-since", &date)],
+        ] {
             assert_eq!(ask(&here.service, "GET /a", fields).await.status, 304);
         }
-        assert_eq!(ask(&here.service, "HEAD /a", &[]).await.header("last-modified"), Some(date.clone()));
-        let part = ask(&here.service, "GET /a", &[("range", "bytes=0-0"), ("if-range", &tag)]).await;
+        assert_eq!(
+            ask(&here.service, "HEAD /a", &[])
+                .await
+                .header("last-modified"),
+            Some(date.clone())
+        );
+        let part = ask(
+            &here.service,
+            "GET /a",
+            &[("range", "bytes=0-0"), ("if-range", &tag)],
+        )
+        .await;
         assert_eq!((part.status.as_u16(), &part.body[..]), (206, &b"o"[..]));
     }
     assert_eq!(here.calls(), 0);
     // A condition on a date asks.
-    assert_eq!(ask(&here.service, "GET /a", &[("if-modified-since", &date)]).await.status, 304);
+    assert_eq!(
+        ask(&here.service, "GET /a", &[("if-modified-since", &date)])
+            .await
+            .status,
+        304
+    );
     assert_eq!(here.calls(), 1);
     clock.advance(SECOND * 10);
-    assert_eq!(ask(&here.service, "GET /a", &[]).await.header("last-modified"), Some(date));
+    assert_eq!(
+        ask(&here.service, "GET /a", &[])
+            .await
+            .header("last-modified"),
+        Some(date)
+    );
     assert_eq!(here.calls(), 1);
 }
 
@@ -130,7 +178,10 @@ async fn reads_call_the_register_once_in_a_while() {
 async fn a_write_calls_the_register_twice_and_three_times_if_another_process_was_faster() {
     let clock = ManualClock::default();
     let [here, there] = processes(&clock, &World::with(&[("/a", "one")]));
-    assert_eq!(here.put(&[("if-match", &here.tag().await)], "two").await, 204);
+    assert_eq!(
+        here.put(&[("if-match", &here.tag().await)], "two").await,
+        204
+    );
     here.calls();
     for text in ["three", "four"] {
         let tag = here.tag().await;
@@ -171,7 +222,17 @@ async fn a_process_that_remembers_an_old_record_does_not_win_with_an_old_tag() {
     // Its write is in flight.
     let held = tokio::spawn({
         let (service, tag) = (there.service.clone(), two.clone());
-        async move { send(&service, request("PUT /a", &[("if-match", &tag), ("x-hold-before", "there")], "there")).await }
+        async move {
+            send(
+                &service,
+                request(
+                    "PUT /a",
+                    &[("if-match", &tag), ("x-hold-before", "there")],
+                    "there",
+                ),
+            )
+            .await
+        }
     });
     world.reached("there").await;
     let late = tokio::spawn({
@@ -204,7 +265,11 @@ async fn of_writers_in_processes_that_remember_records_one_wins_for_each_tag() {
         let written = world.runs(&http::Method::PUT);
         let attempts = (0..9).map(|writer| {
             let (process, tag) = (&all[writer % 3], tag.clone());
-            async move { process.put(&[("if-match", &tag)], &format!("{round} by {writer}")).await }
+            async move {
+                process
+                    .put(&[("if-match", &tag)], &format!("{round} by {writer}"))
+                    .await
+            }
         });
         let ticking = async {
             // Polls of writes in flight wait by this clock.
@@ -219,8 +284,14 @@ async fn of_writers_in_processes_that_remember_records_one_wins_for_each_tag() {
             () = ticking => attempts.await,
         };
         let won: Vec<_> = (0..9).filter(|writer| answers[*writer] == 204).collect();
-        let [winner] = won[..] else { panic!("round {round}: {won:?} of {answers:?} have won") };
-        assert_eq!(world.get("/a"), Some(format!("{round} by {winner}")), "round {round}");
+        let [winner] = won[..] else {
+            panic!("round {round}: {won:?} of {answers:?} have won")
+        };
+        assert_eq!(
+            world.get("/a"),
+            Some(format!("{round} by {winner}")),
+            "round {round}"
+        );
         assert_eq!(world.runs(&http::Method::PUT) - written, 1, "round {round}");
     }
 }
@@ -239,7 +310,10 @@ async fn a_remembered_date_confirms_no_other_version() {
     let second = ask(&there.service, "GET /a", &[]).await;
     // Here, too, although "one" is what's remembered.
     let seen = ask(&here.service, "GET /a", &[]).await;
-    assert_eq!((seen.tag(), seen.header("last-modified")), (second.tag(), second.header("last-modified")));
+    assert_eq!(
+        (seen.tag(), seen.header("last-modified")),
+        (second.tag(), second.header("last-modified"))
+    );
     here.tag().await;
     there.put(&[], "one").await;
     clock.advance(SECOND * 2);
@@ -247,8 +321,17 @@ async fn a_remembered_date_confirms_no_other_version() {
     for process in [&here, &there] {
         for has in [date(&first), date(&second)] {
             let read = ask(&process.service, "GET /a", &[("if-modified-since", &has)]).await;
-            assert_eq!((read.status.as_u16(), &read.body[..]), (200, &b"one"[..]), "a client that has {has}");
-            let part = ask(&process.service, "GET /a", &[("range", "bytes=0-0"), ("if-range", &has)]).await;
+            assert_eq!(
+                (read.status.as_u16(), &read.body[..]),
+                (200, &b"one"[..]),
+                "a client that has {has}"
+            );
+            let part = ask(
+                &process.service,
+                "GET /a",
+                &[("range", "bytes=0-0"), ("if-range", &has)],
+            )
+            .await;
             assert_eq!(part.status, 200, "a client that has {has}");
         }
         assert_eq!(process.tag().await, first.tag(), "the tag is the content's");
@@ -263,19 +346,41 @@ async fn a_remembered_date_confirms_no_other_version() {
 #[tokio::test]
 async fn after_a_failover_no_remembered_record_decides() {
     let (clock, world) = (ManualClock::default(), World::with(&[("/a", "three")]));
-    let (records, key) = (Arc::new(MemoryRegister::unbounded()), Key::new("/a").unwrap());
-    let engine = Engine { fails_over: true, ..Engine::default() };
+    let (records, key) = (
+        Arc::new(MemoryRegister::unbounded()),
+        Key::new("/a").unwrap(),
+    );
+    let engine = Engine {
+        fails_over: true,
+        ..Engine::default()
+    };
     let [here, there] = [(); 2].map(|()| {
-        let builder = ConditionalLayer::builder().clock(clock.clone()).authoritative();
+        let builder = ConditionalLayer::builder()
+            .clock(clock.clone())
+            .authoritative();
         process(builder, &records, &world, engine)
     });
     assert_eq!(here.put(&[], "four").await, 204);
     let four = here.tag().await;
     let old = records.load(&key).await.unwrap().expect("a record");
     assert_eq!(there.put(&[("if-match", &four)], "five").await, 204);
-    let lost = records.load(&key).await.unwrap().expect("a record").revision();
-    assert_eq!(records.compare_and_swap(&key, lost, Some(&old)).await.unwrap(), Swap::Done);
-    *here.new.lock().unwrap() = Some(Engine { epoch: Epoch { number: 1, lost }, ..engine });
+    let lost = records
+        .load(&key)
+        .await
+        .unwrap()
+        .expect("a record")
+        .revision();
+    assert_eq!(
+        records
+            .compare_and_swap(&key, lost, Some(&old))
+            .await
+            .unwrap(),
+        Swap::Done
+    );
+    *here.new.lock().unwrap() = Some(Engine {
+        epoch: Epoch { number: 1, lost },
+        ..engine
+    });
     assert_eq!(here.put(&[("if-match", &four)], "lost").await, 412);
     assert_eq!(world.get("/a").as_deref(), Some("five"));
 }

@@ -88,21 +88,42 @@ impl Document {
         let others = self.running.fetch_add(1, Ordering::SeqCst);
         let _running = Running(Arc::clone(&self.running));
         if others > 0 {
-            self.violations.lock().unwrap().push("two handlers run at once".to_owned());
+            self.violations
+                .lock()
+                .unwrap()
+                .push("two handlers run at once".to_owned());
         }
-        self.dice.nap(if self.dice.roll(4) == 0 { TIMEOUT * 2 } else { TIMEOUT / 20 }).await;
+        self.dice
+            .nap(if self.dice.roll(4) == 0 {
+                TIMEOUT * 2
+            } else {
+                TIMEOUT / 20
+            })
+            .await;
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         let expected = head.headers["x-expect"].to_str().unwrap();
         {
             let mut current = self.text.lock().unwrap();
             if tag(&current) != expected {
-                self.violations.lock().unwrap().push(format!("{text} replaces {current}, which it did not name"));
+                self.violations
+                    .lock()
+                    .unwrap()
+                    .push(format!("{text} replaces {current}, which it did not name"));
             }
             *current = text;
         }
-        self.dice.nap(if self.dice.roll(8) == 0 { TIMEOUT * 2 } else { TIMEOUT / 20 }).await;
+        self.dice
+            .nap(if self.dice.roll(8) == 0 {
+                TIMEOUT * 2
+            } else {
+                TIMEOUT / 20
+            })
+            .await;
         let status = if self.dice.roll(8) == 0 { 500 } else { 204 };
-        Response::builder().status(status).body(Full::default()).unwrap()
+        Response::builder()
+            .status(status)
+            .body(Full::default())
+            .unwrap()
     }
 }
 
@@ -124,12 +145,29 @@ impl Service<Request<Sent>> for Document {
 /// Returns the number of acknowledged writes.
 async fn round(seed: u64, authoritative: bool) -> usize {
     let dice = Dice(Arc::new(AtomicU64::new(seed)));
-    let clock = Stepped(Instant::now(), Arc::new(AtomicU64::new(1_790_000_000_000_000)));
-    let document =
-        Document { dice: dice.clone(), text: Arc::default(), running: Arc::default(), violations: Arc::default() };
-    let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone());
-    let builder = builder.write_timeout(TIMEOUT).lock_timeout(TIMEOUT * 2).grace_period(TIMEOUT / 20);
-    let layer = if authoritative { builder.authoritative() } else { builder }.build();
+    let clock = Stepped(
+        Instant::now(),
+        Arc::new(AtomicU64::new(1_790_000_000_000_000)),
+    );
+    let document = Document {
+        dice: dice.clone(),
+        text: Arc::default(),
+        running: Arc::default(),
+        violations: Arc::default(),
+    };
+    let builder = ConditionalLayer::builder()
+        .register(durable())
+        .clock(clock.clone());
+    let builder = builder
+        .write_timeout(TIMEOUT)
+        .lock_timeout(TIMEOUT * 2)
+        .grace_period(TIMEOUT / 20);
+    let layer = if authoritative {
+        builder.authoritative()
+    } else {
+        builder
+    }
+    .build();
     let service = layer.layer(document.clone());
     let writers = (0..4).map(|writer| {
         let (service, dice) = (service.clone(), dice.clone());
@@ -138,8 +176,15 @@ async fn round(seed: u64, authoritative: bool) -> usize {
             for number in 0..20 {
                 let current = ask(&service, "GET /a", &[]).await.tag();
                 dice.nap(TIMEOUT / 50).await;
-                let fields = [("if-match", current.as_str()), ("x-expect", current.as_str())];
-                let reply = send(&service, request("PUT /a", &fields, &format!("{writer}-{number}"))).await;
+                let fields = [
+                    ("if-match", current.as_str()),
+                    ("x-expect", current.as_str()),
+                ];
+                let reply = send(
+                    &service,
+                    request("PUT /a", &fields, &format!("{writer}-{number}")),
+                )
+                .await;
                 acknowledged += usize::from(reply.status.is_success());
             }
             acknowledged
@@ -156,10 +201,15 @@ async fn round(seed: u64, authoritative: bool) -> usize {
         // From milliseconds to days.
         let by = (1 << dice.roll(37)) * (1 + dice.roll(3));
         let step = |at: u64| if dice.roll(2) == 0 { at + by } else { at - by };
-        clock.1.store(step(clock.1.load(Ordering::SeqCst)), Ordering::SeqCst);
+        clock
+            .1
+            .store(step(clock.1.load(Ordering::SeqCst)), Ordering::SeqCst);
     };
     let violations = document.violations.lock().unwrap();
-    assert!(violations.is_empty(), "seed {seed}, authoritative {authoritative}: {violations:?}");
+    assert!(
+        violations.is_empty(),
+        "seed {seed}, authoritative {authoritative}: {violations:?}"
+    );
     acknowledged
 }
 
@@ -171,5 +221,8 @@ async fn clock_steps_cause_no_overlap_and_no_lost_update() {
             acknowledged += round(seed, authoritative).await;
         }
     }
-    assert!(acknowledged > 100, "only {acknowledged} writes were acknowledged: the test shows little");
+    assert!(
+        acknowledged > 100,
+        "only {acknowledged} writes were acknowledged: the test shows little"
+    );
 }

@@ -15,7 +15,13 @@ use crate::writes::builder;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A conditional write that must wait for the end of the doubt, and then probe.
-async fn write_after_doubt<S>(service: &S, world: &World, clock: &ManualClock, tag: &str, doubt: Duration) -> Reply
+async fn write_after_doubt<S>(
+    service: &S,
+    world: &World,
+    clock: &ManualClock,
+    tag: &str,
+    doubt: Duration,
+) -> Reply
 where
     S: tower::Service<
             http::Request<http_body_util::Full<bytes::Bytes>>,
@@ -53,14 +59,29 @@ async fn after_a_failure_the_next_writer_waits_and_probes() {
         for authoritative in [true, false] {
             let (builder, clock, _) = builder();
             let world = World::with(&[("/a", "one")]);
-            let builder = if authoritative { builder.authoritative() } else { builder };
+            let builder = if authoritative {
+                builder.authoritative()
+            } else {
+                builder
+            };
             let service = builder.build().layer(world.clone());
             let tag = ask(&service, "GET /a", &[]).await.tag();
-            let failed = send(&service, request("PUT /a", &[("if-match", &tag), (end, value)], "two")).await;
+            let failed = send(
+                &service,
+                request("PUT /a", &[("if-match", &tag), (end, value)], "two"),
+            )
+            .await;
             assert_eq!(failed.status.as_u16(), status);
             let next = write_after_doubt(&service, &world, &clock, &tag, SECOND).await;
-            assert_eq!(next.status.as_u16(), if effect { 412 } else { 204 }, "{end}: {value}");
-            assert_eq!(world.get("/a").as_deref(), Some(if effect { "two" } else { "next" }));
+            assert_eq!(
+                next.status.as_u16(),
+                if effect { 412 } else { 204 },
+                "{end}: {value}"
+            );
+            assert_eq!(
+                world.get("/a").as_deref(),
+                Some(if effect { "two" } else { "next" })
+            );
         }
     }
 }
@@ -71,20 +92,43 @@ async fn a_refusal_by_the_handler_blocks_no_other_write() {
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
-    let refused = send(&service, request("PUT /a", &[("if-match", &tag), ("x-end", "422")], "two")).await;
+    let refused = send(
+        &service,
+        request("PUT /a", &[("if-match", &tag), ("x-end", "422")], "two"),
+    )
+    .await;
     assert_eq!(refused.status, 422);
-    assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
+    assert_eq!(
+        ask(&service, "GET /a", &[("if-none-match", &tag)])
+            .await
+            .status,
+        304
+    );
     assert_eq!(world.runs(&Method::GET), 1);
-    assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "two")).await.status, 204);
+    assert_eq!(
+        send(&service, request("PUT /a", &[("if-match", &tag)], "two"))
+            .await
+            .status,
+        204
+    );
 }
 
 #[tokio::test]
 async fn an_accepted_write_is_in_doubt_until_its_deadline() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().write_timeout(SECOND * 5).build().layer(world.clone());
+    let service = builder
+        .authoritative()
+        .write_timeout(SECOND * 5)
+        .build()
+        .layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
-    assert_eq!(send(&service, request("PUT /a", &[("x-end", "202")], "two")).await.status, 202);
+    assert_eq!(
+        send(&service, request("PUT /a", &[("x-end", "202")], "two"))
+            .await
+            .status,
+        202
+    );
     let next = write_after_doubt(&service, &world, &clock, &tag, SECOND * 5).await;
     assert_eq!(next.status, 204);
 }
@@ -95,16 +139,37 @@ async fn a_redirect_after_a_write_leaves_the_state_to_a_probe() {
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
-    assert_eq!(send(&service, request("POST /a", &[("x-end-after", "303")], "two")).await.status, 303);
-    assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200);
-    assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "lost")).await.status, 412);
+    assert_eq!(
+        send(
+            &service,
+            request("POST /a", &[("x-end-after", "303")], "two")
+        )
+        .await
+        .status,
+        303
+    );
+    assert_eq!(
+        ask(&service, "GET /a", &[("if-none-match", &tag)])
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        send(&service, request("PUT /a", &[("if-match", &tag)], "lost"))
+            .await
+            .status,
+        412
+    );
 }
 
 #[tokio::test]
 async fn a_handler_is_cancelled_before_its_permit_ends() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.write_timeout(SECOND * 20).build().layer(world.clone());
+    let service = builder
+        .write_timeout(SECOND * 20)
+        .build()
+        .layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     let slow = tokio::spawn({
         let (service, tag) = (service.clone(), tag.clone());
@@ -116,10 +181,16 @@ async fn a_handler_is_cancelled_before_its_permit_ends() {
     world.reached("slow").await;
     clock.advance(SECOND * 19);
     let reply = ended("slow", slow).await;
-    assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
+    assert_eq!(
+        (reply.status.as_u16(), reply.problem().as_str()),
+        (503, "outcome-unknown")
+    );
     world.release("slow");
     let next = write_after_doubt(&service, &world, &clock, &tag, SECOND).await;
-    assert_eq!((next.status.as_u16(), world.get("/a").as_deref()), (204, Some("next")));
+    assert_eq!(
+        (next.status.as_u16(), world.get("/a").as_deref()),
+        (204, Some("next"))
+    );
 }
 
 #[tokio::test]
@@ -129,7 +200,13 @@ async fn a_write_continues_after_its_client_disconnects() {
     let service = builder.build().layer(world.clone());
     let client = tokio::spawn({
         let service = service.clone();
-        async move { send(&service, request("PUT /a", &[("x-hold-after", "half")], "two")).await }
+        async move {
+            send(
+                &service,
+                request("PUT /a", &[("x-hold-after", "half")], "two"),
+            )
+            .await
+        }
     });
     world.reached("half").await;
     client.abort();
@@ -137,7 +214,12 @@ async fn a_write_continues_after_its_client_disconnects() {
     world.release("half");
     // It succeeds because the first write has released its permit.
     let tag = ask(&service, "GET /a", &[]).await.tag();
-    assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "three")).await.status, 204);
+    assert_eq!(
+        send(&service, request("PUT /a", &[("if-match", &tag)], "three"))
+            .await
+            .status,
+        204
+    );
 }
 
 #[tokio::test]
@@ -145,11 +227,19 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
     for effect in [true, false] {
         let (builder, clock, register) = builder();
         let world = World::with(&[("/a", "one")]);
-        let service = builder.authoritative().lock_timeout(SECOND * 60).build().layer(world.clone());
+        let service = builder
+            .authoritative()
+            .lock_timeout(SECOND * 60)
+            .build()
+            .layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
         let crashed = Driver::with_clock(register, clock.clone());
-        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, SECOND * 30).with_authority(Authority::Register);
-        let applied = crashed.apply(&Key::new("/a").unwrap(), &Command::Begin(begin)).await.unwrap();
+        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, SECOND * 30)
+            .with_authority(Authority::Register);
+        let applied = crashed
+            .apply(&Key::new("/a").unwrap(), &Command::Begin(begin))
+            .await
+            .unwrap();
         assert!(matches!(applied.outcome, Outcome::Granted(_)));
         if effect {
             world.set("/a", "by the crashed");
@@ -167,10 +257,19 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
 async fn a_writer_that_exceeds_its_patience_gets_retry_after() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.lock_timeout(SECOND * 2).build().layer(world.clone());
+    let service = builder
+        .lock_timeout(SECOND * 2)
+        .build()
+        .layer(world.clone());
     let first = tokio::spawn({
         let service = service.clone();
-        async move { send(&service, request("PUT /a", &[("x-hold-before", "first")], "two")).await }
+        async move {
+            send(
+                &service,
+                request("PUT /a", &[("x-hold-before", "first")], "two"),
+            )
+            .await
+        }
     });
     world.reached("first").await;
     let second = tokio::spawn({
@@ -182,7 +281,10 @@ async fn a_writer_that_exceeds_its_patience_gets_retry_after() {
         clock.advance(SECOND / 5);
     }
     let refused = second.await.unwrap();
-    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (409, "write-in-flight"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.problem().as_str()),
+        (409, "write-in-flight")
+    );
     assert!(refused.header("retry-after").is_some());
     world.release("first");
     assert_eq!(first.await.unwrap().status, 204);
@@ -196,12 +298,18 @@ async fn writes_fail_before_they_begin_without_the_register() {
     register.cut(true);
     for fields in [&[][..], &[("if-match", "*")]] {
         let reply = send(&service, request("PUT /a", fields, "two")).await;
-        assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "unavailable"));
+        assert_eq!(
+            (reply.status.as_u16(), reply.problem().as_str()),
+            (503, "unavailable")
+        );
         assert!(reply.header("retry-after").is_some());
     }
     assert_eq!(world.runs(&Method::PUT), 0);
     register.cut(false);
-    assert_eq!(send(&service, request("PUT /a", &[], "two")).await.status, 204);
+    assert_eq!(
+        send(&service, request("PUT /a", &[], "two")).await.status,
+        204
+    );
 }
 
 #[tokio::test]
@@ -213,7 +321,13 @@ async fn a_register_that_fails_at_the_end_of_a_write_does_not_hide_its_success()
     let tag = ask(&service, "GET /a", &[]).await.tag();
     let writer = tokio::spawn({
         let service = service.clone();
-        async move { send(&service, request("PUT /a", &[("x-hold-after", "written")], "two")).await }
+        async move {
+            send(
+                &service,
+                request("PUT /a", &[("x-hold-after", "written")], "two"),
+            )
+            .await
+        }
     });
     world.reached("written").await;
     register.cut(true);
@@ -234,24 +348,52 @@ async fn a_register_that_fails_at_the_end_of_a_write_does_not_hide_its_success()
 async fn a_write_overtaken_by_another_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().lock_timeout(SECOND * 60).build().layer(world.clone());
+    let service = builder
+        .authoritative()
+        .lock_timeout(SECOND * 60)
+        .build()
+        .layer(world.clone());
     // The clock of the first process stops, so it misses its deadline.
-    let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default());
+    let stopped = ConditionalLayer::builder()
+        .register(register)
+        .clock(ManualClock::default());
     let late = tokio::spawn({
         let sleepy = stopped.authoritative().build().layer(world.clone());
-        async move { send(&sleepy, request("PUT /a", &[("x-hold-before", "late")], "late")).await }
+        async move {
+            send(
+                &sleepy,
+                request("PUT /a", &[("x-hold-before", "late")], "late"),
+            )
+            .await
+        }
     });
     world.reached("late").await;
     clock.advance(SECOND * 31);
-    assert_eq!(send(&service, request("PUT /a", &[], "two")).await.status, 204);
+    assert_eq!(
+        send(&service, request("PUT /a", &[], "two")).await.status,
+        204
+    );
     let tag = ask(&service, "GET /a", &[]).await.tag();
     world.release("late");
     let reply = late.await.unwrap();
-    assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
+    assert_eq!(
+        (reply.status.as_u16(), reply.problem().as_str()),
+        (503, "outcome-unknown")
+    );
     // The overtaken write has taken effect, so the second writer's state must not be confirmed to its readers.
     assert_eq!(world.get("/a").as_deref(), Some("late"));
-    assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200);
-    assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "lost")).await.status, 412);
+    assert_eq!(
+        ask(&service, "GET /a", &[("if-none-match", &tag)])
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        send(&service, request("PUT /a", &[("if-match", &tag)], "lost"))
+            .await
+            .status,
+        412
+    );
 }
 
 #[tokio::test]
@@ -266,14 +408,29 @@ async fn a_handler_may_write_another_resource_through_the_same_layer() {
     let inner = service_fn(move |outer: http::Request<Sent>| {
         let nested = nested.clone();
         async move {
-            let path = outer.headers().get("x-nested").map(|path| path.to_str().unwrap().to_owned());
+            let path = outer
+                .headers()
+                .get("x-nested")
+                .map(|path| path.to_str().unwrap().to_owned());
             let line = format!("PUT {}", path.as_deref().unwrap_or("/inner"));
-            nested.oneshot(request(&line, &[("if-none-match", "*")], "nested")).await
+            nested
+                .oneshot(request(&line, &[("if-none-match", "*")], "nested"))
+                .await
         }
     });
     let service = layer.layer(inner);
-    assert_eq!(send(&service, request("PUT /outer", &[], "x")).await.status, 201);
+    assert_eq!(
+        send(&service, request("PUT /outer", &[], "x")).await.status,
+        201
+    );
     // A write of the same resource is in flight already, so this one is rejected instead of deadlocking.
-    let reply = send(&service, request("PUT /outer2", &[("x-nested", "/outer2")], "x")).await;
-    assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (409, "write-in-flight"));
+    let reply = send(
+        &service,
+        request("PUT /outer2", &[("x-nested", "/outer2")], "x"),
+    )
+    .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.problem().as_str()),
+        (409, "write-in-flight")
+    );
 }

@@ -21,8 +21,14 @@ const AN_HOUR: (&str, &str) = ("IFMATCH_WRITE_TIMEOUT", "3600");
 type Upload = (Option<usize>, usize);
 
 /// Uploads that break off: three before ifmatch asks for the permit, and three while the guest reads.
-const UPLOADS: [Upload; 6] =
-    [(Some(1_000), 10), (None, 10), (None, 0), (Some(1_000_000), 10), (Some(1_000_000), 300_000), (None, 1_000_000)];
+const UPLOADS: [Upload; 6] = [
+    (Some(1_000), 10),
+    (None, 10),
+    (None, 0),
+    (Some(1_000_000), 10),
+    (Some(1_000_000), 300_000),
+    (None, 1_000_000),
+];
 
 /// A conditional PUT of which `sent` bytes arrive before its client leaves.
 fn broken_off(path: &str, tag: &str, length: Option<usize>, sent: usize) -> Request<Body> {
@@ -40,7 +46,12 @@ fn broken_off(path: &str, tag: &str, length: Option<usize>, sent: usize) -> Requ
 async fn ended(instance: &Instance, request: Request<Body>, what: &str) -> Result<Answer, String> {
     let answered = timeout(LIMIT, instance.call(request)).await;
     let result = answered.unwrap_or_else(|_| Err("no end within a minute".to_owned()));
-    assert!(!result.as_ref().is_err_and(|error| error.contains("within a minute")), "{what}: {result:?}");
+    assert!(
+        !result
+            .as_ref()
+            .is_err_and(|error| error.contains("within a minute")),
+        "{what}: {result:?}"
+    );
     result
 }
 
@@ -70,13 +81,30 @@ async fn a_client_that_leaves_during_a_conditional_write_to_a_guest_in_python_lo
 async fn leaves(guest: &Compiled) {
     let gateway = Gateway::start().await;
     let folder = gateway.folder();
-    let instance = guest.start(&Network::default(), &[STORE, ("IFMATCH_REGISTER", &folder), AN_HOUR]);
-    call(&instance, "PUT /notes/a", &[("if-none-match", "*")], "whole").await;
-    let mut tag = call(&instance, "GET /notes/a", &[], "").await.field("etag").to_owned();
+    let instance = guest.start(
+        &Network::default(),
+        &[STORE, ("IFMATCH_REGISTER", &folder), AN_HOUR],
+    );
+    call(
+        &instance,
+        "PUT /notes/a",
+        &[("if-none-match", "*")],
+        "whole",
+    )
+    .await;
+    let mut tag = call(&instance, "GET /notes/a", &[], "")
+        .await
+        .field("etag")
+        .to_owned();
     for (length, sent) in UPLOADS {
         let what = format!("{sent} of {length:?} bytes");
         let broken = ended(&instance, broken_off("/notes/a", &tag, length, sent), &what).await;
-        assert!(broken.as_ref().map_or(true, |answer| answer.status() >= 400), "{what}: {broken:?}");
+        assert!(
+            broken
+                .as_ref()
+                .map_or(true, |answer| answer.status() >= 400),
+            "{what}: {broken:?}"
+        );
         let read = call(&instance, "GET /notes/a", &[], "").await;
         assert_eq!(
             (read.text().as_str(), read.field("etag")),
@@ -85,8 +113,14 @@ async fn leaves(guest: &Compiled) {
         );
         // 409: others have been writing for ten seconds.
         let next = call(&instance, "PUT /notes/a", &[("if-match", &tag)], "whole").await;
-        assert!((200..300).contains(&next.status()), "{what}: the next writer got {next:?}");
-        tag = call(&instance, "GET /notes/a", &[], "").await.field("etag").to_owned();
+        assert!(
+            (200..300).contains(&next.status()),
+            "{what}: the next writer got {next:?}"
+        );
+        tag = call(&instance, "GET /notes/a", &[], "")
+            .await
+            .field("etag")
+            .to_owned();
     }
 }
 
@@ -97,7 +131,12 @@ async fn a_client_that_leaves_during_a_write_to_another_path_ends_it() {
     for sent in [10, 200_000] {
         let broken = broken_off("/notes/a", "\"any\"", Some(1_000_000), sent);
         let broken = ended(&instance, broken, "another path").await;
-        assert!(broken.as_ref().map_or(true, |answer| answer.status() >= 400), "{broken:?}");
+        assert!(
+            broken
+                .as_ref()
+                .map_or(true, |answer| answer.status() >= 400),
+            "{broken:?}"
+        );
     }
     assert_eq!(network.notes.writes("/notes/a"), 0);
 }
@@ -106,7 +145,10 @@ async fn a_client_that_leaves_during_a_write_to_another_path_ends_it() {
 /// stream to its end before, the response never ends. It must not look whole either.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_that_fails_midway_ends_with_an_error() {
-    let settings = [("IFMATCH_HASH_LIMIT", "100000"), ("IFMATCH_PATHS", "/broken/,/notes/")];
+    let settings = [
+        ("IFMATCH_HASH_LIMIT", "100000"),
+        ("IFMATCH_PATHS", "/broken/,/notes/"),
+    ];
     let instance = start(&Network::default(), &settings);
     // Buffered, streamed after the hash limit, and untouched.
     for path in ["/broken/10", "/broken/1000000", "/other/broken/10"] {
@@ -128,10 +170,17 @@ async fn a_body_in_crumbs_takes_no_more_memory_than_it_has_bytes() {
         tokio::task::yield_now().await;
         Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))
     });
-    let body: Body = StreamBody::new(crumbs).map_err(|never| match never {}).boxed_unsync();
-    let put = Request::put("http://service.example/notes/a").body(body).unwrap();
+    let body: Body = StreamBody::new(crumbs)
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let put = Request::put("http://service.example/notes/a")
+        .body(body)
+        .unwrap();
     assert_eq!(instance.call(put).await.unwrap().status(), 204);
-    assert_eq!(call(&instance, "GET /notes/a", &[], "").await.text().len(), CRUMBS);
+    assert_eq!(
+        call(&instance, "GET /notes/a", &[], "").await.text().len(),
+        CRUMBS
+    );
     let grown = instance.memory() - before;
     assert!(grown < 8 << 20, "{grown} bytes for {CRUMBS}");
 }

@@ -48,12 +48,22 @@ async fn race_with_kills(authoritative: &str) {
         ("IFMATCH_WRITE_TIMEOUT", "3"),
     ];
     let instances = [start(&network, &settings), start(&network, &settings)];
-    let mut tag = call(&instances[0], PUT, &[("if-none-match", "*")], "0").await.field("etag").to_owned();
+    let mut tag = call(&instances[0], PUT, &[("if-none-match", "*")], "0")
+        .await
+        .field("etag")
+        .to_owned();
     let kills = [Kill::AtOnce, Kill::DuringTheWrite, Kill::AfterTheWrite].repeat(3);
     for (round, kill) in kills.into_iter().enumerate() {
         let shown = format!("round {round}, {kill:?}, authoritative: {authoritative}");
         let before = network.notes.writes(NOTE);
-        let writers = (0..16).map(|writer| write(&instances[writer % 2], &tag, format!("{round} by {writer}"), &shown));
+        let writers = (0..16).map(|writer| {
+            write(
+                &instances[writer % 2],
+                &tag,
+                format!("{round} by {writer}"),
+                &shown,
+            )
+        });
         let fault = async {
             let mut held = None;
             match kill {
@@ -62,7 +72,12 @@ async fn race_with_kills(authoritative: &str) {
                     held = Some(network.notes.hold().await);
                     eventually("a guest writes", || network.notes.is_written_to()).await;
                 }
-                Kill::AfterTheWrite => eventually("a guest has written", || network.notes.writes(NOTE) > before).await,
+                Kill::AfterTheWrite => {
+                    eventually("a guest has written", || {
+                        network.notes.writes(NOTE) > before
+                    })
+                    .await
+                }
             }
             gateway.kill().await;
             gateway.start_again().await;
@@ -74,12 +89,19 @@ async fn race_with_kills(authoritative: &str) {
         let (won, ()) = tokio::join!(join_all(writers), fault);
         let won: Vec<_> = won.into_iter().flatten().collect();
         assert!(won.len() <= 1, "{shown}: {won:?}");
-        assert_eq!(network.notes.writes(NOTE) - before, 1, "{shown}: writes that name one tag; winner: {won:?}");
+        assert_eq!(
+            network.notes.writes(NOTE) - before,
+            1,
+            "{shown}: writes that name one tag; winner: {won:?}"
+        );
         let read = call(&instances[round % 2], GET, &[], "").await;
         if let [(content, next)] = &won[..] {
             assert_eq!(read.text(), *content, "{shown}");
             // A winner that couldn't commit isn't told a tag.
-            assert!(next.is_empty() || read.field("etag") == next, "{shown}: {next} {read:?}");
+            assert!(
+                next.is_empty() || read.field("etag") == next,
+                "{shown}: {next} {read:?}"
+            );
         }
         assert_ne!(read.field("etag"), tag, "{shown}");
         read.field("etag").clone_into(&mut tag);
@@ -91,14 +113,25 @@ async fn race_with_kills(authoritative: &str) {
 }
 
 /// Writes on the condition of a tag until the answer is clear. Returns the content and its tag, or `None` if it was too late.
-async fn write(instance: &Instance, tag: &str, content: String, shown: &str) -> Option<(String, String)> {
+async fn write(
+    instance: &Instance,
+    tag: &str,
+    content: String,
+    shown: &str,
+) -> Option<(String, String)> {
     let begin = Instant::now();
     loop {
-        let answer = instance.call(request(PUT, &[("if-match", tag)], content.clone())).await.unwrap();
+        let answer = instance
+            .call(request(PUT, &[("if-match", tag)], content.clone()))
+            .await
+            .unwrap();
         match answer.status() {
             412 => return None,
             // Others have been writing for ten seconds, the gateway is down, or it is unknown whether this write was done.
-            409 | 503 => assert!(begin.elapsed() < LIMIT, "{shown}: no clear answer within a minute: {answer:?}"),
+            409 | 503 => assert!(
+                begin.elapsed() < LIMIT,
+                "{shown}: no clear answer within a minute: {answer:?}"
+            ),
             status => {
                 assert!((200..300).contains(&status), "{shown}: {answer:?}");
                 return Some((content, answer.field("etag").to_owned()));
@@ -116,20 +149,40 @@ async fn after_a_trap_during_a_write_another_instance_goes_on() {
     for (trap, is_stored) in [("early", false), ("late", true)] {
         let (network, gateway) = (Network::default(), Gateway::start().await);
         let folder = gateway.folder();
-        let settings = [("IFMATCH_REGISTER", folder.as_str()), ("IFMATCH_WRITE_TIMEOUT", "2")];
+        let settings = [
+            ("IFMATCH_REGISTER", folder.as_str()),
+            ("IFMATCH_WRITE_TIMEOUT", "2"),
+        ];
         let (first, second) = (start(&network, &settings), start(&network, &settings));
         network.notes.put(NOTE, "1");
         let tag = call(&first, GET, &[], "").await.field("etag").to_owned();
         let begin = Instant::now();
         // Without a condition, so the guest isn't asked before the permit is granted.
-        assert!(first.call(request(PUT, &[("x-trap", trap)], "trapped")).await.is_err());
-        assert!(first.call(request(GET, &[], "")).await.is_err(), "the instance has ended");
-        assert_eq!(network.notes.get(NOTE).unwrap(), if is_stored { "trapped" } else { "1" });
+        assert!(
+            first
+                .call(request(PUT, &[("x-trap", trap)], "trapped"))
+                .await
+                .is_err()
+        );
+        assert!(
+            first.call(request(GET, &[], "")).await.is_err(),
+            "the instance has ended"
+        );
+        assert_eq!(
+            network.notes.get(NOTE).unwrap(),
+            if is_stored { "trapped" } else { "1" }
+        );
         let written = write(&second, &tag, "2".to_owned(), trap).await;
-        assert!(begin.elapsed() >= TIMEOUT, "{trap}: the permit didn't last: {written:?}");
+        assert!(
+            begin.elapsed() >= TIMEOUT,
+            "{trap}: the permit didn't last: {written:?}"
+        );
         assert_eq!(written.is_none(), is_stored, "{trap}: {written:?}");
         let tag = call(&second, GET, &[], "").await.field("etag").to_owned();
-        assert!(write(&second, &tag, "3".to_owned(), trap).await.is_some(), "{trap}");
+        assert!(
+            write(&second, &tag, "3".to_owned(), trap).await.is_some(),
+            "{trap}"
+        );
         assert_eq!(network.notes.get(NOTE).unwrap(), "3");
     }
 }
@@ -140,7 +193,10 @@ async fn after_a_trap_during_a_write_another_instance_goes_on() {
 async fn a_write_beyond_its_time_is_cancelled_and_does_not_arrive_late() {
     let (network, gateway) = (Network::default(), Gateway::start().await);
     let folder = gateway.folder();
-    let settings = [("IFMATCH_REGISTER", folder.as_str()), ("IFMATCH_WRITE_TIMEOUT", "2")];
+    let settings = [
+        ("IFMATCH_REGISTER", folder.as_str()),
+        ("IFMATCH_WRITE_TIMEOUT", "2"),
+    ];
     let instance = start(&network, &settings);
     network.notes.put(NOTE, "1");
     let held = network.notes.hold().await;
@@ -148,7 +204,17 @@ async fn a_write_beyond_its_time_is_cancelled_and_does_not_arrive_late() {
     assert!((500..600).contains(&late.status()), "{late:?}");
     drop(held);
     let tag = call(&instance, GET, &[], "").await.field("etag").to_owned();
-    assert!(write(&instance, &tag, "2".to_owned(), "after a late write").await.is_some());
-    assert!(!network.notes.is_written_to(), "the late write is still on its way");
-    assert_eq!((network.notes.writes(NOTE), network.notes.get(NOTE).unwrap()), (2, "2".into()));
+    assert!(
+        write(&instance, &tag, "2".to_owned(), "after a late write")
+            .await
+            .is_some()
+    );
+    assert!(
+        !network.notes.is_written_to(),
+        "the late write is still on its way"
+    );
+    assert_eq!(
+        (network.notes.writes(NOTE), network.notes.get(NOTE).unwrap()),
+        (2, "2".into())
+    );
 }

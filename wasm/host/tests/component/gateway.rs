@@ -31,7 +31,9 @@ impl Gateway {
     /// Starts a gateway on a free port.
     pub async fn start() -> Self {
         let data = tempfile::tempdir().expect("a temporary folder");
-        let running = Running::start(data.path(), "127.0.0.1:0").await.expect("the gateway listens");
+        let running = Running::start(data.path(), "127.0.0.1:0")
+            .await
+            .expect("the gateway listens");
         Self { running, data }
     }
 
@@ -50,7 +52,10 @@ impl Gateway {
                     return;
                 }
                 // Another process has the port for a moment.
-                None => assert!(begin.elapsed() < LIMIT, "the gateway doesn't listen on {address} within a minute"),
+                None => assert!(
+                    begin.elapsed() < LIMIT,
+                    "the gateway doesn't listen on {address} within a minute"
+                ),
             }
         }
     }
@@ -65,11 +70,20 @@ impl Running {
     /// Returns `None` if the gateway ends before it listens.
     async fn start(data: &Path, address: &str) -> Option<Self> {
         let mut command = command();
-        for listener in ["IFMATCH_LISTEN_TABLES", "IFMATCH_LISTEN_S3", "IFMATCH_CONSOLE"] {
+        for listener in [
+            "IFMATCH_LISTEN_TABLES",
+            "IFMATCH_LISTEN_S3",
+            "IFMATCH_CONSOLE",
+        ] {
             command.env(listener, "off");
         }
-        command.args(["serve", "--listen", address, "--data"]).arg(data);
-        let mut process = command.stderr(Stdio::null()).spawn().expect("the gateway starts");
+        command
+            .args(["serve", "--listen", address, "--data"])
+            .arg(data);
+        let mut process = command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the gateway starts");
         let mut output = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let listening = async {
             while let Some(line) = output.next_line().await.expect("text") {
@@ -79,23 +93,41 @@ impl Running {
             }
             None
         };
-        let address = timeout(LIMIT, listening).await.expect("the gateway listens within a minute")?;
-        Some(Self { process, address, _output: output })
+        let address = timeout(LIMIT, listening)
+            .await
+            .expect("the gateway listens within a minute")?;
+        Some(Self {
+            process,
+            address,
+            _output: output,
+        })
     }
 }
 
 /// Returns the results of `ifmatch check --suite` for a folder at this URL.
 pub async fn check(url: &str) -> Vec<Value> {
-    let output = command().args(["check", "--suite", "--json", url]).stderr(Stdio::piped()).output();
-    let output = timeout(CHECKS, output).await.expect("all checks within ten minutes").expect("the checks start");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    report["checks"].as_array().expect("a list of checks").clone()
+    let output = command()
+        .args(["check", "--suite", "--json", url])
+        .stderr(Stdio::piped())
+        .output();
+    let output = timeout(CHECKS, output)
+        .await
+        .expect("all checks within ten minutes")
+        .expect("the checks start");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    report["checks"]
+        .as_array()
+        .expect("a list of checks")
+        .clone()
 }
 
 /// Returns the command without inherited settings. What it starts ends when it is dropped.
 fn command() -> Command {
-    let mut command =
-        Command::new(std::env::var_os("IFMATCH_BIN").expect("IFMATCH_BIN: run `cargo xtask ci --only component`"));
+    let mut command = Command::new(
+        std::env::var_os("IFMATCH_BIN")
+            .expect("IFMATCH_BIN: run `cargo xtask ci --only component`"),
+    );
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("IFMATCH_") {
             command.env_remove(name);

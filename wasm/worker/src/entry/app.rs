@@ -98,14 +98,20 @@ pub(crate) async fn collect(env: &Env) {
     let Ok(app) = opened(env) else { return };
     match app.collect().await {
         Ok(entries) => tracing::info!(entries, "removed unreachable entries"),
-        Err(error) => tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run"),
+        Err(error) => {
+            tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run")
+        }
     }
 }
 
 /// Returns the retention of a record. Records of blobs expire since R2 has the same state. That of a deleted container
 /// hides the objects of late writes, so [`collect`] removes it along with them.
 fn kept(key: &str) -> Kept {
-    if key.starts_with("b/") { Kept::WhileBusy } else { Kept::Always }
+    if key.starts_with("b/") {
+        Kept::WhileBusy
+    } else {
+        Kept::Always
+    }
 }
 
 /// Returns the R2 bucket of the blobs.
@@ -124,7 +130,8 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
     if let Some(app) = APP.with_borrow(Clone::clone) {
         return Ok(app);
     }
-    let app = App::open(env).inspect_err(|why| worker::console_error!("ifmatch cannot serve: {why}"))?;
+    let app =
+        App::open(env).inspect_err(|why| worker::console_error!("ifmatch cannot serve: {why}"))?;
     APP.set(Some(app.clone()));
     Ok(app)
 }
@@ -132,19 +139,31 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bucket(env).map_err(|error| error.to_string())?;
-        let settings = WorkerSettings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
+        let settings =
+            WorkerSettings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
-        let objects = Arc::new(if settings.leases { R2Bucket::new(bucket) } else { R2Bucket::new(bucket).by_date() });
-        let backing =
-            BackingStore::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
+        let objects = Arc::new(if settings.leases {
+            R2Bucket::new(bucket)
+        } else {
+            R2Bucket::new(bucket).by_date()
+        });
+        let backing = BackingStore::new(objects.clone())
+            .described_by(objects.clone())
+            .with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
-        let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
+        let backing = backing
+            .with_prefix(settings.prefix.as_str().into())
+            .takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
             let records = RecordObjects::open(env).map_err(|error| error.to_string())?;
-            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), StoreCapabilities::FULL)
-                .map_err(|error| error.to_string())?
+            ObjectBlobs::trusting(
+                backing,
+                Arc::new(records.kept(kept)),
+                StoreCapabilities::FULL,
+            )
+            .map_err(|error| error.to_string())?
         } else {
             ObjectBlobs::unrecorded(backing.deletes_if(objects), StoreCapabilities::FULL)
         };
@@ -157,7 +176,11 @@ impl App {
             Serves::Blobs => {
                 let service = BlobService::new(store)
                     .dialect(AzureDialect::new(settings.accounts))
-                    .waits(Waits::new(MAX_WAITS).longest(LONGEST_WAIT).interval(WAIT_INTERVAL))
+                    .waits(
+                        Waits::new(MAX_WAITS)
+                            .longest(LONGEST_WAIT)
+                            .interval(WAIT_INTERVAL),
+                    )
                     .require_preconditions(settings.required);
                 Serving::Blobs(match settings.max_body {
                     Some(bytes) => service.max_body(bytes),
@@ -188,7 +211,9 @@ impl App {
         if let Some(answer) = self.front.answer(&request) {
             return answer;
         }
-        let Some(room) = BodyRoom::take(request.method(), request.headers()) else { return front::busy() };
+        let Some(room) = BodyRoom::take(request.method(), request.headers()) else {
+            return front::busy();
+        };
         let request = request.map(|body| body.limited_by(&room));
         let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
             Serving::Blobs(mut service) => service.call(request).await,

@@ -26,12 +26,19 @@ const HEALTH: &str = "/-/health";
 impl Front {
     /// Admits requests that `access` allows, and web pages that `cors` allows.
     pub(crate) fn new(access: Access, serves: Serves, cors: Option<Cors>) -> Self {
-        Self { access, serves, cors: cors.filter(|_| serves == Serves::Blobs) }
+        Self {
+            access,
+            serves,
+            cors: cors.filter(|_| serves == Serves::Blobs),
+        }
     }
 
     /// Returns the header fields for web pages that the response to a request needs in addition.
     pub(crate) fn cross_origin<B>(&self, request: &Request<B>) -> HeaderMap {
-        self.cors.as_ref().map(|cors| cors.fields(request)).unwrap_or_default()
+        self.cors
+            .as_ref()
+            .map(|cors| cors.fields(request))
+            .unwrap_or_default()
     }
 
     /// Returns the response to a request that doesn't reach the service, or `None` for one that does.
@@ -43,11 +50,15 @@ impl Front {
             return Some(sent(preflight));
         }
         // The service checks signatures. Every request to tables must be signed.
-        let is_checked = self.serves == Serves::Tables || is_signed(request.uri(), request.headers());
+        let is_checked =
+            self.serves == Serves::Tables || is_signed(request.uri(), request.headers());
         if is_checked {
             return None;
         }
-        let denied = self.access.check(request.method(), request.headers()).err()?;
+        let denied = self
+            .access
+            .check(request.method(), request.headers())
+            .err()?;
         Some(sent(denied.to_problem().to_response()))
     }
 }
@@ -65,7 +76,11 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
 /// Response to a request when other bodies fill the memory.
 pub(crate) fn busy() -> Response<BlobBody> {
     let problem = Problem::unavailable(Duration::from_secs(1));
-    sent(problem.detail("this Worker's memory is full: try again later").to_response())
+    sent(
+        problem
+            .detail("this Worker's memory is full: try again later")
+            .to_response(),
+    )
 }
 
 /// Response to a request that isn't valid in HTTP.
@@ -86,8 +101,13 @@ fn own(method: &Method, path: &str) -> Response<BlobBody> {
 
 fn healthy() -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::from(r#"{"status":"ok"}"#));
-    let fields = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    response.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    let fields = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    response
+        .headers_mut()
+        .extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
     response
 }
 

@@ -62,7 +62,11 @@ impl BodyRoom {
 
     fn take_at(now: Timestamp, bytes: u64) -> Option<Arc<Self>> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let room = Self { number, arrived: AtomicU64::new(0), is_exceeded: AtomicBool::new(false) };
+        let room = Self {
+            number,
+            arrived: AtomicU64::new(0),
+            is_exceeded: AtomicBool::new(false),
+        };
         room.hold(now, bytes).then(|| Arc::new(room))
     }
 
@@ -72,7 +76,10 @@ impl BodyRoom {
     }
 
     fn grow_at(&self, now: Timestamp, bytes: u64) -> bool {
-        let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let arrived = self
+            .arrived
+            .fetch_add(bytes, Ordering::Relaxed)
+            .saturating_add(bytes);
         let is_kept = self.hold(now, arrived.min(PARTS));
         self.is_exceeded.fetch_or(!is_kept, Ordering::Relaxed);
         is_kept
@@ -86,13 +93,21 @@ impl BodyRoom {
     /// Holds at least this many bytes from now on. Returns `false` if other requests hold too much.
     fn hold(&self, now: Timestamp, bytes: u64) -> bool {
         let mut all = all();
-        let before = all.iter().find(|held| held.number == self.number).map_or(0, |held| held.bytes);
+        let before = all
+            .iter()
+            .find(|held| held.number == self.number)
+            .map_or(0, |held| held.bytes);
         let bytes = bytes.max(before);
         all.retain(|held| held.number != self.number && held.until > now);
-        let fits = bytes == before || all.iter().map(|held| held.bytes).sum::<u64>() + bytes <= LIMIT;
+        let fits =
+            bytes == before || all.iter().map(|held| held.bytes).sum::<u64>() + bytes <= LIMIT;
         let kept = if fits { bytes } else { before };
         if kept > 0 {
-            all.push(HeldMemory { number: self.number, bytes: kept, until: now.saturating_add(EXPIRY) });
+            all.push(HeldMemory {
+                number: self.number,
+                bytes: kept,
+                until: now.saturating_add(EXPIRY),
+            });
         }
         fits
     }
@@ -110,10 +125,15 @@ fn all() -> MutexGuard<'static, Vec<HeldMemory>> {
 }
 
 fn needed(method: &Method, fields: &HeaderMap) -> u64 {
-    if matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS) {
+    if matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS
+    ) {
         return 0;
     }
-    let length = fields.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = fields
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     match length {
         None => 0,
         Some(length) if length > WHOLE => STREAMED,
@@ -132,13 +152,16 @@ mod tests {
     }
 
     fn room(method: &Method, length: Option<u64>) -> Option<Arc<BodyRoom>> {
-        let length = length.map(|length| (header::CONTENT_LENGTH, length.to_string().parse().unwrap()));
+        let length =
+            length.map(|length| (header::CONTENT_LENGTH, length.to_string().parse().unwrap()));
         BodyRoom::take(method, &length.into_iter().collect())
     }
 
     #[test]
     fn bodies_are_held_up_to_the_limit_and_reads_need_no_memory() {
-        let mut held: Vec<_> = (0..3).map(|_| room(&Method::PUT, Some(WHOLE)).unwrap()).collect();
+        let mut held: Vec<_> = (0..3)
+            .map(|_| room(&Method::PUT, Some(WHOLE)).unwrap())
+            .collect();
         let growing = room(&Method::PUT, None).unwrap();
         assert!(growing.grow(WHOLE - 1) && !growing.grow(2) && growing.is_exceeded());
         drop(growing);
@@ -150,14 +173,26 @@ mod tests {
         assert!(!room(&Method::PUT, None).unwrap().grow(1));
         drop(held);
         let growing = room(&Method::PUT, None).unwrap();
-        assert!((0..10).all(|_| growing.grow(WHOLE)), "parts are sent meanwhile");
+        assert!(
+            (0..10).all(|_| growing.grow(WHOLE)),
+            "parts are sent meanwhile"
+        );
         assert_eq!(bytes_held(), PARTS);
         drop(growing);
-        let [whole, long] = [WHOLE, 1 << 40].map(|length| room(&Method::PUT, Some(length)).unwrap());
+        let [whole, long] =
+            [WHOLE, 1 << 40].map(|length| room(&Method::PUT, Some(length)).unwrap());
         assert!(whole.grow(WHOLE));
-        assert_eq!(bytes_held(), WHOLE + STREAMED, "the whole body was reserved");
+        assert_eq!(
+            bytes_held(),
+            WHOLE + STREAMED,
+            "the whole body was reserved"
+        );
         assert!((0..10).all(|_| long.grow(WHOLE)));
-        assert_eq!(bytes_held(), WHOLE + PARTS, "a long body that is read in parts");
+        assert_eq!(
+            bytes_held(),
+            WHOLE + PARTS,
+            "a long body that is read in parts"
+        );
         drop((whole, long));
         assert_eq!(bytes_held(), 0);
         reservations_of_ended_requests_expire();
@@ -167,13 +202,18 @@ mod tests {
     fn reservations_of_ended_requests_expire() {
         let start = SystemClock.now();
         let later = |seconds| start.saturating_add(Duration::from_secs(seconds));
-        let ended: Vec<_> = (0..3).map(|_| BodyRoom::take_at(start, WHOLE).unwrap()).collect();
+        let ended: Vec<_> = (0..3)
+            .map(|_| BodyRoom::take_at(start, WHOLE).unwrap())
+            .collect();
         let running = BodyRoom::take_at(start, 0).unwrap();
         assert!(running.grow_at(later(200), WHOLE));
         assert!(BodyRoom::take_at(later(299), 1).is_none());
         let next = BodyRoom::take_at(later(300), WHOLE).expect("the first three have expired");
         assert_eq!(bytes_held(), 2 * WHOLE, "bytes arrived for the running one");
-        assert!(running.grow_at(later(600), WHOLE), "an expired reservation is made again when bytes arrive");
+        assert!(
+            running.grow_at(later(600), WHOLE),
+            "an expired reservation is made again when bytes arrive"
+        );
         drop((ended, running, next));
         assert_eq!(bytes_held(), 0);
     }

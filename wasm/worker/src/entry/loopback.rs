@@ -4,14 +4,19 @@ use std::net::Ipv4Addr;
 
 /// Returns `true` if the host of a URL is this machine: `localhost`, a subdomain of it, or a loopback address.
 pub(super) fn is_loopback(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
+    let Some((_, rest)) = url.split_once("://") else {
+        return false;
+    };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if let Some(address) = authority.strip_prefix('[') {
         return address.split(']').next() == Some("::1");
     }
     let host = authority.split(':').next().unwrap_or_default();
     let is_name = host == "localhost" || host.ends_with(".localhost");
-    is_name || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
+    is_name
+        || host
+            .parse()
+            .is_ok_and(|address: Ipv4Addr| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AppendBlock, Appended, BlobInfo, Cached, Delete, Opened, Peek, Put, Reading, SetHeaders, StoreError, Update,
-    Updated, Wrapper, Written,
+    AppendBlock, Appended, BlobInfo, Cached, Delete, Opened, Peek, Put, Reading, SetHeaders,
+    StoreError, Update, Updated, Wrapper, Written,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
@@ -51,12 +51,21 @@ impl MetadataCache {
     pub(super) fn new(store: Arc<dyn BlobStore>, bound: Duration, clock: Arc<dyn Clock>) -> Self {
         let usual = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
         let memory = Cache::with_weighter(usual, CAPACITY, BlobWeighter);
-        Self { store, clock, bound, memory, writes: AtomicU64::new(0) }
+        Self {
+            store,
+            clock,
+            bound,
+            memory,
+            writes: AtomicU64::new(0),
+        }
     }
 
     /// Runs a write, and evicts the blob when it ends.
     async fn writing<T>(&self, blob: &BlobPath, work: impl Future<Output = T>) -> T {
-        let _end = WriteEnd { writes: &self.writes, forget: || drop(self.memory.remove(blob)) };
+        let _end = WriteEnd {
+            writes: &self.writes,
+            forget: || drop(self.memory.remove(blob)),
+        };
         work.await
     }
 
@@ -71,8 +80,12 @@ impl MetadataCache {
         match opened {
             // Leases aren't cached.
             Some(Opened { info, .. }) => {
-                let info = Arc::new(BlobInfo { lease: None, ..info.clone() });
-                self.memory.insert(blob.clone(), SeenBlob { at: began.at, info });
+                let info = Arc::new(BlobInfo {
+                    lease: None,
+                    ..info.clone()
+                });
+                self.memory
+                    .insert(blob.clone(), SeenBlob { at: began.at, info });
             }
             None => drop(self.memory.remove(blob)),
         }
@@ -85,7 +98,10 @@ impl MetadataCache {
     }
 
     fn begin(&self) -> Began {
-        Began { at: self.clock.now(), writes: self.writes.load(Ordering::SeqCst) }
+        Began {
+            at: self.clock.now(),
+            writes: self.writes.load(Ordering::SeqCst),
+        }
     }
 }
 
@@ -145,14 +161,28 @@ impl Wrapper for MetadataCache {
         self.writing(blob, self.store.set_headers(blob, set)).await
     }
 
-    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+    async fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
         // Evicts all blobs.
-        let _end = WriteEnd { writes: &self.writes, forget: || self.memory.clear() };
+        let _end = WriteEnd {
+            writes: &self.writes,
+            forget: || self.memory.clear(),
+        };
         self.store.delete_container(container, delete).await
     }
 
-    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        let _end = WriteEnd { writes: &self.writes, forget: || self.memory.clear() };
+    async fn delete_empty_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        let _end = WriteEnd {
+            writes: &self.writes,
+            forget: || self.memory.clear(),
+        };
         self.store.delete_empty_container(container, delete).await
     }
 }
@@ -160,11 +190,16 @@ impl Wrapper for MetadataCache {
 impl Peek for MetadataCache {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
         let SeenBlob { at, info } = self.memory.get(blob)?;
-        self.is_recent(at).then_some(Cached { info, content: None })
+        self.is_recent(at).then_some(Cached {
+            info,
+            content: None,
+        })
     }
 
     fn is_empty(&self, container: &ContainerName) -> bool {
-        self.store.peek().is_some_and(|store| store.is_empty(container))
+        self.store
+            .peek()
+            .is_some_and(|store| store.is_empty(container))
     }
 }
 
@@ -174,8 +209,13 @@ struct BlobWeighter;
 impl Weighter<BlobPath, SeenBlob> for BlobWeighter {
     fn weight(&self, blob: &BlobPath, seen: &SeenBlob) -> u64 {
         let headers = &seen.info.headers;
-        let metadata = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len());
-        let internal = headers.internal().map(|(name, text)| name.len() + text.len());
+        let metadata = headers
+            .metadata
+            .iter()
+            .map(|(name, value)| name.len() + value.as_str().len());
+        let internal = headers
+            .internal()
+            .map(|(name, text)| name.len() + text.len());
         let fields = [
             &headers.content_type,
             &headers.content_encoding,
@@ -183,7 +223,10 @@ impl Weighter<BlobPath, SeenBlob> for BlobWeighter {
             &headers.content_disposition,
             &headers.cache_control,
         ];
-        let fields = fields.into_iter().flatten().map(|value| value.as_str().len());
+        let fields = fields
+            .into_iter()
+            .flatten()
+            .map(|value| value.as_str().len());
         let texts = metadata.chain(internal).chain(fields).sum::<usize>();
         USUAL_SIZE + (blob.container.as_str().len() + blob.name.as_str().len() + texts) as u64
     }
@@ -191,7 +234,11 @@ impl Weighter<BlobPath, SeenBlob> for BlobWeighter {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a test fails by panicking, and its stack is large")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::large_futures,
+        reason = "a test fails by panicking, and its stack is large"
+    )]
 
     use bytes::Bytes;
     use http_body_util::Full;
@@ -216,7 +263,11 @@ mod tests {
         let backing = BackingStore::new(Arc::new(InMemory::new())).listed_in_order();
         let other = ObjectBlobs::trusting(backing, register, StoreCapabilities::FULL).unwrap();
         let clock = ManualClock::default();
-        (MetadataCache::new(Arc::new(other.clone()), BOUND, Arc::new(clock.clone())), other, clock)
+        (
+            MetadataCache::new(Arc::new(other.clone()), BOUND, Arc::new(clock.clone())),
+            other,
+            clock,
+        )
     }
 
     fn blob() -> BlobPath {
@@ -224,11 +275,20 @@ mod tests {
     }
 
     async fn put(store: &impl BlobStore, text: &'static str) -> Option<EntityTag> {
-        store.put(&blob(), Put::new(Upload::new(Full::<Bytes>::from(text)))).await.unwrap().tag
+        store
+            .put(&blob(), Put::new(Upload::new(Full::<Bytes>::from(text))))
+            .await
+            .unwrap()
+            .tag
     }
 
     async fn read(store: &impl BlobStore) -> Option<EntityTag> {
-        store.open(&blob(), Reading::HEAD.without_lease()).await.unwrap()?.info.tag
+        store
+            .open(&blob(), Reading::HEAD.without_lease())
+            .await
+            .unwrap()?
+            .info
+            .tag
     }
 
     fn remembered(store: &impl BlobStore) -> Option<EntityTag> {
@@ -258,11 +318,15 @@ mod tests {
         let second = put(&store, "second").await;
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, second);
-        BlobStore::delete(&store, &blob(), Delete::default()).await.unwrap();
+        BlobStore::delete(&store, &blob(), Delete::default())
+            .await
+            .unwrap();
         assert_eq!(remembered(&store), None);
         put(&store, "third").await;
         read(&store).await;
-        BlobStore::delete_container(&store, &blob().container, Delete::default()).await.unwrap();
+        BlobStore::delete_container(&store, &blob().container, Delete::default())
+            .await
+            .unwrap();
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, None);
     }
@@ -272,16 +336,30 @@ mod tests {
         const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
         let (store, _, _) = isolates();
         put(&store, "first").await;
-        let (id, duration) = (HOLDER.parse().unwrap(), LeaseDuration::from_seconds(60).unwrap());
-        let action = LeaseAction::Acquire { id, duration, holder: None };
-        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        let (id, duration) = (
+            HOLDER.parse().unwrap(),
+            LeaseDuration::from_seconds(60).unwrap(),
+        );
+        let action = LeaseAction::Acquire {
+            id,
+            duration,
+            holder: None,
+        };
+        let lease = LeaseRequest {
+            action,
+            preconditions: Preconditions::default(),
+            request: None,
+        };
         BlobStore::lease(&store, &blob(), lease).await.unwrap();
         read(&store).await;
         assert!(remembered(&store).is_some());
         let mut service = BlobService::new(Arc::new(store));
         for (id, status) in [(HOLDER, 200), ("11111111-9abd-4d9d-80c7-02af85c822a8", 412)] {
             let request = http::Request::head("/docs/a").header("x-ms-lease-id", id);
-            let answer = service.call(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+            let answer = service
+                .call(request.body(Full::<Bytes>::default()).unwrap())
+                .await
+                .unwrap();
             assert_eq!(answer.status(), status, "{id}");
         }
     }
@@ -291,7 +369,11 @@ mod tests {
         let (store, _, _) = isolates();
         put(&store, "first").await;
         let began = store.begin();
-        let seen = store.store.open(&blob(), Reading::HEAD.without_lease()).await.unwrap();
+        let seen = store
+            .store
+            .open(&blob(), Reading::HEAD.without_lease())
+            .await
+            .unwrap();
         put(&store, "second").await;
         store.remember(&blob(), &began, seen.as_ref());
         assert_eq!(remembered(&store), None);
@@ -302,7 +384,10 @@ mod tests {
         let (store, other, clock) = isolates();
         put(&other, "first").await;
         let began = store.begin();
-        let seen = other.open(&blob(), Reading::HEAD.without_lease()).await.unwrap();
+        let seen = other
+            .open(&blob(), Reading::HEAD.without_lease())
+            .await
+            .unwrap();
         let second = put(&other, "second").await;
         clock.advance(Duration::from_secs(1));
         assert_eq!(read(&store).await, second);

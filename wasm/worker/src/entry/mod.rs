@@ -50,7 +50,10 @@ pub fn scheduled(_event: JsValue, env: Env, _context: JsValue) -> Promise {
 
 /// Answers a request. A panic fails only this request, with 500.
 async fn answer(request: web_sys::Request, env: Env) -> Result<worker::Response> {
-    AssertUnwindSafe(app::answer(request, env)).catch_unwind().await.unwrap_or_else(|_| panicked())
+    AssertUnwindSafe(app::answer(request, env))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| panicked())
 }
 
 fn panicked() -> Result<worker::Response> {

@@ -61,9 +61,14 @@ impl WorkerSettings {
     /// Reads the settings. Without credentials the Worker is unusable, unless `IFMATCH_DEVELOPMENT` limits it to this machine.
     pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
         let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
-        let accounts =
-            list(set("IFMATCH_ACCOUNTS").as_deref()).iter().map(|text| account(text)).collect::<Result<Vec<_>, _>>()?;
-        let (read, write) = (list(set("IFMATCH_READ_TOKEN").as_deref()), list(set("IFMATCH_WRITE_TOKEN").as_deref()));
+        let accounts = list(set("IFMATCH_ACCOUNTS").as_deref())
+            .iter()
+            .map(|text| account(text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (read, write) = (
+            list(set("IFMATCH_READ_TOKEN").as_deref()),
+            list(set("IFMATCH_WRITE_TOKEN").as_deref()),
+        );
         let is_closed = !accounts.is_empty() || !read.is_empty() || !write.is_empty();
         let development = flag("IFMATCH_DEVELOPMENT", set("IFMATCH_DEVELOPMENT").as_deref())?;
         if !is_closed && !development {
@@ -74,40 +79,69 @@ impl WorkerSettings {
             ));
         }
         let accounts = if is_closed {
-            Accounts::new(accounts).map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?
+            Accounts::new(accounts)
+                .map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?
         } else {
             Accounts::development()
         };
         let public_read = flag("IFMATCH_PUBLIC_READ", set("IFMATCH_PUBLIC_READ").as_deref())?;
-        let access = Access::new(&read, &write).map_err(|error| Unusable(error.to_string()))?.public_read(public_read);
+        let access = Access::new(&read, &write)
+            .map_err(|error| Unusable(error.to_string()))?
+            .public_read(public_read);
         let cors = Cors::new(&list(set("IFMATCH_CORS_ORIGIN").as_deref()));
-        let (serves, leases) = (serves(set("IFMATCH_SERVES").as_deref())?, leases(set("IFMATCH_LEASES").as_deref())?);
+        let (serves, leases) = (
+            serves(set("IFMATCH_SERVES").as_deref())?,
+            leases(set("IFMATCH_LEASES").as_deref())?,
+        );
         if serves == Serves::Tables && !leases {
-            return Err(Unusable("tables need Durable Objects: remove IFMATCH_LEASES, or serve blobs".to_owned()));
+            return Err(Unusable(
+                "tables need Durable Objects: remove IFMATCH_LEASES, or serve blobs".to_owned(),
+            ));
         }
         Ok(Self {
             serves,
             leases,
             accounts,
-            access: if is_closed { access.never_open() } else { access },
+            access: if is_closed {
+                access.never_open()
+            } else {
+                access
+            },
             cors: cors.map_err(|error| Unusable(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
-            required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
-            max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
-            max_staleness: set("IFMATCH_MAX_STALENESS").map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
-            max_requests: set("IFMATCH_MAX_REQUESTS").map_or(Ok(subrequests::DEFAULT), |text| requests(&text))?,
+            required: required(flag(
+                "IFMATCH_REQUIRE_CONDITIONS",
+                set("IFMATCH_REQUIRE_CONDITIONS").as_deref(),
+            )?),
+            max_body: set("IFMATCH_MAX_BODY_SIZE")
+                .map(|text| size(&text))
+                .transpose()?,
+            max_staleness: set("IFMATCH_MAX_STALENESS")
+                .map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
+            max_requests: set("IFMATCH_MAX_REQUESTS")
+                .map_or(Ok(subrequests::DEFAULT), |text| requests(&text))?,
             prefix: set("IFMATCH_PREFIX").unwrap_or_default(),
         })
     }
 }
 
 fn list(text: Option<&str>) -> Vec<String> {
-    text.unwrap_or_default().split(',').map(str::trim).filter(|item| !item.is_empty()).map(ToOwned::to_owned).collect()
+    text.unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 /// Parses an account. The error message contains no key.
 fn account(text: &str) -> Result<Account, Unusable> {
-    let account: Account = text.parse().map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?;
-    let is_published = text.split(':').skip(1).any(|key| key.trim() == DEVELOPMENT_KEY);
+    let account: Account = text
+        .parse()
+        .map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?;
+    let is_published = text
+        .split(':')
+        .skip(1)
+        .any(|key| key.trim() == DEVELOPMENT_KEY);
     if is_published {
         return Err(Unusable(format!(
             "IFMATCH_ACCOUNTS: the key of {DEVELOPMENT_ACCOUNT} is public: give the account its own key \
@@ -142,13 +176,28 @@ fn leases(text: Option<&str>) -> Result<bool, Unusable> {
 }
 
 fn size(text: &str) -> Result<u64, Unusable> {
-    text.trim().parse().map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE is a number of bytes".to_owned()))
+    text.trim()
+        .parse()
+        .map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE is a number of bytes".to_owned()))
 }
 
 fn seconds(text: &str) -> Result<Duration, Unusable> {
-    let wrong = || Unusable(format!("IFMATCH_MAX_STALENESS is a number of seconds up to {}", LONGEST.as_secs()));
-    let seconds = text.trim().parse().map(Duration::from_secs).map_err(|_| wrong())?;
-    if seconds <= LONGEST { Ok(seconds) } else { Err(wrong()) }
+    let wrong = || {
+        Unusable(format!(
+            "IFMATCH_MAX_STALENESS is a number of seconds up to {}",
+            LONGEST.as_secs()
+        ))
+    };
+    let seconds = text
+        .trim()
+        .parse()
+        .map(Duration::from_secs)
+        .map_err(|_| wrong())?;
+    if seconds <= LONGEST {
+        Ok(seconds)
+    } else {
+        Err(wrong())
+    }
 }
 
 fn requests(text: &str) -> Result<usize, Unusable> {
@@ -157,7 +206,11 @@ fn requests(text: &str) -> Result<usize, Unusable> {
 }
 
 fn required(by_all: bool) -> RequirePreconditions {
-    if by_all { RequirePreconditions::for_methods([Method::PUT, Method::DELETE]) } else { RequirePreconditions::none() }
+    if by_all {
+        RequirePreconditions::for_methods([Method::PUT, Method::DELETE])
+    } else {
+        RequirePreconditions::none()
+    }
 }
 
 #[cfg(test)]
@@ -167,13 +220,21 @@ mod tests {
     use super::*;
 
     fn read(set: &[(&str, &str)]) -> Result<WorkerSettings, String> {
-        let get = |name: &str| set.iter().find(|(its, _)| *its == name).map(|(_, value)| (*value).to_owned());
+        let get = |name: &str| {
+            set.iter()
+                .find(|(its, _)| *its == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         WorkerSettings::read(get).map_err(|error| error.to_string())
     }
 
     #[test]
     fn without_credentials_all_requests_are_rejected() {
-        for set in [&[][..], &[("IFMATCH_DEVELOPMENT", "false")], &[("IFMATCH_WRITE_TOKEN", " , ")]] {
+        for set in [
+            &[][..],
+            &[("IFMATCH_DEVELOPMENT", "false")],
+            &[("IFMATCH_WRITE_TOKEN", " , ")],
+        ] {
             let error = read(set).unwrap_err();
             assert!(error.contains("wrangler secret put"), "{error}");
         }
@@ -183,32 +244,61 @@ mod tests {
     fn development_is_open_unless_there_are_credentials() {
         let open = read(&[("IFMATCH_DEVELOPMENT", "true")]).unwrap();
         assert!(open.access.is_open() && open.accounts.get(DEVELOPMENT_ACCOUNT).is_some());
-        for (name, value) in [("IFMATCH_WRITE_TOKEN", "w"), ("IFMATCH_ACCOUNTS", "one:c2VjcmV0")] {
+        for (name, value) in [
+            ("IFMATCH_WRITE_TOKEN", "w"),
+            ("IFMATCH_ACCOUNTS", "one:c2VjcmV0"),
+        ] {
             let closed = read(&[("IFMATCH_DEVELOPMENT", "true"), (name, value)]).unwrap();
-            assert!(!closed.access.is_open() && closed.accounts.get(DEVELOPMENT_ACCOUNT).is_none(), "{name}");
+            assert!(
+                !closed.access.is_open() && closed.accounts.get(DEVELOPMENT_ACCOUNT).is_none(),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn nothing_is_stale_unless_it_may_be() {
-        let bound = |set| read(&[("IFMATCH_DEVELOPMENT", "true"), set]).unwrap().max_staleness;
-        for set in [("IFMATCH_READ_TOKEN", "r"), ("IFMATCH_MAX_STALENESS", "0"), ("IFMATCH_MAX_STALENESS", " ")] {
+        let bound = |set| {
+            read(&[("IFMATCH_DEVELOPMENT", "true"), set])
+                .unwrap()
+                .max_staleness
+        };
+        for set in [
+            ("IFMATCH_READ_TOKEN", "r"),
+            ("IFMATCH_MAX_STALENESS", "0"),
+            ("IFMATCH_MAX_STALENESS", " "),
+        ] {
             assert_eq!(bound(set), Duration::ZERO);
         }
-        assert_eq!(bound(("IFMATCH_MAX_STALENESS", "30")), Duration::from_secs(30));
+        assert_eq!(
+            bound(("IFMATCH_MAX_STALENESS", "30")),
+            Duration::from_secs(30)
+        );
     }
 
     #[test]
     fn tables_need_leases() {
         let set = [("IFMATCH_READ_TOKEN", "r"), ("IFMATCH_LEASES", "off")];
         assert!(!read(&set).unwrap().leases);
-        assert!(read(&[set[0], set[1], ("IFMATCH_SERVES", "tables")]).unwrap_err().contains("remove IFMATCH_LEASES"));
+        assert!(
+            read(&[set[0], set[1], ("IFMATCH_SERVES", "tables")])
+                .unwrap_err()
+                .contains("remove IFMATCH_LEASES")
+        );
     }
 
     #[test]
     fn accounts_are_separated_by_commas() {
-        let settings = read(&[("IFMATCH_ACCOUNTS", "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==")]).unwrap();
-        assert!(settings.accounts.is_default(settings.accounts.get("one").unwrap()));
+        let settings = read(&[(
+            "IFMATCH_ACCOUNTS",
+            "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==",
+        )])
+        .unwrap();
+        assert!(
+            settings
+                .accounts
+                .is_default(settings.accounts.get("one").unwrap())
+        );
         assert!(settings.accounts.get("two").is_some());
     }
 
@@ -228,12 +318,23 @@ mod tests {
             ("IFMATCH_MAX_STALENESS", "3601", "up to 3600"),
             ("IFMATCH_MAX_REQUESTS", "49", "from 50"),
             ("IFMATCH_MAX_REQUESTS", "many", "from 50"),
-            ("IFMATCH_REQUIRE_CONDITIONS", "yes", "IFMATCH_REQUIRE_CONDITIONS"),
+            (
+                "IFMATCH_REQUIRE_CONDITIONS",
+                "yes",
+                "IFMATCH_REQUIRE_CONDITIONS",
+            ),
             ("IFMATCH_PUBLIC_READ", "yes", "IFMATCH_PUBLIC_READ"),
-            ("IFMATCH_CORS_ORIGIN", "https://app.example/", "without a path"),
+            (
+                "IFMATCH_CORS_ORIGIN",
+                "https://app.example/",
+                "without a path",
+            ),
         ] {
             let error = read(&[("IFMATCH_READ_TOKEN", "r"), (name, value)]).unwrap_err();
-            assert!(error.contains(says) && !error.contains("hunter2"), "{name}={value}: {error}");
+            assert!(
+                error.contains(says) && !error.contains("hunter2"),
+                "{name}={value}: {error}"
+            );
         }
     }
 }

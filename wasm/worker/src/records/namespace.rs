@@ -3,7 +3,9 @@
 use js_sys::{Function, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::send::IntoSendFuture;
-use worker::{Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Result as WorkerResult, Stub};
+use worker::{
+    Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Result as WorkerResult, Stub,
+};
 
 use super::wire::{self, ObjectRequest, ObjectResponse};
 use crate::bindings;
@@ -18,7 +20,9 @@ const JURISDICTION: &str = "IFMATCH_JURISDICTION";
 const LOCATION_HINT: &str = "IFMATCH_LOCATION_HINT";
 
 const JURISDICTIONS: &[&str] = &["eu", "us", "fedramp", "fedramp-high"];
-const LOCATIONS: &[&str] = &["wnam", "enam", "sam", "weur", "eeur", "apac", "apac-ne", "apac-se", "oc", "afr", "me"];
+const LOCATIONS: &[&str] = &[
+    "wnam", "enam", "sam", "weur", "eeur", "apac", "apac-ne", "apac-se", "oc", "afr", "me",
+];
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
 #[derive(Clone, Debug)]
@@ -42,13 +46,21 @@ impl RecordNamespace {
     /// The error says what wrangler.toml needs.
     pub(super) fn open(env: &Env) -> Result<Self> {
         let namespace = env.durable_object(RECORDS).map_err(|error| {
-            let how = "[[durable_objects.bindings]] with name = \"RECORDS\" and class_name = \"Records\"";
+            let how =
+                "[[durable_objects.bindings]] with name = \"RECORDS\" and class_name = \"Records\"";
             bindings::missing(RECORDS, "a Durable Object namespace", how, &error)
         })?;
-        let setting = |setting, known| one_of(setting, known, bindings::variable(env, setting).as_deref());
-        let hint = setting(LOCATION_HINT, LOCATIONS).map_err(|error| Error::RustError(error.to_string()))?;
-        match setting(JURISDICTION, JURISDICTIONS).map_err(|error| Error::RustError(error.to_string()))? {
-            Some(jurisdiction) => Ok(Self { namespace: within(&namespace, jurisdiction)?, hint }),
+        let setting =
+            |setting, known| one_of(setting, known, bindings::variable(env, setting).as_deref());
+        let hint = setting(LOCATION_HINT, LOCATIONS)
+            .map_err(|error| Error::RustError(error.to_string()))?;
+        match setting(JURISDICTION, JURISDICTIONS)
+            .map_err(|error| Error::RustError(error.to_string()))?
+        {
+            Some(jurisdiction) => Ok(Self {
+                namespace: within(&namespace, jurisdiction)?,
+                hint,
+            }),
             None => Ok(Self { namespace, hint }),
         }
     }
@@ -64,7 +76,8 @@ impl RecordNamespace {
 
 /// Returns the part of a namespace whose objects stay in a jurisdiction. The same name means another object there.
 fn within(namespace: &ObjectNamespace, jurisdiction: &'static str) -> Result<ObjectNamespace> {
-    let restrict: Function = Reflect::get(namespace.as_ref(), &"jurisdiction".into())?.unchecked_into();
+    let restrict: Function =
+        Reflect::get(namespace.as_ref(), &"jurisdiction".into())?.unchecked_into();
     let part = restrict.call1(namespace.as_ref(), &JsValue::from(jurisdiction)).map_err(|error| {
         let why = Error::from(error);
         Error::RustError(format!("{JURISDICTION}: this runtime cannot place objects in a jurisdiction: deploy the Worker, or remove the setting ({why})"))
@@ -77,8 +90,15 @@ fn one_of(
     known: &'static [&'static str],
     value: Option<&str>,
 ) -> std::result::Result<Option<&'static str>, Unknown> {
-    let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else { return Ok(None) };
-    known.iter().find(|name| **name == value).copied().map(Some).ok_or(Unknown { setting, known })
+    let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    known
+        .iter()
+        .find(|name| **name == value)
+        .copied()
+        .map(Some)
+        .ok_or(Unknown { setting, known })
 }
 
 /// Time limit for a response, in milliseconds.
@@ -111,10 +131,18 @@ pub(super) async fn once(
     ask: &ObjectRequest,
 ) -> Result<ObjectResponse, RequestFailure> {
     let message = wire::encode(ask).map_err(|error| RequestFailure::Unsent(error.to_string()))?;
-    let share = if matches!(ask, ObjectRequest::Swap { .. }) { BudgetShare::Reserve } else { BudgetShare::Work };
+    let share = if matches!(ask, ObjectRequest::Swap { .. }) {
+        BudgetShare::Reserve
+    } else {
+        BudgetShare::Work
+    };
     subrequests::take(share).map_err(|spent| RequestFailure::Unsent(spent.to_string()))?;
-    let answer = timeout(TIMEOUT, fetch(namespace, name, &message)).into_send().await;
-    let answer = answer.map_err(|late| unanswered(&late))?.map_err(|error| failed(&error))?;
+    let answer = timeout(TIMEOUT, fetch(namespace, name, &message))
+        .into_send()
+        .await;
+    let answer = answer
+        .map_err(|late| unanswered(&late))?
+        .map_err(|error| failed(&error))?;
     wire::decode(&answer).map_err(|error| unanswered(&error))
 }
 
@@ -126,7 +154,13 @@ pub(super) async fn again(
 ) -> Result<ObjectResponse, RequestFailure> {
     let mut answer = once(namespace, name, ask).await;
     for _ in 1..ATTEMPTS {
-        if !matches!(answer, Err(RequestFailure::Unanswered { is_overloaded: false, .. })) {
+        if !matches!(
+            answer,
+            Err(RequestFailure::Unanswered {
+                is_overloaded: false,
+                ..
+            })
+        ) {
             break;
         }
         answer = once(namespace, name, ask).await;
@@ -136,7 +170,8 @@ pub(super) async fn again(
 
 async fn fetch(namespace: &RecordNamespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
     let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
+    init.with_method(Method::Post)
+        .with_body(Some(Uint8Array::from(message).into()));
     let request = Request::new_with_init(URL, &init)?;
     let mut response = namespace.stub(name)?.fetch_with_request(request).await?;
     match response.status_code() {
@@ -146,14 +181,20 @@ async fn fetch(namespace: &RecordNamespace, name: &str, message: &[u8]) -> Worke
 }
 
 fn unanswered(why: &impl ToString) -> RequestFailure {
-    RequestFailure::Unanswered { why: why.to_string(), is_overloaded: false }
+    RequestFailure::Unanswered {
+        why: why.to_string(),
+        is_overloaded: false,
+    }
 }
 
 /// Only a response from the object is definite. Any exception, even an overloaded object's, may occur after
 /// the object carried out the request.
 fn failed(error: &Error) -> RequestFailure {
     let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());
-    RequestFailure::Unanswered { why: error.to_string(), is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()) }
+    RequestFailure::Unanswered {
+        why: error.to_string(),
+        is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()),
+    }
 }
 
 #[cfg(test)]
@@ -163,16 +204,27 @@ mod tests {
     #[test]
     fn only_known_names_are_accepted() {
         let jurisdiction = |value| one_of(JURISDICTION, JURISDICTIONS, value);
-        for (value, expected) in
-            [(None, None), (Some(" "), None), (Some(" eu "), Some("eu")), (Some("fedramp"), Some("fedramp"))]
-        {
+        for (value, expected) in [
+            (None, None),
+            (Some(" "), None),
+            (Some(" eu "), Some("eu")),
+            (Some("fedramp"), Some("fedramp")),
+        ] {
             assert_eq!(jurisdiction(value).unwrap(), expected, "{value:?}");
         }
         for value in ["EU", "eu,us", "europe", "weur"] {
             let error = jurisdiction(Some(value)).unwrap_err();
-            assert_eq!(error.to_string(), "IFMATCH_JURISDICTION is one of eu, us, fedramp, fedramp-high");
+            assert_eq!(
+                error.to_string(),
+                "IFMATCH_JURISDICTION is one of eu, us, fedramp, fedramp-high"
+            );
         }
-        let error = one_of(LOCATION_HINT, LOCATIONS, Some("eu")).unwrap_err().to_string();
-        assert!(error.starts_with("IFMATCH_LOCATION_HINT is one of wnam, "), "{error}");
+        let error = one_of(LOCATION_HINT, LOCATIONS, Some("eu"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("IFMATCH_LOCATION_HINT is one of wnam, "),
+            "{error}"
+        );
     }
 }

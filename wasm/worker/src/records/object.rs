@@ -6,7 +6,9 @@ use std::panic::AssertUnwindSafe;
 
 use ifmatch_core::record::Record;
 use ifmatch_runtime::{Clock, SystemClock, nonce};
-use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
+use worker::{
+    DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object,
+};
 
 use super::namespace::RecordNamespace;
 use super::register::RecordFate;
@@ -33,9 +35,19 @@ struct Instance {
 impl DurableObject for Records {
     fn new(state: State, env: Env) -> Self {
         let storage = state.storage();
-        let (record, names) = (RecordTable::new(storage.sql()), GroupNames::new(storage.sql()));
+        let (record, names) = (
+            RecordTable::new(storage.sql()),
+            GroupNames::new(storage.sql()),
+        );
         let (forgotten, has_alarm) = (Cell::new(0), Cell::new(false));
-        Self(AssertUnwindSafe(Instance { env, storage, record, names, forgotten, has_alarm }))
+        Self(AssertUnwindSafe(Instance {
+            env,
+            storage,
+            record,
+            names,
+            forgotten,
+            has_alarm,
+        }))
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
@@ -43,7 +55,9 @@ impl DurableObject for Records {
             Ok(ask) => self.0.answer(ask).await?,
             Err(unreadable) => ObjectResponse::Unavailable(unreadable.to_string()),
         };
-        Response::from_bytes(wire::encode(&answer).map_err(|error| Error::RustError(error.to_string()))?)
+        Response::from_bytes(
+            wire::encode(&answer).map_err(|error| Error::RustError(error.to_string()))?,
+        )
     }
 
     async fn alarm(&self) -> Result<Response> {
@@ -56,17 +70,33 @@ impl Instance {
     async fn answer(&self, ask: ObjectRequest) -> Result<ObjectResponse> {
         match ask {
             ObjectRequest::Load => self.record.load().map(ObjectResponse::Record),
-            ObjectRequest::Swap { key, expected, next, kept } => self.swap(&key, expected, next, kept).await,
+            ObjectRequest::Swap {
+                key,
+                expected,
+                next,
+                kept,
+            } => self.swap(&key, expected, next, kept).await,
             ObjectRequest::Note { name } => self.note(&name),
             ObjectRequest::Noted { name } => self.names.noted(&name).map(ObjectResponse::Noted),
             ObjectRequest::Remove { name, note } => self.remove(&name, note).await,
-            ObjectRequest::Names { prefix, after, limit } => {
-                self.names.list(&prefix, after.as_deref(), limit).map(ObjectResponse::Names)
-            }
+            ObjectRequest::Names {
+                prefix,
+                after,
+                limit,
+            } => self
+                .names
+                .list(&prefix, after.as_deref(), limit)
+                .map(ObjectResponse::Names),
         }
     }
 
-    async fn swap(&self, key: &str, expected: u64, next: Option<RecordEntry>, kept: Kept) -> Result<ObjectResponse> {
+    async fn swap(
+        &self,
+        key: &str,
+        expected: u64,
+        next: Option<RecordEntry>,
+        kept: Kept,
+    ) -> Result<ObjectResponse> {
         let forgotten = self.forgotten.get();
         let found = self.record.load()?;
         if revision(found.as_ref()) != expected {
@@ -94,7 +124,10 @@ impl Instance {
     /// atomically.
     async fn store(&self, key: &str, entry: RecordEntry, kept: Kept) -> Result<ObjectResponse> {
         self.record.store(key, entry, kept)?;
-        if kept != Kept::Always && !self.has_alarm.replace(true) && self.storage.get_alarm().await?.is_none() {
+        if kept != Kept::Always
+            && !self.has_alarm.replace(true)
+            && self.storage.get_alarm().await?.is_none()
+        {
             self.storage.set_alarm(register::LOOK).await?;
         }
         Ok(ObjectResponse::Done)
@@ -103,12 +136,17 @@ impl Instance {
     /// Deletes the record if it is old and no longer needed.
     async fn look(&self) -> Result<()> {
         self.has_alarm.set(false);
-        let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else { return Ok(()) };
-        let record = Record::decode(&entry.record).map_err(|error| Error::RustError(error.to_string()))?;
+        let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else {
+            return Ok(());
+        };
+        let record =
+            Record::decode(&entry.record).map_err(|error| Error::RustError(error.to_string()))?;
         let is_there = match register::fate(&record, kept, SystemClock.now()) {
             RecordFate::Stays => return Ok(()),
             RecordFate::LookAgain => true,
-            RecordFate::Forgotten => self.forget(&key, entry.revision).await? != ObjectResponse::Done,
+            RecordFate::Forgotten => {
+                self.forget(&key, entry.revision).await? != ObjectResponse::Done
+            }
         };
         if is_there && !self.has_alarm.replace(true) {
             self.storage.set_alarm(register::LOOK).await?;
@@ -117,10 +155,25 @@ impl Instance {
     }
 
     async fn forget(&self, key: &str, expected: u64) -> Result<ObjectResponse> {
-        let (namespace, names) = (RecordNamespace::open(&self.env)?, register::names(register::group(key)));
-        let noted = match namespace::again(&namespace, &names, &ObjectRequest::Noted { name: key.to_owned() }).await {
+        let (namespace, names) = (
+            RecordNamespace::open(&self.env)?,
+            register::names(register::group(key)),
+        );
+        let noted = match namespace::again(
+            &namespace,
+            &names,
+            &ObjectRequest::Noted {
+                name: key.to_owned(),
+            },
+        )
+        .await
+        {
             Ok(ObjectResponse::Noted(noted)) => noted,
-            Ok(other) => return Ok(ObjectResponse::Unavailable(format!("{other:?} is no answer"))),
+            Ok(other) => {
+                return Ok(ObjectResponse::Unavailable(format!(
+                    "{other:?} is no answer"
+                )));
+            }
             Err(trouble) => return Ok(ObjectResponse::Unavailable(trouble.to_string())),
         };
         let found = self.record.load()?;
@@ -133,8 +186,15 @@ impl Instance {
         self.storage.delete_all().await?;
         if let Some(note) = noted {
             // A remaining name does no harm.
-            let removed =
-                namespace::again(&namespace, &names, &ObjectRequest::Remove { name: key.to_owned(), note }).await;
+            let removed = namespace::again(
+                &namespace,
+                &names,
+                &ObjectRequest::Remove {
+                    name: key.to_owned(),
+                    note,
+                },
+            )
+            .await;
             if let Err(trouble) = removed {
                 tracing::info!(%trouble, "the name of a deleted record remains registered");
             }
@@ -146,7 +206,15 @@ impl Instance {
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
         let namespace = RecordNamespace::open(&self.env).map_err(|error| error.to_string())?;
         let names = register::names(register::group(key));
-        match namespace::again(&namespace, &names, &ObjectRequest::Note { name: key.to_owned() }).await {
+        match namespace::again(
+            &namespace,
+            &names,
+            &ObjectRequest::Note {
+                name: key.to_owned(),
+            },
+        )
+        .await
+        {
             Ok(ObjectResponse::Done) => Ok(()),
             Ok(other) => Err(format!("{other:?} is no answer")),
             Err(trouble) => Err(trouble.to_string()),

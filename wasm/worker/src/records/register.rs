@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{
+    Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Env, Result as WorkerResult};
 
@@ -30,7 +32,10 @@ impl RecordObjects {
     /// # Errors
     /// Fails if the binding is missing or a variable is wrong. The error says what wrangler.toml needs.
     pub fn open(env: &Env) -> WorkerResult<Self> {
-        Ok(Self { namespace: SendWrapper::new(RecordNamespace::open(env)?), kept: |_| Kept::Always })
+        Ok(Self {
+            namespace: SendWrapper::new(RecordNamespace::open(env)?),
+            kept: |_| Kept::Always,
+        })
     }
 
     /// Sets the retention of records by their keys. By default, all records are kept.
@@ -40,14 +45,18 @@ impl RecordObjects {
     }
 
     async fn names(&self, group: &str, ask: ObjectRequest) -> Result<Vec<String>, RegisterError> {
-        match namespace::again(&self.namespace, &names(group), &ask).into_send().await {
+        match namespace::again(&self.namespace, &names(group), &ask)
+            .into_send()
+            .await
+        {
             Ok(ObjectResponse::Names(names)) => Ok(names),
             other => Err(unavailable(other)),
         }
     }
 
     async fn entry(&self, name: String) -> Result<Option<(Key, Record)>, RegisterError> {
-        let key = Key::new(name).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
+        let key = Key::new(name)
+            .map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
         Ok(self.load(&key).await?.map(|record| (key, record)))
     }
 }
@@ -56,7 +65,10 @@ impl RecordObjects {
 #[async_trait]
 impl Register for RecordObjects {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        match namespace::again(&self.namespace, &record(key.as_str()), &ObjectRequest::Load).into_send().await {
+        match namespace::again(&self.namespace, &record(key.as_str()), &ObjectRequest::Load)
+            .into_send()
+            .await
+        {
             Ok(ObjectResponse::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
             other => Err(unavailable(other)),
         }
@@ -77,13 +89,28 @@ impl Register for RecordObjects {
         expected: Revision,
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
-        let next = next.map(|record| RecordEntry { revision: record.revision().get(), record: record.encode() });
+        let next = next.map(|record| RecordEntry {
+            revision: record.revision().get(),
+            record: record.encode(),
+        });
         let kept = (self.kept)(key.as_str());
-        let swap = ObjectRequest::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
-        match namespace::once(&self.namespace, &record(key.as_str()), &swap).into_send().await {
+        let swap = ObjectRequest::Swap {
+            key: key.as_str().to_owned(),
+            expected: expected.get(),
+            next,
+            kept,
+        };
+        match namespace::once(&self.namespace, &record(key.as_str()), &swap)
+            .into_send()
+            .await
+        {
             Ok(ObjectResponse::Done) => Ok(Swap::Done),
-            Ok(ObjectResponse::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
-            Err(RequestFailure::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
+            Ok(ObjectResponse::Conflict(found)) => {
+                Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?))
+            }
+            Err(RequestFailure::Unanswered { why, .. }) => {
+                Err(RegisterError::new(RegisterErrorKind::Ambiguous, why))
+            }
             other => Err(unavailable(other)),
         }
     }
@@ -92,12 +119,22 @@ impl Register for RecordObjects {
         let limit = u32::try_from(scan.limit).unwrap_or(u32::MAX);
         let mut after = scan.after.map(ToOwned::to_owned);
         loop {
-            let ask = ObjectRequest::Names { prefix: scan.prefix.to_owned(), after: after.take(), limit };
+            let ask = ObjectRequest::Names {
+                prefix: scan.prefix.to_owned(),
+                after: after.take(),
+                limit,
+            };
             let names = self.names(group(scan.prefix), ask).await?;
-            let Some(last) = names.last() else { return Ok(Vec::new()) };
+            let Some(last) = names.last() else {
+                return Ok(Vec::new());
+            };
             after = Some(last.clone());
-            let looked = stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
-            let found: Vec<_> = looked.try_filter_map(|entry| async { Ok(entry) }).try_collect().await?;
+            let looked =
+                stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
+            let found: Vec<_> = looked
+                .try_filter_map(|entry| async { Ok(entry) })
+                .try_collect()
+                .await?;
             // A page of names without records doesn't end the listing.
             if !found.is_empty() {
                 return Ok(found);
@@ -143,7 +180,11 @@ pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> RecordFate {
         return RecordFate::Stays;
     }
     let is_old = record.revision().timestamp().saturating_add(RETENTION) < now;
-    if is_old && record.is_idle(now) { RecordFate::Forgotten } else { RecordFate::LookAgain }
+    if is_old && record.is_idle(now) {
+        RecordFate::Forgotten
+    } else {
+        RecordFate::LookAgain
+    }
 }
 
 /// Returns the name of a record's object.

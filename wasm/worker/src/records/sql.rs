@@ -20,7 +20,10 @@ pub(super) struct GroupNames {
 
 impl RecordTable {
     pub(super) fn new(sql: SqlStorage) -> Self {
-        Self { sql, exists: Cell::new(false) }
+        Self {
+            sql,
+            exists: Cell::new(false),
+        }
     }
 
     /// Returns the record.
@@ -30,9 +33,17 @@ impl RecordTable {
         }
         match row(&self.sql, "SELECT revision, record FROM record", Vec::new())?.as_deref() {
             None => Ok(None),
-            Some([SqlStorageValue::String(revision), SqlStorageValue::Blob(record)]) => {
+            Some(
+                [
+                    SqlStorageValue::String(revision),
+                    SqlStorageValue::Blob(record),
+                ],
+            ) => {
                 let revision = u64::from_str_radix(revision, 16).map_err(|_| damaged())?;
-                Ok(Some(RecordEntry { revision, record: record.clone() }))
+                Ok(Some(RecordEntry {
+                    revision,
+                    record: record.clone(),
+                }))
             }
             Some(_) => Err(damaged()),
         }
@@ -61,8 +72,16 @@ impl RecordTable {
                           WITHOUT ROWID";
             self.sql.exec(create, None)?;
         }
-        let row = vec![key.into(), hex(entry.revision), entry.record.into(), kept.number().into()];
-        self.sql.exec("INSERT OR REPLACE INTO record (key, revision, record, kept) VALUES (?, ?, ?, ?)", row)?;
+        let row = vec![
+            key.into(),
+            hex(entry.revision),
+            entry.record.into(),
+            kept.number().into(),
+        ];
+        self.sql.exec(
+            "INSERT OR REPLACE INTO record (key, revision, record, kept) VALUES (?, ?, ?, ?)",
+            row,
+        )?;
         self.exists.set(true);
         Ok(())
     }
@@ -75,16 +94,25 @@ impl RecordTable {
 
 impl GroupNames {
     pub(super) fn new(sql: SqlStorage) -> Self {
-        Self { sql, exists: Cell::new(false) }
+        Self {
+            sql,
+            exists: Cell::new(false),
+        }
     }
 
     /// Registers a name, or replaces its note.
     pub(super) fn note(&self, name: &str, note: NoteNumber) -> Result<()> {
         if !exists(&self.sql, &self.exists, "names")? {
-            self.sql.exec("CREATE TABLE names (name TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID", None)?;
+            self.sql.exec(
+                "CREATE TABLE names (name TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID",
+                None,
+            )?;
         }
         let row = vec![name.into(), hex(note)];
-        self.sql.exec("INSERT OR REPLACE INTO names (name, note) VALUES (?, ?)", row)?;
+        self.sql.exec(
+            "INSERT OR REPLACE INTO names (name, note) VALUES (?, ?)",
+            row,
+        )?;
         self.exists.set(true);
         Ok(())
     }
@@ -94,9 +122,17 @@ impl GroupNames {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(None);
         }
-        match row(&self.sql, "SELECT note FROM names WHERE name = ?", vec![name.into()])?.as_deref() {
+        match row(
+            &self.sql,
+            "SELECT note FROM names WHERE name = ?",
+            vec![name.into()],
+        )?
+        .as_deref()
+        {
             None => Ok(None),
-            Some([SqlStorageValue::String(note)]) => u64::from_str_radix(note, 16).map(Some).map_err(|_| damaged()),
+            Some([SqlStorageValue::String(note)]) => u64::from_str_radix(note, 16)
+                .map(Some)
+                .map_err(|_| damaged()),
             Some(_) => Err(damaged()),
         }
     }
@@ -106,7 +142,10 @@ impl GroupNames {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(false);
         }
-        self.sql.exec("DELETE FROM names WHERE name = ? AND note = ?", vec![name.into(), hex(note)])?;
+        self.sql.exec(
+            "DELETE FROM names WHERE name = ? AND note = ?",
+            vec![name.into(), hex(note)],
+        )?;
         Ok(row(&self.sql, "SELECT 1 FROM names LIMIT 1", Vec::new())?.is_none())
     }
 
@@ -116,18 +155,31 @@ impl GroupNames {
     }
 
     /// Returns names with a prefix, in the order of their bytes.
-    pub(super) fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<String>> {
+    pub(super) fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<String>> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(Vec::new());
         }
         // SQLite compares texts by their bytes, and so does this comparison of the prefix.
         let query = "SELECT name FROM names WHERE name >= ?1 AND name > ?2 AND substr(name, 1, length(?1)) = ?1 \
                      ORDER BY name LIMIT ?3";
-        let asked = vec![prefix.into(), after.unwrap_or_default().into(), i64::from(limit).into()];
-        let names = self.sql.exec(query, asked)?.raw().map(|row| match row?.as_slice() {
-            [SqlStorageValue::String(name)] => Ok(name.clone()),
-            _ => Err(damaged()),
-        });
+        let asked = vec![
+            prefix.into(),
+            after.unwrap_or_default().into(),
+            i64::from(limit).into(),
+        ];
+        let names = self
+            .sql
+            .exec(query, asked)?
+            .raw()
+            .map(|row| match row?.as_slice() {
+                [SqlStorageValue::String(name)] => Ok(name.clone()),
+                _ => Err(damaged()),
+            });
         names.collect()
     }
 }
@@ -141,7 +193,11 @@ fn exists(sql: &SqlStorage, known: &Cell<bool>, table: &str) -> Result<bool> {
     Ok(known.get())
 }
 
-fn row(sql: &SqlStorage, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Option<Vec<SqlStorageValue>>> {
+fn row(
+    sql: &SqlStorage,
+    query: &str,
+    bindings: Vec<SqlStorageValue>,
+) -> Result<Option<Vec<SqlStorageValue>>> {
     sql.exec(query, bindings)?.raw().next().transpose()
 }
 

@@ -46,7 +46,11 @@ impl Kept {
 
     /// Converts a stored number. Unknown numbers count as `Always`.
     pub(super) fn of(number: i64) -> Self {
-        if number == 1 { Self::WhileBusy } else { Self::Always }
+        if number == 1 {
+            Self::WhileBusy
+        } else {
+            Self::Always
+        }
     }
 }
 
@@ -140,7 +144,10 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let entry = RecordEntry { revision: u64::MAX, record: vec![0, 255] };
+        let entry = RecordEntry {
+            revision: u64::MAX,
+            record: vec![0, 255],
+        };
         for ask in [
             ObjectRequest::Load,
             ObjectRequest::Swap {
@@ -149,12 +156,19 @@ mod tests {
                 next: Some(entry.clone()),
                 kept: Kept::WhileBusy,
             },
-            ObjectRequest::Names { prefix: String::new(), after: Some("x".to_owned()), limit: u32::MAX },
+            ObjectRequest::Names {
+                prefix: String::new(),
+                after: Some("x".to_owned()),
+                limit: u32::MAX,
+            },
         ] {
             assert_eq!(decode::<ObjectRequest>(&encode(&ask).unwrap()), Ok(ask));
         }
         let answer = ObjectResponse::Conflict(Some(entry));
-        assert_eq!(decode::<ObjectResponse>(&encode(&answer).unwrap()), Ok(answer));
+        assert_eq!(
+            decode::<ObjectResponse>(&encode(&answer).unwrap()),
+            Ok(answer)
+        );
     }
 
     #[test]
@@ -163,7 +177,11 @@ mod tests {
         let other = [&[VERSION + 1], &said[1..]].concat();
         let longer = [&said[..], &[0]].concat();
         for bytes in [&other[..], &longer, &said[..1], &[]] {
-            assert_eq!(decode::<ObjectRequest>(bytes), Err(UnreadableMessage), "{bytes:?}");
+            assert_eq!(
+                decode::<ObjectRequest>(bytes),
+                Err(UnreadableMessage),
+                "{bytes:?}"
+            );
         }
     }
 }

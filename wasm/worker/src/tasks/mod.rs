@@ -38,14 +38,21 @@ pub fn begin() {
 }
 
 /// Runs work, and returns a promise of its result. The runtime doesn't cancel it when the client disconnects.
-pub(crate) fn run_to_completion(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
-    let promise = future_to_promise(AssertUnwindSafe(SubrequestBudget::of_current().for_work(work)));
+pub(crate) fn run_to_completion(
+    work: impl Future<Output = Result<JsValue, JsValue>> + 'static,
+) -> Promise {
+    let promise = future_to_promise(AssertUnwindSafe(
+        SubrequestBudget::of_current().for_work(work),
+    ));
     wait_until(&promise);
     promise
 }
 
 /// Drops work that takes longer than `milliseconds`. Its effects may still take place.
-pub(crate) async fn timeout<T>(milliseconds: u32, work: impl Future<Output = T>) -> Result<T, TimedOut> {
+pub(crate) async fn timeout<T>(
+    milliseconds: u32,
+    work: impl Future<Output = T>,
+) -> Result<T, TimedOut> {
     let delay = Delay::from(std::time::Duration::from_millis(milliseconds.into()));
     match select(std::pin::pin!(work), delay).await {
         Either::Left((done, _)) => Ok(done),

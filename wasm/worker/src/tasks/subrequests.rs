@@ -55,7 +55,11 @@ pub(crate) fn set_limit(limit: usize) {
 #[cfg(feature = "entry")]
 pub(crate) fn left() -> usize {
     CURRENT.with_borrow(|current| {
-        current.as_ref().map_or(usize::MAX, |SubrequestBudget(left)| left.get().saturating_sub(RESERVE))
+        current
+            .as_ref()
+            .map_or(usize::MAX, |SubrequestBudget(left)| {
+                left.get().saturating_sub(RESERVE)
+            })
     })
 }
 
@@ -67,16 +71,25 @@ pub(crate) fn take(share: BudgetShare) -> Result<(), BudgetSpent> {
 impl SubrequestBudget {
     /// Returns the budget of the current work, or a full one for a new request.
     pub(crate) fn of_current() -> Self {
-        CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self(Rc::new(Cell::new(LIMIT.get()))))
+        CURRENT
+            .with_borrow(Clone::clone)
+            .unwrap_or_else(|| Self(Rc::new(Cell::new(LIMIT.get()))))
     }
 
     /// Makes a future draw on this budget.
     pub(crate) fn for_work<T>(self, work: impl Future<Output = T> + 'static) -> Budgeted<T> {
-        Budgeted { budget: self, work: work.boxed_local() }
+        Budgeted {
+            budget: self,
+            work: work.boxed_local(),
+        }
     }
 
     fn take(&self, share: BudgetShare) -> Result<(), BudgetSpent> {
-        let kept = if share == BudgetShare::Reserve { 0 } else { RESERVE };
+        let kept = if share == BudgetShare::Reserve {
+            0
+        } else {
+            RESERVE
+        };
         if self.0.get() <= kept {
             return Err(BudgetSpent);
         }
@@ -116,7 +129,10 @@ mod tests {
             assert_eq!(take(BudgetShare::Work), Ok(()));
             SubrequestBudget::of_current()
                 .for_work(async {
-                    assert_eq!((take(BudgetShare::Work), take(BudgetShare::Work)), (Ok(()), Err(BudgetSpent)));
+                    assert_eq!(
+                        (take(BudgetShare::Work), take(BudgetShare::Work)),
+                        (Ok(()), Err(BudgetSpent))
+                    );
                 })
                 .await;
             assert_eq!(left(), 0);

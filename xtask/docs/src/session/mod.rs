@@ -37,8 +37,17 @@ impl Session {
         // Without the meter that curl shows only if its output isn't a terminal.
         fs::write(folder.path().join(".curlrc"), "silent\nshow-error\n")?;
         let shell = Shell::start(folder.path(), Path::new(Gateway::command().get_program()))?;
-        let places = places.iter().map(|&(shown, here)| (shown.to_owned(), here.to_owned())).collect();
-        Ok(Self { folder, shell, gateways: Vec::new(), places, settings: BTreeMap::new() })
+        let places = places
+            .iter()
+            .map(|&(shown, here)| (shown.to_owned(), here.to_owned()))
+            .collect();
+        Ok(Self {
+            folder,
+            shell,
+            gateways: Vec::new(),
+            places,
+            settings: BTreeMap::new(),
+        })
     }
 
     /// Runs all commands, and compares their output with the page.
@@ -56,9 +65,12 @@ impl Session {
                     }
                     let command = transcript.with_actual_values(command);
                     let output = self.output(&command)?;
-                    transcript
-                        .compare(expected, &output)
-                        .map_err(|line| format!("`{command}` does not print `{line}`, but\n{}", output.join("\n")))?;
+                    transcript.compare(expected, &output).map_err(|line| {
+                        format!(
+                            "`{command}` does not print `{line}`, but\n{}",
+                            output.join("\n")
+                        )
+                    })?;
                 }
             }
         }
@@ -67,18 +79,31 @@ impl Session {
 
     /// Starts a gateway with this command line.
     fn serve(&mut self, line: &str) -> Result {
-        let words: Vec<String> = line.split_whitespace().skip(1).map(|word| self.here(word)).collect();
+        let words: Vec<String> = line
+            .split_whitespace()
+            .skip(1)
+            .map(|word| self.here(word))
+            .collect();
         let listen = words.iter().position(|word| word == "--listen");
-        let shown = listen.and_then(|at| words.get(at + 1)).map_or(DEFAULT_ADDRESS, String::as_str).to_owned();
-        let rest = words.iter().enumerate().filter(|&(at, _)| listen.is_none_or(|flag| at != flag && at != flag + 1));
+        let shown = listen
+            .and_then(|at| words.get(at + 1))
+            .map_or(DEFAULT_ADDRESS, String::as_str)
+            .to_owned();
+        let rest = words
+            .iter()
+            .enumerate()
+            .filter(|&(at, _)| listen.is_none_or(|flag| at != flag && at != flag + 1));
         let mut command = Gateway::command();
-        command.args(rest.map(|(_, word)| word)).args(["--listen", "127.0.0.1:0"]);
+        command
+            .args(rest.map(|(_, word)| word))
+            .args(["--listen", "127.0.0.1:0"]);
         command.envs(&self.settings).current_dir(self.folder.path());
         let gateway = Gateway::launch(command);
         let address = gateway.address().to_string();
         if shown == DEFAULT_ADDRESS {
             // For commands that name no gateway.
-            self.shell.run(&format!("export IFMATCH_URL=http://{address}"))?;
+            self.shell
+                .run(&format!("export IFMATCH_URL=http://{address}"))?;
         }
         self.places.push((shown, address));
         self.gateways.push(gateway);
@@ -94,14 +119,20 @@ impl Session {
     /// Runs a command, and returns its output with the addresses of the page.
     fn output(&mut self, command: &str) -> Result<Vec<String>> {
         let command = self.here(command);
-        if let Some((name, value)) = command.strip_prefix("export ").and_then(|setting| setting.split_once('=')) {
+        if let Some((name, value)) = command
+            .strip_prefix("export ")
+            .and_then(|setting| setting.split_once('='))
+        {
             self.settings.insert(name.to_owned(), value.to_owned());
         }
         let output = self.shell.run(&command)?;
         if command.ends_with(" &") {
             self.wait(&command)?;
         }
-        Ok(output.lines().map(|line| self.shown(line.trim_end())).collect())
+        Ok(output
+            .lines()
+            .map(|line| self.shown(line.trim_end()))
+            .collect())
     }
 
     /// Waits until the ports that a command names are open.
@@ -110,18 +141,32 @@ impl Session {
             .places
             .iter()
             .filter_map(|(_, here)| here.parse().ok())
-            .filter(|port: &u16| command.split_whitespace().any(|word| word == port.to_string()));
-        named.into_iter().try_for_each(|port| listening::wait(command, ([127, 0, 0, 1], port).into()))
+            .filter(|port: &u16| {
+                command
+                    .split_whitespace()
+                    .any(|word| word == port.to_string())
+            });
+        named
+            .into_iter()
+            .try_for_each(|port| listening::wait(command, ([127, 0, 0, 1], port).into()))
     }
 
     /// Replaces places of the page with this session's.
     fn here(&self, text: &str) -> String {
-        self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(shown, here))
+        self.places
+            .iter()
+            .fold(text.to_owned(), |text, (shown, here)| {
+                text.replace(shown, here)
+            })
     }
 
     /// Replaces places of this session with the page's.
     fn shown(&self, text: &str) -> String {
-        self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(here, shown))
+        self.places
+            .iter()
+            .fold(text.to_owned(), |text, (shown, here)| {
+                text.replace(here, shown)
+            })
     }
 }
 

@@ -19,7 +19,10 @@ pub(super) enum Step {
     /// Starts a gateway, by its command line.
     Serve(String),
     /// Runs a command.
-    Run { command: String, expected: Vec<String> },
+    Run {
+        command: String,
+        expected: Vec<String>,
+    },
 }
 
 impl Page {
@@ -37,7 +40,9 @@ impl Page {
                 Event::Text(part) | Event::Code(part) if heading.is_some() => {
                     heading.get_or_insert_default().push_str(&part);
                 }
-                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if within => kind = Some(info),
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if within => {
+                    kind = Some(info)
+                }
                 Event::End(TagEnd::CodeBlock) => kind = None,
                 Event::Text(code) => match kind.as_deref() {
                     Some("console") => steps.extend(transcript(&code)),
@@ -59,7 +64,9 @@ impl Page {
         for event in Parser::new_ext(text, OPTIONS) {
             match event {
                 Event::Html(comment)
-                    if ["<!-- not run: ", "<!-- run by "].iter().any(|why| comment.starts_with(why)) =>
+                    if ["<!-- not run: ", "<!-- run by "]
+                        .iter()
+                        .any(|why| comment.starts_with(why)) =>
                 {
                     reason = true;
                 }
@@ -68,7 +75,12 @@ impl Page {
                 Event::Text(code) if kind.as_deref() == Some("sh") => {
                     let starts = code.lines().find_map(server).is_some() && !has_server;
                     has_server |= starts;
-                    unexplained.extend(code.lines().next().filter(|_| !starts && !reason).map(str::to_owned));
+                    unexplained.extend(
+                        code.lines()
+                            .next()
+                            .filter(|_| !starts && !reason)
+                            .map(str::to_owned),
+                    );
                 }
                 _ => {}
             }
@@ -92,7 +104,10 @@ fn transcript(code: &str) -> Vec<Step> {
             Some(Step::Run { expected, .. }) if started.is_none() => expected.push(line.to_owned()),
             _ => {
                 let Some(command) = started else { continue };
-                let run = || Step::Run { command: command.to_owned(), expected: Vec::new() };
+                let run = || Step::Run {
+                    command: command.to_owned(),
+                    expected: Vec::new(),
+                };
                 steps.push(server(command).unwrap_or_else(run));
             }
         }
@@ -103,7 +118,12 @@ fn transcript(code: &str) -> Vec<Step> {
 
 /// Returns the step for a line that starts a gateway.
 fn server(line: &str) -> Option<Step> {
-    let line = line.split(" #").next().unwrap_or_default().trim().trim_end_matches(" &");
+    let line = line
+        .split(" #")
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .trim_end_matches(" &");
     ["ifmatch serve ", "ifmatch proxy "]
         .iter()
         .any(|start| line.starts_with(start))
@@ -149,17 +169,32 @@ $ true
     #[test]
     fn a_title_may_have_an_apostrophe_and_code() {
         let text = "## One\n```console\n$ one\n```\n## Bob's `two`\n```console\n$ two\n```\n## Three\n```console\n$ three\n```\n";
-        let two = Step::Run { command: "two".to_owned(), expected: Vec::new() };
-        assert_eq!(Page::parse(text, Some("Bob's `two`".replace('`', "").as_str())).steps(), [two]);
+        let two = Step::Run {
+            command: "two".to_owned(),
+            expected: Vec::new(),
+        };
+        assert_eq!(
+            Page::parse(text, Some("Bob's `two`".replace('`', "").as_str())).steps(),
+            [two]
+        );
     }
 
     #[test]
     fn commands_that_do_not_run_say_why() {
         assert_eq!(Page::unexplained(TEXT), [""; 0]);
         let other = "```sh\nifmatch lock URL\n```\n";
-        assert_eq!(Page::unexplained(&format!("{TEXT}{other}")), ["ifmatch lock URL"]);
-        for reason in ["not run: URL stands for yours", "run by tests/servers/main.rs"] {
-            assert_eq!(Page::unexplained(&format!("{TEXT}<!-- {reason} -->\n{other}")), [""; 0]);
+        assert_eq!(
+            Page::unexplained(&format!("{TEXT}{other}")),
+            ["ifmatch lock URL"]
+        );
+        for reason in [
+            "not run: URL stands for yours",
+            "run by tests/servers/main.rs",
+        ] {
+            assert_eq!(
+                Page::unexplained(&format!("{TEXT}<!-- {reason} -->\n{other}")),
+                [""; 0]
+            );
         }
     }
 }

@@ -20,7 +20,11 @@ impl Shell {
     /// Starts a shell in a folder, which is also its home. It finds `program` by its name.
     pub(super) fn start(folder: &Path, program: &Path) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
+        let folders = program
+            .parent()
+            .map(Path::to_owned)
+            .into_iter()
+            .chain(std::env::split_paths(&path));
         let mut child = Command::new("bash")
             .args(["--noprofile", "--norc"])
             .current_dir(folder)
@@ -32,7 +36,11 @@ impl Shell {
             .spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = BufReader::new(output.ok_or("the shell has no output")?);
-        let mut shell = Self { child, input, output };
+        let mut shell = Self {
+            child,
+            input,
+            output,
+        };
         shell.run("trap 'kill $(jobs -p) 2>/dev/null' EXIT")?;
         Ok(shell)
     }
@@ -40,7 +48,10 @@ impl Shell {
     /// Runs a command, and returns what it prints. The next command finds its exit code in `$?`.
     pub(super) fn run(&mut self, command: &str) -> Result<String> {
         let input = self.input.as_mut().ok_or("the shell has no input")?;
-        writeln!(input, "{{ {command}\n}} </dev/null 2>&1\ncode=$?; printf '{END}\\n'; (exit $code)")?;
+        writeln!(
+            input,
+            "{{ {command}\n}} </dev/null 2>&1\ncode=$?; printf '{END}\\n'; (exit $code)"
+        )?;
         input.flush()?;
         let mut output = String::new();
         loop {

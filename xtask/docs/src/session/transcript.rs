@@ -21,15 +21,29 @@ impl Transcript {
     ///
     /// # Errors
     /// Returns the first line that is missing.
-    pub(super) fn compare<'a>(&mut self, expected: &'a [String], output: &[String]) -> Result<(), &'a str> {
+    pub(super) fn compare<'a>(
+        &mut self,
+        expected: &'a [String],
+        output: &[String],
+    ) -> Result<(), &'a str> {
         let mut rest = output.iter();
-        let mut shown = expected.iter().filter(|line| !line.is_empty() && !line.starts_with(ELLIPSIS));
-        shown.try_for_each(|line| rest.find(|actual| self.matches(line, actual)).map(drop).ok_or(&**line))
+        let mut shown = expected
+            .iter()
+            .filter(|line| !line.is_empty() && !line.starts_with(ELLIPSIS));
+        shown.try_for_each(|line| {
+            rest.find(|actual| self.matches(line, actual))
+                .map(drop)
+                .ok_or(&**line)
+        })
     }
 
     /// Replaces values of the page with this run's.
     pub(super) fn with_actual_values(&self, command: &str) -> String {
-        self.0.iter().fold(command.to_owned(), |command, (shown, actual)| command.replace(shown, actual))
+        self.0
+            .iter()
+            .fold(command.to_owned(), |command, (shown, actual)| {
+                command.replace(shown, actual)
+            })
     }
 
     fn matches(&mut self, shown: &str, actual: &str) -> bool {
@@ -46,7 +60,11 @@ impl Transcript {
         };
         let same = pairs.iter().all(known);
         if same {
-            self.0.extend(pairs.into_iter().map(|(one, other)| (one.to_owned(), other.to_owned())));
+            self.0.extend(
+                pairs
+                    .into_iter()
+                    .map(|(one, other)| (one.to_owned(), other.to_owned())),
+            );
         }
         same
     }
@@ -58,16 +76,26 @@ pub(super) fn masked(text: &str) -> String {
     for range in ranges(text).into_iter().rev() {
         masked.replace_range(range, "*");
     }
-    let seconds = |word: &str| word.strip_suffix('s').is_some_and(|digits| digits.parse::<u32>().is_ok());
-    masked.split_inclusive(' ').map(|word| if seconds(word.trim_end()) { "* " } else { word }).collect()
+    let seconds = |word: &str| {
+        word.strip_suffix('s')
+            .is_some_and(|digits| digits.parse::<u32>().is_ok())
+    };
+    masked
+        .split_inclusive(' ')
+        .map(|word| if seconds(word.trim_end()) { "* " } else { word })
+        .collect()
 }
 
 /// Compares a line in which ellipses stand for any text.
 fn matches_in_part(shown: &str, actual: &str) -> bool {
     let mut parts = shown.split(ELLIPSIS);
-    let Some(mut rest) = parts.next().and_then(|first| actual.strip_prefix(first)) else { return false };
+    let Some(mut rest) = parts.next().and_then(|first| actual.strip_prefix(first)) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, between)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in between {
         match rest.split_once(part) {
             Some((_, after)) => rest = after,
@@ -87,8 +115,12 @@ fn ranges(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     while at < text.len() {
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
-        let word = text.as_bytes()[at..].iter().take_while(|byte| is_word(byte)).count();
-        let length = uuid(&text.as_bytes()[at..]).or_else(|| microseconds(&text.as_bytes()[at..at + word]));
+        let word = text.as_bytes()[at..]
+            .iter()
+            .take_while(|byte| is_word(byte))
+            .count();
+        let length =
+            uuid(&text.as_bytes()[at..]).or_else(|| microseconds(&text.as_bytes()[at..at + word]));
         ranges.extend(length.map(|length| at..at + length));
         at += length.unwrap_or(word).max(1);
     }
@@ -102,7 +134,10 @@ fn uuid(text: &[u8]) -> Option<usize> {
             (text.get(at) == Some(&b'-')).then_some(())?;
             at += 1;
         }
-        text.get(at..at + length)?.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+        text.get(at..at + length)?
+            .iter()
+            .all(u8::is_ascii_hexdigit)
+            .then_some(())?;
         at += length;
     }
     Some(at)
@@ -127,26 +162,63 @@ mod tests {
     fn values_that_differ_in_each_run_are_found() {
         assert_eq!(masked(FIRST), "etag: \"ab-*\"");
         assert_eq!(masked(SECOND), "lease-id: *");
-        assert_eq!(masked("é 17952570976018801 936da01f-9abd"), "é 17952570976018801 936da01f-9abd");
-        assert_eq!(masked("leased  52s   60s is 5 s"), masked("leased  5s   60s is 5 s"));
+        assert_eq!(
+            masked("é 17952570976018801 936da01f-9abd"),
+            "é 17952570976018801 936da01f-9abd"
+        );
+        assert_eq!(
+            masked("leased  52s   60s is 5 s"),
+            masked("leased  5s   60s is 5 s")
+        );
     }
 
     #[test]
     fn the_output_may_have_more_lines() {
         let mut transcript = Transcript::default();
-        assert_eq!(transcript.compare(&lines(&["a", "", "c"]), &lines(&["a", "b", "c"])), Ok(()));
-        assert_eq!(transcript.compare(&lines(&["c", "a"]), &lines(&["a", "c"])), Err("a"));
-        assert!(transcript.compare(&lines(&["{\"a\":…,\"z\":1}"]), &lines(&["{\"a\":7,\"b\":8,\"z\":1}"])).is_ok());
-        assert_eq!(transcript.compare(&lines(&["a … z"]), &lines(&["a b"])), Err("a … z"));
+        assert_eq!(
+            transcript.compare(&lines(&["a", "", "c"]), &lines(&["a", "b", "c"])),
+            Ok(())
+        );
+        assert_eq!(
+            transcript.compare(&lines(&["c", "a"]), &lines(&["a", "c"])),
+            Err("a")
+        );
+        assert!(
+            transcript
+                .compare(
+                    &lines(&["{\"a\":…,\"z\":1}"]),
+                    &lines(&["{\"a\":7,\"b\":8,\"z\":1}"])
+                )
+                .is_ok()
+        );
+        assert_eq!(
+            transcript.compare(&lines(&["a … z"]), &lines(&["a b"])),
+            Err("a … z")
+        );
     }
 
     #[test]
     fn a_repeated_value_must_repeat() {
         let mut transcript = Transcript::default();
         let (one, other) = ("x-1000000000000001", "x-1000000000000002");
-        assert!(transcript.compare(&lines(&[FIRST]), &lines(&["etag: \"ab-1000000000000001\""])).is_ok());
-        assert_eq!(transcript.with_actual_values("-H 1795257097601880"), "-H 1000000000000001");
-        assert!(transcript.compare(&lines(&["x-1795257097601880"]), &lines(&[other])).is_err());
-        assert!(transcript.compare(&lines(&["x-1111111111111111"]), &lines(&[one])).is_err());
+        assert!(
+            transcript
+                .compare(&lines(&[FIRST]), &lines(&["etag: \"ab-1000000000000001\""]))
+                .is_ok()
+        );
+        assert_eq!(
+            transcript.with_actual_values("-H 1795257097601880"),
+            "-H 1000000000000001"
+        );
+        assert!(
+            transcript
+                .compare(&lines(&["x-1795257097601880"]), &lines(&[other]))
+                .is_err()
+        );
+        assert!(
+            transcript
+                .compare(&lines(&["x-1111111111111111"]), &lines(&[one]))
+                .is_err()
+        );
     }
 }

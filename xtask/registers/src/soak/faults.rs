@@ -48,7 +48,13 @@ impl Fault {
 
 impl Team {
     /// Lets a fault happen, to another process or server in each round.
-    pub(super) async fn suffer(&mut self, fault: Fault, round: usize, hold: u64, operations: usize) -> Result {
+    pub(super) async fn suffer(
+        &mut self,
+        fault: Fault,
+        round: usize,
+        hold: u64,
+        operations: usize,
+    ) -> Result {
         let (process, server) = (round % self.processes.len(), round % self.servers.len());
         let hold = Duration::from_secs(hold);
         match fault {
@@ -58,7 +64,12 @@ impl Team {
                 }
             }
             Fault::Hang(network) => {
-                let set = |network| self.processes[process].proxies.iter().for_each(|proxy| proxy.set(network));
+                let set = |network| {
+                    self.processes[process]
+                        .proxies
+                        .iter()
+                        .for_each(|proxy| proxy.set(network))
+                };
                 set(network);
                 tokio::time::sleep(hold).await;
                 set(Network::Whole);
@@ -92,7 +103,10 @@ async fn cut(proxies: &[Proxy], network: Network) {
     set(network);
     for _ in 0..CHECKS {
         tokio::time::sleep(PAUSE).await;
-        if proxies.iter().any(|proxy| proxy.network() == Network::Whole) {
+        if proxies
+            .iter()
+            .any(|proxy| proxy.network() == Network::Whole)
+        {
             break;
         }
     }

@@ -38,7 +38,11 @@ impl Writer {
     /// If the file can't be written, and the history would lack an operation.
     pub(super) fn write(&self, operation: &Operation) -> Result {
         let line = format!("{operation}\n");
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())?)
+        Ok(self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_all(line.as_bytes())?)
     }
 }
 
@@ -60,9 +64,13 @@ impl Reader {
             // The process may not have created it yet.
             self.file = File::open(&self.path).ok();
         }
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
         file.read_to_string(&mut self.rest)?;
-        let Some(end) = self.rest.rfind('\n') else { return Ok(()) };
+        let Some(end) = self.rest.rfind('\n') else {
+            return Ok(());
+        };
         let lines: String = self.rest.drain(..=end).collect();
         for line in lines.lines() {
             self.push(line.parse().map_err(|error| format!("{error}: {line}"))?);
@@ -111,12 +119,28 @@ mod tests {
         let mut reader = Reader::of(&path);
         reader.read().unwrap();
         let writer = Writer::create(&path).unwrap();
-        for line in ["1 1 swap 0 5 ambiguous a", "2 2 swap 0 7 ambiguous b", "1 3 swap 0 5 done a", "4 5 load 5 a"] {
+        for line in [
+            "1 1 swap 0 5 ambiguous a",
+            "2 2 swap 0 7 ambiguous b",
+            "1 3 swap 0 5 done a",
+            "4 5 load 5 a",
+        ] {
             writer.write(&line.parse().unwrap()).unwrap();
             reader.read().unwrap();
         }
         assert_eq!((reader.operations(), reader.swaps()), (3, 1));
-        let operations: Vec<String> = reader.into_operations().iter().map(ToString::to_string).collect();
-        assert_eq!(operations, ["1 3 swap 0 5 done a", "2 2 swap 0 7 ambiguous b", "4 5 load 5 a"]);
+        let operations: Vec<String> = reader
+            .into_operations()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            operations,
+            [
+                "1 3 swap 0 5 done a",
+                "2 2 swap 0 7 ambiguous b",
+                "4 5 load 5 a"
+            ]
+        );
     }
 }

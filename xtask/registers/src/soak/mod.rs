@@ -40,9 +40,15 @@ pub(crate) struct Options {
 
 /// Tests each engine.
 pub(crate) async fn run(options: &Options) -> Result {
-    let engines = if options.engine.is_empty() { Engine::value_variants() } else { &options.engine };
+    let engines = if options.engine.is_empty() {
+        Engine::value_variants()
+    } else {
+        &options.engine
+    };
     for engine in engines {
-        soak(*engine, options).await.map_err(|error| format!("{}: {error}", engine.name()))?;
+        soak(*engine, options)
+            .await
+            .map_err(|error| format!("{}: {error}", engine.name()))?;
     }
     Ok(())
 }
@@ -58,7 +64,11 @@ async fn soak(engine: Engine, options: &Options) -> Result {
     let rounds = 2 * Fault::ALL.len();
     let share = options.operations / rounds;
     for (round, fault) in Fault::ALL.iter().cycle().take(rounds).enumerate() {
-        println!("{}: {fault:?}, after {} operations", engine.name(), team.operations()?);
+        println!(
+            "{}: {fault:?}, after {} operations",
+            engine.name(),
+            team.operations()?
+        );
         team.suffer(*fault, round, options.hold, share).await?;
         // All processes get on, and together reach this round's share of the operations.
         team.until_progress(share).await?;
@@ -67,8 +77,16 @@ async fn soak(engine: Engine, options: &Options) -> Result {
     let mut last = workload("soak").client(CLIENT_NUMBERS - 1);
     last.load_all(&register, now).await;
     operations.extend(last.into_history());
-    println!("{}: checking {} operations", engine.name(), operations.len());
+    println!(
+        "{}: checking {} operations",
+        engine.name(),
+        operations.len()
+    );
     history::check(&operations)?;
-    println!("{}: no violation; the longest call took {} ms", engine.name(), longest.as_millis());
+    println!(
+        "{}: no violation; the longest call took {} ms",
+        engine.name(),
+        longest.as_millis()
+    );
     Ok(())
 }

@@ -50,8 +50,15 @@ impl Team {
     pub(super) async fn start(engine: Engine, processes: u8) -> Result<Self> {
         let servers = engine.start().await?;
         let folder = tempfile::tempdir()?;
-        let mut team =
-            Self { engine, servers, processes: Vec::new(), folder, past: Vec::new(), started: 0, pauses: Vec::new() };
+        let mut team = Self {
+            engine,
+            servers,
+            processes: Vec::new(),
+            folder,
+            past: Vec::new(),
+            started: 0,
+            pauses: Vec::new(),
+        };
         for _ in 0..processes {
             let mut proxies = Vec::new();
             for server in &team.servers {
@@ -60,7 +67,12 @@ impl Team {
             let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
             let url = url(&team.servers, &addresses);
             let (child, journal) = team.spawn(&url)?;
-            team.processes.push(Process { proxies, url, child, journal });
+            team.processes.push(Process {
+                proxies,
+                url,
+                child,
+                journal,
+            });
         }
         Ok(team)
     }
@@ -69,7 +81,11 @@ impl Team {
         let journal: PathBuf = self.folder.path().join(self.started.to_string());
         let child = Command::new(std::env::current_exe()?)
             .args(["worker", "--engine", self.engine.name(), "--url", url])
-            .args(["--first", &(self.started * CLIENTS).to_string(), "--journal"])
+            .args([
+                "--first",
+                &(self.started * CLIENTS).to_string(),
+                "--journal",
+            ])
             .arg(&journal)
             .stdin(Stdio::piped())
             .spawn()?;
@@ -83,7 +99,8 @@ impl Team {
         let (child, journal) = self.spawn(&url)?;
         let replaced = &mut self.processes[process];
         replaced.child = child;
-        self.past.push(std::mem::replace(&mut replaced.journal, journal));
+        self.past
+            .push(std::mem::replace(&mut replaced.journal, journal));
         Ok(())
     }
 
@@ -99,7 +116,12 @@ impl Team {
     /// Returns the number of operations so far.
     pub(super) fn operations(&mut self) -> Result<usize> {
         let mut operations = 0;
-        for journal in self.processes.iter_mut().map(|process| &mut process.journal).chain(&mut self.past) {
+        for journal in self
+            .processes
+            .iter_mut()
+            .map(|process| &mut process.journal)
+            .chain(&mut self.past)
+        {
             journal.read()?;
             operations += journal.operations();
         }
@@ -109,13 +131,20 @@ impl Team {
     /// Waits until this number of operations took place, and each process has swapped.
     pub(super) async fn until_progress(&mut self, operations: usize) -> Result {
         let goal = self.operations()? + operations;
-        let swaps: Vec<usize> = self.processes.iter().map(|process| process.journal.swaps()).collect();
+        let swaps: Vec<usize> = self
+            .processes
+            .iter()
+            .map(|process| process.journal.swaps())
+            .collect();
         let mut waited = Duration::ZERO;
         let mut before = 0;
         loop {
             let reached = self.operations()?;
-            let mut stuck =
-                self.processes.iter().zip(&swaps).filter(|(process, swaps)| process.journal.swaps() <= **swaps);
+            let mut stuck = self
+                .processes
+                .iter()
+                .zip(&swaps)
+                .filter(|(process, swaps)| process.journal.swaps() <= **swaps);
             if reached >= goal && stuck.next().is_none() {
                 return Ok(());
             }
@@ -124,9 +153,15 @@ impl Team {
                     return Err(format!("a process has ended: {status}").into());
                 }
             }
-            waited = if reached > before && reached < goal { Duration::ZERO } else { waited + PAUSE };
+            waited = if reached > before && reached < goal {
+                Duration::ZERO
+            } else {
+                waited + PAUSE
+            };
             if waited > PATIENCE {
-                return Err(format!("the register has not come back, after {reached} operations").into());
+                return Err(
+                    format!("the register has not come back, after {reached} operations").into(),
+                );
             }
             before = reached;
             tokio::time::sleep(PAUSE).await;
@@ -158,10 +193,17 @@ impl Team {
 
     fn longest(&self, operations: &[Operation]) -> Duration {
         let is_paused = |operation: &&Operation| {
-            self.pauses.iter().any(|(started, ended)| operation.started <= *ended && operation.ended >= *started)
+            self.pauses
+                .iter()
+                .any(|(started, ended)| operation.started <= *ended && operation.ended >= *started)
         };
         let calls = operations.iter().filter(|operation| !is_paused(operation));
-        Duration::from_nanos(calls.map(|operation| operation.ended - operation.started).max().unwrap_or_default())
+        Duration::from_nanos(
+            calls
+                .map(|operation| operation.ended - operation.started)
+                .max()
+                .unwrap_or_default(),
+        )
     }
 }
 
@@ -216,11 +258,13 @@ pub(crate) async fn work(options: WorkerOptions) -> Result {
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let (writer, is_over) = (writer.clone(), Arc::clone(&is_over));
-            let client = workload.client(options.first + number).with_journal(move |operation| {
-                if let Err(error) = writer.write(operation) {
-                    panic!("the journal is incomplete: {error}");
-                }
-            });
+            let client = workload
+                .client(options.first + number)
+                .with_journal(move |operation| {
+                    if let Err(error) = writer.write(operation) {
+                        panic!("the journal is incomplete: {error}");
+                    }
+                });
             tokio::spawn(run(client, register.clone(), is_over))
         })
         .collect();

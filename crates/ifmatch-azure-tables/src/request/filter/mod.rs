@@ -89,7 +89,10 @@ impl Filter {
     pub(crate) fn holds(&self, row: &impl Row) -> Option<bool> {
         match self {
             Self::All(filters) => all(filters.iter().map(|filter| filter.holds(row))),
-            Self::Any(filters) => all(filters.iter().map(|filter| filter.holds(row).map(|holds| !holds))).map(|no| !no),
+            Self::Any(filters) => all(filters
+                .iter()
+                .map(|filter| filter.holds(row).map(|holds| !holds)))
+            .map(|no| !no),
             Self::Not(filter) => filter.holds(row).map(|holds| !holds),
             Self::Is(operand) => match operand.value(row) {
                 PropertyValue::Unknown => None,
@@ -97,7 +100,9 @@ impl Filter {
             },
             Self::Compare(left, comparison, right) => match (left.value(row), right.value(row)) {
                 (PropertyValue::Unknown, _) | (_, PropertyValue::Unknown) => None,
-                (PropertyValue::Is(left), PropertyValue::Is(right)) => Some(comparison.holds(left, right)),
+                (PropertyValue::Is(left), PropertyValue::Is(right)) => {
+                    Some(comparison.holds(left, right))
+                }
                 _ => Some(false),
             },
         }
@@ -188,7 +193,10 @@ impl Scalar<'_> {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "doubles have no more digits to compare with")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "doubles have no more digits to compare with"
+    )]
     fn number(self) -> Option<f64> {
         match self {
             Self::Whole(number) => Some(number as f64),
@@ -249,7 +257,9 @@ mod tests {
             prop_oneof![Just(0.5), Just(-2.0), Just(1e40)].prop_map(EdmValue::Double),
             any::<bool>().prop_map(EdmValue::Boolean),
             Just(EdmValue::Guid(Uuid::from_u128(1 << 100))),
-            Just(EdmValue::DateTime(DateTime::parse("2026-11-21T12:00:00.5Z").expect("a moment"))),
+            Just(EdmValue::DateTime(
+                DateTime::parse("2026-11-21T12:00:00.5Z").expect("a moment")
+            )),
             any::<[u8; 2]>().prop_map(|bytes| EdmValue::Binary(bytes.into())),
         ]
     }
@@ -261,8 +271,12 @@ mod tests {
     }
 
     fn booleans() -> impl Strategy<Value = FilterOperand> {
-        let property = prop_oneof![Just("a"), Just("_b1")].prop_map(|name| FilterOperand::Property(name.into()));
-        prop_oneof![property, any::<bool>().prop_map(|value| FilterOperand::Literal(EdmValue::Boolean(value)))]
+        let property = prop_oneof![Just("a"), Just("_b1")]
+            .prop_map(|name| FilterOperand::Property(name.into()));
+        prop_oneof![
+            property,
+            any::<bool>().prop_map(|value| FilterOperand::Literal(EdmValue::Boolean(value)))
+        ]
     }
 
     fn filters() -> impl Strategy<Value = Filter> {
@@ -290,7 +304,10 @@ mod tests {
 
     fn written(filter: &Filter) -> String {
         let joined = |filters: &[Filter], word: &str| {
-            let each: Vec<_> = filters.iter().map(|filter| format!("({})", written(filter))).collect();
+            let each: Vec<_> = filters
+                .iter()
+                .map(|filter| format!("({})", written(filter)))
+                .collect();
             each.join(&format!(" {word} "))
         };
         match filter {
@@ -315,7 +332,9 @@ mod tests {
     fn side(operand: &FilterOperand) -> String {
         match operand {
             FilterOperand::Property(name) => name.to_string(),
-            FilterOperand::Literal(EdmValue::String(text)) => format!("'{}'", text.replace('\'', "''")),
+            FilterOperand::Literal(EdmValue::String(text)) => {
+                format!("'{}'", text.replace('\'', "''"))
+            }
             FilterOperand::Literal(EdmValue::Int32(number)) => number.to_string(),
             FilterOperand::Literal(EdmValue::Int64(number)) => format!("{number}L"),
             FilterOperand::Literal(EdmValue::Double(number)) => format!("{number:e}"),
@@ -372,7 +391,8 @@ mod tests {
 
     #[test]
     fn nesting_is_limited() {
-        let nested = |depth: usize| Filter::parse(&format!("{}a{}", "(".repeat(depth), ")".repeat(depth)));
+        let nested =
+            |depth: usize| Filter::parse(&format!("{}a{}", "(".repeat(depth), ")".repeat(depth)));
         assert!(nested(40).is_ok());
         assert!(nested(1_000_000).is_err());
         assert!(Filter::parse(&"not ".repeat(100_000)).is_err());

@@ -8,9 +8,17 @@ use crate::error::TableError;
 const MAX_DEPTH: usize = 50;
 
 pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
-    let mut parser = Parser { text, rest: text, depth: 0 };
+    let mut parser = Parser {
+        text,
+        rest: text,
+        depth: 0,
+    };
     let filter = parser.any()?;
-    if parser.rest.trim_start().is_empty() { Ok(filter) } else { Err(parser.unexpected()) }
+    if parser.rest.trim_start().is_empty() {
+        Ok(filter)
+    } else {
+        Err(parser.unexpected())
+    }
 }
 
 struct Parser<'a> {
@@ -40,13 +48,19 @@ impl Parser<'_> {
         while self.take(between) {
             filters.push(each(self)?);
         }
-        Ok(if filters.len() == 1 { filters.remove(0) } else { together(filters) })
+        Ok(if filters.len() == 1 {
+            filters.remove(0)
+        } else {
+            together(filters)
+        })
     }
 
     fn one(&mut self) -> Result<Filter, TableError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(TableError::invalid(format!("the filter is nested more than {MAX_DEPTH} levels deep")));
+            return Err(TableError::invalid(format!(
+                "the filter is nested more than {MAX_DEPTH} levels deep"
+            )));
         }
         let filter = if self.take(&FilterToken::Not) {
             Filter::Not(Box::new(self.one()?))
@@ -71,7 +85,9 @@ impl Parser<'_> {
                 Ok(Filter::Compare(left, comparison, self.operand()?))
             }
             _ if left.may_be_boolean() => Ok(Filter::Is(left)),
-            _ => Err(TableError::invalid("part of the filter is not boolean: compare it with a value")),
+            _ => Err(TableError::invalid(
+                "part of the filter is not boolean: compare it with a value",
+            )),
         }
     }
 

@@ -30,10 +30,15 @@ pub(crate) fn next(text: &str) -> Option<(FilterToken, &str)> {
         return Some((FilterToken::Literal(EdmValue::String(value.into())), rest));
     }
     let parenthesis = [('(', FilterToken::Open), (')', FilterToken::Close)];
-    if let Some((char, token)) = parenthesis.into_iter().find(|(char, _)| text.starts_with(*char)) {
+    if let Some((char, token)) = parenthesis
+        .into_iter()
+        .find(|(char, _)| text.starts_with(*char))
+    {
         return Some((token, &text[char.len_utf8()..]));
     }
-    let end = text.find(|char: char| char.is_whitespace() || matches!(char, '(' | ')' | '\'')).unwrap_or(text.len());
+    let end = text
+        .find(|char: char| char.is_whitespace() || matches!(char, '(' | ')' | '\''))
+        .unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
     if rest.starts_with('\'') {
         let (value, rest) = quoted(rest)?;
@@ -68,7 +73,10 @@ fn word(word: &str) -> Option<FilterToken> {
         "false" => FilterToken::Literal(EdmValue::Boolean(false)),
         _ if word.starts_with(|char: char| char.is_alphabetic() || char == '_') => {
             let inner = |char: char| char.is_alphanumeric() || char == '_';
-            return word.chars().all(inner).then(|| FilterToken::Property(word.into()));
+            return word
+                .chars()
+                .all(inner)
+                .then(|| FilterToken::Property(word.into()));
         }
         _ => return number(&lower).map(FilterToken::Literal),
     })
@@ -88,7 +96,10 @@ fn number(word: &str) -> Option<EdmValue> {
     }
     let digits = word.strip_suffix('d').unwrap_or(word);
     let inner = |char: char| char.is_ascii_digit() || matches!(char, '.' | '-' | '+' | 'e');
-    let number = digits.parse().ok().filter(|number: &f64| digits.chars().all(inner) && number.is_finite());
+    let number = digits
+        .parse()
+        .ok()
+        .filter(|number: &f64| digits.chars().all(inner) && number.is_finite());
     number.map(EdmValue::Double)
 }
 

@@ -45,7 +45,9 @@ fn stored(began: u64, tag: &'static str) -> StoredResponse {
 }
 
 fn entry(stored: StoredResponse) -> Arc<CacheEntry> {
-    CacheEntry::default().with(stored, u64::MAX).expect("room for a response")
+    CacheEntry::default()
+        .with(stored, u64::MAX)
+        .expect("room for a response")
 }
 
 fn table(disk: &Disk) -> EntryTable {
@@ -56,11 +58,18 @@ fn table(disk: &Disk) -> EntryTable {
 fn found(table: &EntryTable) -> Option<String> {
     let tag = |table: &EntryTable| {
         let found = table.find(&key(), &HeaderMap::new(), "");
-        found.stored().map(|stored| stored.meta.headers[ETAG].to_str().expect("text").to_owned())
+        found
+            .stored()
+            .map(|stored| stored.meta.headers[ETAG].to_str().expect("text").to_owned())
     };
     tag(table).or_else(|| {
         let found = table.load(&key(), &HeaderMap::new(), "")?;
-        Some(found.stored()?.meta.headers[ETAG].to_str().expect("text").to_owned())
+        Some(
+            found.stored()?.meta.headers[ETAG]
+                .to_str()
+                .expect("text")
+                .to_owned(),
+        )
     })
 }
 
@@ -92,7 +101,10 @@ fn an_evicted_response_does_not_replace_a_newer_one() {
     let new = stored(table.next_ordinal(), "\"2\"");
     assert!(table.store(&key(), new.clone(), |_, new| new));
     table.spill(&key(), &old);
-    assert_eq!((found(&table).as_deref(), table.disk_bytes()), (Some("\"2\""), 0));
+    assert_eq!(
+        (found(&table).as_deref(), table.disk_bytes()),
+        (Some("\"2\""), 0)
+    );
     // On disk, the newer one stays as well.
     drop(table.memory.remove(&key()));
     table.spill(&key(), &entry(new));
@@ -113,7 +125,13 @@ fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
     let invalidations: [&dyn Fn(); 4] = [
         &|| assert!(table.invalidate(&key()).found),
         &|| assert_eq!(table.invalidate_prefixes(vec![String::new()]), 1),
-        &|| assert!(table.store(&key(), stored(table.next_ordinal(), "\"new\""), |_, new| new)),
+        &|| {
+            assert!(
+                table.store(&key(), stored(table.next_ordinal(), "\"new\""), |_, new| {
+                    new
+                })
+            )
+        },
         &|| table.discard(&key(), &stored(1, "\"x\"")),
     ];
     for invalidate in invalidations {
@@ -135,15 +153,19 @@ fn a_response_that_was_read_before_a_soft_purge_does_not_reach_the_memory() {
     let table = table(&disk);
     let archive = DiskArchive::new(Arc::clone(&disk.0));
     let now = Timestamp::default();
-    let purges: [&dyn Fn(); 2] =
-        [&|| assert!(table.soft_purge(&key(), now)), &|| assert_eq!(table.soft_purge_prefix("", now), 1)];
+    let purges: [&dyn Fn(); 2] = [&|| assert!(table.soft_purge(&key(), now)), &|| {
+        assert_eq!(table.soft_purge_prefix("", now), 1)
+    }];
     for purge in purges {
         table.spill(&key(), &entry(stored(table.next_ordinal(), "\"1\"")));
         let loaded = archive.load(&key(), &HeaderMap::new(), "").unwrap();
         purge();
         assert!(table.admit(&archive, &key(), &loaded).is_none());
         let found = table.load(&key(), &HeaderMap::new(), "").unwrap();
-        assert!(found.stored().unwrap().meta.terms.stale_since.is_some(), "what is on disk now is used");
+        assert!(
+            found.stored().unwrap().meta.terms.stale_since.is_some(),
+            "what is on disk now is used"
+        );
         table.invalidate(&key());
     }
 }
@@ -170,7 +192,11 @@ fn a_body_that_was_spared_by_an_eviction_is_still_of_an_earlier_process() {
     );
     let table = table(&disk);
     let found = table.load(&key(), &HeaderMap::new(), "").unwrap();
-    assert_eq!(found.stored().unwrap().meta.terms.stale_use, StaleUse::Never, "it must be validated");
+    assert_eq!(
+        found.stored().unwrap().meta.terms.stale_use,
+        StaleUse::Never,
+        "it must be validated"
+    );
 }
 
 #[test]
@@ -179,8 +205,14 @@ fn a_head_is_restored_as_it_was() {
     headers.append("vary", HeaderValue::from_static("accept-language, x"));
     headers.append("x", HeaderValue::from_bytes(b"\xff").unwrap());
     headers.append("x", HeaderValue::from_static("second"));
-    headers.append("cache-control", HeaderValue::from_static("max-age=5, stale-if-error=7, must-revalidate"));
-    let request = HeaderMap::from_iter([(http::header::ACCEPT_LANGUAGE, HeaderValue::from_static("de"))]);
+    headers.append(
+        "cache-control",
+        HeaderValue::from_static("max-age=5, stale-if-error=7, must-revalidate"),
+    );
+    let request = HeaderMap::from_iter([(
+        http::header::ACCEPT_LANGUAGE,
+        HeaderValue::from_static("de"),
+    )]);
     let arrival = ArrivalContext {
         request: &request,
         implicit_key: "x-forwarded-host: a\n",
@@ -196,7 +228,8 @@ fn a_head_is_restored_as_it_was() {
         always_validate: false,
     };
     let meta = StoredHead::new(StatusCode::NOT_FOUND, &headers, &arrival);
-    let (restored, body) = record::decode(&record::encode(&meta, WrittenBody::default()), 9, 0).unwrap();
+    let (restored, body) =
+        record::decode(&record::encode(&meta, WrittenBody::default()), 9, 0).unwrap();
     assert_eq!(format!("{restored:?}"), format!("{meta:?}"));
     assert_eq!((body.len, body.sums.len()), (0, 0));
     let now = Timestamp::from_micros(9_000_000);

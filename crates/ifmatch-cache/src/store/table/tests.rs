@@ -40,19 +40,29 @@ fn stored(began: u64, language: &'static str) -> StoredResponse {
     };
     let response = HeaderMap::from_iter([(VARY, HeaderValue::from_static("accept-language"))]);
     let body = StoredBody::Whole(Arc::new(MemoryBody::default()));
-    StoredResponse { meta: Arc::new(StoredHead::new(StatusCode::OK, &response, &arrival)), body }
+    StoredResponse {
+        meta: Arc::new(StoredHead::new(StatusCode::OK, &response, &arrival)),
+        body,
+    }
 }
 
 #[test]
 fn a_prefix_purge_leaves_other_prefixes_alone() {
     let table = EntryTable::new(1 << 20, 1 << 16, None).0;
-    let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| CacheKey::parse(url).remove(0));
+    let [inside, outside] =
+        ["http://a.example/x/1", "http://a.example/y/1"].map(|url| CacheKey::parse(url).remove(0));
     let began = table.next_ordinal();
-    assert_eq!(table.invalidate_prefixes(vec!["http://a.example/x/".to_owned()]), 0);
+    assert_eq!(
+        table.invalidate_prefixes(vec!["http://a.example/x/".to_owned()]),
+        0
+    );
     assert!(!table.store(&inside, stored(began, "de"), |_, new| new));
     assert!(table.store(&outside, stored(began, "de"), |_, new| new));
     assert!(table.store(&inside, stored(table.next_ordinal(), "de"), |_, new| new));
-    assert_eq!(table.invalidate_prefixes(vec!["http://a.example/".to_owned()]), 2);
+    assert_eq!(
+        table.invalidate_prefixes(vec!["http://a.example/".to_owned()]),
+        2
+    );
     assert!(!table.store(&outside, stored(began, "de"), |_, new| new));
 }
 
@@ -64,8 +74,12 @@ fn several_prefixes_are_purged_at_once() {
         assert!(table.store(&key, stored(table.next_ordinal(), "de"), |_, new| new));
         key
     };
-    let (inside, outside) = (["a/1", "ab/1", "c", "c/d"].map(store), ["a", "b", "bc/", "d"].map(store));
-    let prefixes = ["c/", "a/", "ab", "c", "abc", "bb"].map(|prefix| format!("http://a.example/{prefix}"));
+    let (inside, outside) = (
+        ["a/1", "ab/1", "c", "c/d"].map(store),
+        ["a", "b", "bc/", "d"].map(store),
+    );
+    let prefixes =
+        ["c/", "a/", "ab", "c", "abc", "bb"].map(|prefix| format!("http://a.example/{prefix}"));
     assert_eq!(table.invalidate_prefixes(prefixes.to_vec()), inside.len());
     assert!(inside.iter().all(|key| table.memory.peek(key).is_none()));
     assert!(outside.iter().all(|key| table.memory.peek(key).is_some()));
@@ -81,7 +95,13 @@ fn a_sweep_frees_the_memory_of_a_group() {
     table.store(&key, stored(table.next_ordinal(), "en"), |_, new| new);
     let before = table.memory.weight();
     table.invalidate_group("http://a.example", "g");
-    assert_eq!((table.sweep("http://a.exampl"), table.sweep("http://a.example")), (0, 1));
+    assert_eq!(
+        (
+            table.sweep("http://a.exampl"),
+            table.sweep("http://a.example")
+        ),
+        (0, 1)
+    );
     assert!(table.memory.weight() < before);
     assert_eq!(table.memory.peek(&key).unwrap().variants.len(), 1);
     assert_eq!(table.sweep("http://a.example"), 0);
@@ -91,7 +111,9 @@ fn a_sweep_frees_the_memory_of_a_group() {
 fn a_requested_variant_outlives_others() {
     let table = EntryTable::new(1 << 30, 1 << 20, None).0;
     let key = CacheKey::parse("http://a.example/").remove(0);
-    let asking = |language: &str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())]);
+    let asking = |language: &str| {
+        HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())])
+    };
     let found = |language: &str| table.find(&key, &asking(language), "").stored().is_some();
     table.store(&key, stored(table.next_ordinal(), "en"), |_, new| new);
     table.store(&key, stored(table.next_ordinal(), "de"), |_, new| new);
@@ -106,8 +128,9 @@ fn a_requested_variant_outlives_others() {
 #[test]
 fn storing_during_a_purge_restores_nothing() {
     let table = EntryTable::new(1 << 30, 1 << 20, None).0;
-    let keys: Vec<CacheKey> =
-        (0..10_000).map(|at| CacheKey::parse(&format!("http://a.example/{at}")).remove(0)).collect();
+    let keys: Vec<CacheKey> = (0..10_000)
+        .map(|at| CacheKey::parse(&format!("http://a.example/{at}")).remove(0))
+        .collect();
     for key in &keys {
         table.store(key, stored(table.next_ordinal(), "de"), |_, new| new);
     }
@@ -125,9 +148,11 @@ fn storing_during_a_purge_restores_nothing() {
         }
         // The purge may continue while this response is being stored.
         table.store(key, stored(table.next_ordinal(), "en"), |_, new| {
-            (0..100).take_while(|_| !purged.load(Ordering::SeqCst)).for_each(|_| {
-                thread::sleep(Duration::from_millis(2));
-            });
+            (0..100)
+                .take_while(|_| !purged.load(Ordering::SeqCst))
+                .for_each(|_| {
+                    thread::sleep(Duration::from_millis(2));
+                });
             new
         });
     });
@@ -162,10 +187,16 @@ fn a_write_during_an_invalidation_is_noticed() {
         let put = table.invalidate_in_memory(&key);
         drop(end);
         let post = post.join().unwrap();
-        assert!(post.before >= put.ordinal && put.ordinal > began, "{post:?} {put:?}");
+        assert!(
+            post.before >= put.ordinal && put.ordinal > began,
+            "{post:?} {put:?}"
+        );
     });
     let alone = table.invalidate(&key);
-    assert!(alone.before < alone.ordinal - 1, "its own removals do not count: {alone:?}");
+    assert!(
+        alone.before < alone.ordinal - 1,
+        "its own removals do not count: {alone:?}"
+    );
 }
 
 /// A change of the index is under way. A purge removes a response with a part in a file. The part goes with it, and so
@@ -179,9 +210,15 @@ fn a_purge_and_a_change_of_the_index_do_not_wait_for_each_other() {
     let key = CacheKey::parse("http://a.example/").remove(0);
     let content = MemoryBody::compact(&[Bytes::from_static(b"part")].into(), None);
     let range = HeaderMap::from_iter([(CONTENT_RANGE, HeaderValue::from_static("bytes 0-3/9"))]);
-    let parts = BodyParts::on_disk(ContentRange::of(&range).unwrap(), DiskBody::create(&disk.0, &content).unwrap());
+    let parts = BodyParts::on_disk(
+        ContentRange::of(&range).unwrap(),
+        DiskBody::create(&disk.0, &content).unwrap(),
+    );
     let response = stored(table.next_ordinal(), "de");
-    let response = StoredResponse { body: StoredBody::Parts(Arc::new(parts)), ..response };
+    let response = StoredResponse {
+        body: StoredBody::Parts(Arc::new(parts)),
+        ..response
+    };
     assert!(table.store(&key, response, |_, new| new));
     assert_eq!(disk.0.index.rows("").len(), 1);
     let (begun, has_begun) = channel();
@@ -225,5 +262,8 @@ fn a_change_of_the_index_may_drop_a_part_in_a_file() {
         });
         end.send(()).unwrap();
     });
-    assert!(has_ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for itself");
+    assert!(
+        has_ended.recv_timeout(Duration::from_secs(30)).is_ok(),
+        "it waits for itself"
+    );
 }

@@ -23,7 +23,10 @@ pub(crate) struct TestBody {
 
 /// Sends frames. Dropping it ends the body.
 #[derive(Clone, Debug)]
-pub(crate) struct Feed(mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>, Arc<AtomicUsize>);
+pub(crate) struct Feed(
+    mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>,
+    Arc<AtomicUsize>,
+);
 
 impl TestBody {
     /// Creates a body with its sender.
@@ -32,7 +35,12 @@ impl TestBody {
         let waiting = Arc::<AtomicUsize>::default();
         (
             Feed(sender, Arc::clone(&waiting)),
-            Self { frames: VecDeque::new(), live: Some(receiver), waiting, panics: false },
+            Self {
+                frames: VecDeque::new(),
+                live: Some(receiver),
+                waiting,
+                panics: false,
+            },
         )
     }
 
@@ -47,7 +55,8 @@ impl TestBody {
     }
 
     pub(crate) fn and_break(mut self) -> Self {
-        self.frames.push_back(Err(io::Error::other("the connection was closed")));
+        self.frames
+            .push_back(Err(io::Error::other("the connection was closed")));
         self
     }
 }
@@ -55,8 +64,17 @@ impl TestBody {
 impl From<&str> for TestBody {
     fn from(text: &str) -> Self {
         let chunk = Bytes::copy_from_slice(text.as_bytes());
-        let frames = if chunk.is_empty() { VecDeque::new() } else { VecDeque::from([Ok(Frame::data(chunk))]) };
-        Self { frames, live: None, waiting: Arc::default(), panics: false }
+        let frames = if chunk.is_empty() {
+            VecDeque::new()
+        } else {
+            VecDeque::from([Ok(Frame::data(chunk))])
+        };
+        Self {
+            frames,
+            live: None,
+            waiting: Arc::default(),
+            panics: false,
+        }
     }
 }
 
@@ -73,7 +91,9 @@ impl Feed {
     }
 
     pub(crate) fn fail(&self) {
-        let _ = self.0.send(Err(io::Error::other("the connection was closed")));
+        let _ = self
+            .0
+            .send(Err(io::Error::other("the connection was closed")));
     }
 }
 
@@ -81,12 +101,17 @@ impl Body for TestBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(frame));
         }
         assert!(!self.panics, "the body panics as instructed");
-        let Some(live) = &mut self.live else { return Poll::Ready(None) };
+        let Some(live) = &mut self.live else {
+            return Poll::Ready(None);
+        };
         let frame = std::task::ready!(live.poll_recv(cx));
         if frame.as_ref().is_some_and(Result::is_ok) {
             self.waiting.fetch_sub(1, Ordering::SeqCst);

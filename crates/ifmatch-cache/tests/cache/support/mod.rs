@@ -57,10 +57,18 @@ impl World {
     pub(crate) fn with(set: impl FnOnce(Builder) -> Builder) -> Self {
         let (origin, clock) = (Origin::default(), clock());
         let layer = set(CacheLayer::builder().clock(clock.clone())).build();
-        Self { cache: layer.layer(origin.clone()), handle: layer.handle(), origin, clock }
+        Self {
+            cache: layer.layer(origin.clone()),
+            handle: layer.handle(),
+            origin,
+            clock,
+        }
     }
 
-    pub(crate) async fn try_send(&self, request: Request<TestBody>) -> Result<Streaming, Unreachable> {
+    pub(crate) async fn try_send(
+        &self,
+        request: Request<TestBody>,
+    ) -> Result<Streaming, Unreachable> {
         self.cache.clone().oneshot(request).await
     }
 
@@ -117,7 +125,9 @@ pub(crate) fn response(status: u16, fields: &[(&str, &str)], body: &str) -> Resp
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     for (name, value) in fields {
         let name = HeaderName::try_from(*name).unwrap();
-        response.headers_mut().append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        response
+            .headers_mut()
+            .append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
     }
     response
 }
@@ -138,11 +148,19 @@ impl Answer {
         let (body, trailers) = match body.collect().await {
             Ok(body) => {
                 let trailers = body.trailers().cloned();
-                (Ok(String::from_utf8(body.to_bytes().into()).unwrap()), trailers)
+                (
+                    Ok(String::from_utf8(body.to_bytes().into()).unwrap()),
+                    trailers,
+                )
             }
             Err(error) => (Err(error.to_string()), None),
         };
-        Self { status: head.status, headers: head.headers, body, trailers }
+        Self {
+            status: head.status,
+            headers: head.headers,
+            body,
+            trailers,
+        }
     }
 
     /// Returns this cache's `Cache-Status` member.

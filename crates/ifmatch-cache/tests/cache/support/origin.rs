@@ -109,7 +109,14 @@ impl Service<Request<TestBody>> for Origin {
         let parts = request.into_parts().0;
         self.0.seen.lock().unwrap().push(parts.clone());
         self.0.arrived.notify_waiters();
-        let each = || self.0.each.lock().unwrap().as_ref().map(|each| Act::Answer(each(&parts)));
+        let each = || {
+            self.0
+                .each
+                .lock()
+                .unwrap()
+                .as_ref()
+                .map(|each| Act::Answer(each(&parts)))
+        };
         let act = self.0.script.lock().unwrap().pop_front();
         let act = act.or_else(each);
         Box::pin(async move {

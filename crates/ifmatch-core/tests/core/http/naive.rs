@@ -11,13 +11,21 @@ pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Cu
     if ["CONNECT", "OPTIONS", "TRACE"].contains(&method.as_str()) {
         return "proceed".into();
     }
-    let seconds = current.and_then(|current| current.last_modified).map(ifmatch_core::date::HttpDate::unix);
-    let tags: Vec<Vec<u8>> = current.iter().flat_map(|c| &c.tags).map(|tag| tag.as_bytes().to_vec()).collect();
+    let seconds = current
+        .and_then(|current| current.last_modified)
+        .map(ifmatch_core::date::HttpDate::unix);
+    let tags: Vec<Vec<u8>> = current
+        .iter()
+        .flat_map(|c| &c.tags)
+        .map(|tag| tag.as_bytes().to_vec())
+        .collect();
 
     if let Some(list) = members(headers, "if-match") {
         let star = list == [b"*"];
-        let hit =
-            !garbled(&list) && list.iter().any(|member| is_tag(member) && member[0] == b'"' && tags.contains(member));
+        let hit = !garbled(&list)
+            && list
+                .iter()
+                .any(|member| is_tag(member) && member[0] == b'"' && tags.contains(member));
         if current.is_none() || !(star || hit) {
             return "412 if-match".into();
         }
@@ -34,7 +42,9 @@ pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Cu
         } else if list == [b"*"] {
             current.is_some()
         } else {
-            list.iter().any(|member| is_tag(member) && tags.iter().any(|tag| opaque(tag) == opaque(member)))
+            list.iter().any(|member| {
+                is_tag(member) && tags.iter().any(|tag| opaque(tag) == opaque(member))
+            })
         };
         return if hit && read {
             "304".into()
@@ -78,7 +88,10 @@ pub(crate) fn members(headers: &HeaderMap, name: &str) -> Option<Vec<Vec<u8>>> {
 
 fn trim(member: &[u8]) -> Vec<u8> {
     let text: String = member.iter().map(|byte| char::from(*byte)).collect();
-    text.trim_matches([' ', '\t']).chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
+    text.trim_matches([' ', '\t'])
+        .chars()
+        .map(|c| u8::try_from(u32::from(c)).unwrap())
+        .collect()
 }
 
 fn is_tag(member: &[u8]) -> bool {
@@ -95,6 +108,8 @@ fn opaque(tag: &[u8]) -> &[u8] {
 /// Returns the date if there is exactly one. Parsing is tested elsewhere.
 fn date(headers: &HeaderMap, name: &str) -> Option<i64> {
     let lines: Vec<_> = headers.get_all(name).iter().collect();
-    let [line] = lines.as_slice() else { return None };
+    let [line] = lines.as_slice() else {
+        return None;
+    };
     ifmatch_core::date::HttpDate::parse(line.as_bytes()).map(ifmatch_core::date::HttpDate::unix)
 }

@@ -20,7 +20,10 @@ fn a_412_names_the_condition_and_carries_the_current_tag() {
     assert_eq!(body["condition"], "if-match");
     assert_eq!(body["etag"], "\"v2\"");
     assert_eq!(problem.to_response().headers()[ETAG], "\"v2\"");
-    assert_eq!(problem.to_response().headers()[CONTENT_TYPE], "application/problem+json");
+    assert_eq!(
+        problem.to_response().headers()[CONTENT_TYPE],
+        "application/problem+json"
+    );
 }
 
 #[test]
@@ -39,14 +42,27 @@ fn a_412_says_why_the_condition_failed() {
         (IF_MATCH, "v1", Some(&tag), "If-Match is malformed"),
         (IF_MATCH, "v1", None, "If-Match is malformed"),
         (IF_MATCH, "*, \"v2\"", Some(&tag), "If-Match is malformed"),
-        (IF_NONE_MATCH, "*, \"v1\"", Some(&tag), "If-None-Match is malformed"),
+        (
+            IF_NONE_MATCH,
+            "*, \"v1\"",
+            Some(&tag),
+            "If-None-Match is malformed",
+        ),
         (IF_NONE_MATCH, "*", Some(&tag), "already exists"),
     ] {
-        let headers = [(name.clone(), value.parse().unwrap())].into_iter().collect();
+        let headers = [(name.clone(), value.parse().unwrap())]
+            .into_iter()
+            .collect();
         let tags = current.map(std::slice::from_ref);
-        let validators = tags.map(|tags| Validators { tags, last_modified: None });
-        let verdict = Preconditions::from_headers(&headers).evaluate(&Method::PUT, validators.as_ref());
-        let Verdict::Failed(failed) = verdict else { panic!("{name}: {value}: {verdict:?}") };
+        let validators = tags.map(|tags| Validators {
+            tags,
+            last_modified: None,
+        });
+        let verdict =
+            Preconditions::from_headers(&headers).evaluate(&Method::PUT, validators.as_ref());
+        let Verdict::Failed(failed) = verdict else {
+            panic!("{name}: {value}: {verdict:?}")
+        };
         assert_eq!(failed.header(), name);
         let detail = body(&Problem::precondition_failed(failed, current))["detail"].to_string();
         assert!(detail.contains(expected), "{name}: {value}: {detail}");
@@ -58,23 +74,44 @@ fn a_tag_that_is_not_text_is_only_in_the_header() {
     let tag = EntityTag::parse(b"\"\xe9\"").unwrap();
     let problem = Problem::precondition_failed(Precondition::IfNoneMatch, Some(&tag));
     assert_eq!(body(&problem).get("etag"), None);
-    assert_eq!(problem.to_response().headers()[ETAG].as_bytes(), b"\"\xe9\"");
+    assert_eq!(
+        problem.to_response().headers()[ETAG].as_bytes(),
+        b"\"\xe9\""
+    );
 }
 
 #[test]
 fn a_428_explains_how_to_retry() {
     let body = body(&Problem::precondition_required(&Method::PATCH));
     let detail = body["detail"].as_str().unwrap();
-    assert!(["PATCH", "If-Match", "If-None-Match: *"].iter().all(|text| detail.contains(text)), "{detail}");
-    assert_eq!(body["conditions"], json!(["if-match", "if-none-match", "if-unmodified-since"]));
+    assert!(
+        ["PATCH", "If-Match", "If-None-Match: *"]
+            .iter()
+            .all(|text| detail.contains(text)),
+        "{detail}"
+    );
+    assert_eq!(
+        body["conditions"],
+        json!(["if-match", "if-none-match", "if-unmodified-since"])
+    );
 }
 
 #[test]
 fn a_wait_is_rounded_up_and_never_zero() {
-    for (millis, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
+    for (millis, seconds) in [
+        (0, "1"),
+        (1, "1"),
+        (1_000, "1"),
+        (1_001, "2"),
+        (59_500, "60"),
+    ] {
         let wait = Duration::from_millis(millis);
         for problem in [Problem::write_in_flight(wait), Problem::unavailable(wait)] {
-            assert_eq!(problem.to_response().headers()[RETRY_AFTER], seconds, "{millis}");
+            assert_eq!(
+                problem.to_response().headers()[RETRY_AFTER],
+                seconds,
+                "{millis}"
+            );
         }
     }
     let longest = Problem::unavailable(Duration::MAX).to_response();
@@ -84,8 +121,9 @@ fn a_wait_is_rounded_up_and_never_zero() {
 #[test]
 fn an_extension_cannot_replace_a_standard_member() {
     let problem = Problem::new(StatusCode::BAD_REQUEST, "bad").detail("real");
-    let problem =
-        ["type", "title", "status", "detail"].into_iter().fold(problem, |problem, name| problem.member(name, 1));
+    let problem = ["type", "title", "status", "detail"]
+        .into_iter()
+        .fold(problem, |problem, name| problem.member(name, 1));
     let body = body(&problem);
     assert_eq!(body["type"], "urn:ifmatch:problem:bad");
     assert_eq!(body["title"], "Bad Request");

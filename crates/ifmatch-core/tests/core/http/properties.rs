@@ -75,8 +75,20 @@ enum Event {
 
 /// Small steps, and steps that end on a whole second.
 fn event() -> impl Strategy<Value = Event> {
-    let step = prop_oneof![Just(0), 1..3_u64, 1..2_000_000_u64, Just(500_000), Just(1_000_000)];
-    (step, any::<bool>()).prop_map(|(step, write)| if write { Event::Write(step) } else { Event::Read(step) })
+    let step = prop_oneof![
+        Just(0),
+        1..3_u64,
+        1..2_000_000_u64,
+        Just(500_000),
+        Just(1_000_000)
+    ];
+    (step, any::<bool>()).prop_map(|(step, write)| {
+        if write {
+            Event::Write(step)
+        } else {
+            Event::Read(step)
+        }
+    })
 }
 
 /// Every client with a date uses it after every write. It may succeed only while the state is the one the client has seen.
@@ -96,7 +108,12 @@ fn check_dates(events: &[Event]) -> Result<(), TestCaseError> {
         let current = state.timestamp().last_modified();
         prop_assert!(before <= current, "the date went back");
         for (date, seen) in &clients {
-            prop_assert_eq!(*date >= current, *seen == state, "{} names a later state", date);
+            prop_assert_eq!(
+                *date >= current,
+                *seen == state,
+                "{} names a later state",
+                date
+            );
             prop_assert_eq!(put(*date, current) == Verdict::Proceed, *seen == state);
             prop_assert_eq!(get(*date, current) == Verdict::NotModified, *seen == state);
             prop_assert!(!resumes(*date, current, now) || *seen == state);
@@ -106,38 +123,83 @@ fn check_dates(events: &[Event]) -> Result<(), TestCaseError> {
 }
 
 fn put(date: HttpDate, last_modified: HttpDate) -> Verdict {
-    let conditions = Preconditions { if_unmodified_since: Some(date), ..Preconditions::default() };
-    conditions.evaluate(&Method::PUT, Some(&Validators { tags: &[], last_modified: Some(last_modified) }))
+    let conditions = Preconditions {
+        if_unmodified_since: Some(date),
+        ..Preconditions::default()
+    };
+    conditions.evaluate(
+        &Method::PUT,
+        Some(&Validators {
+            tags: &[],
+            last_modified: Some(last_modified),
+        }),
+    )
 }
 
 fn get(date: HttpDate, last_modified: HttpDate) -> Verdict {
-    let conditions = Preconditions { if_modified_since: Some(date), ..Preconditions::default() };
-    conditions.evaluate(&Method::GET, Some(&Validators { tags: &[], last_modified: Some(last_modified) }))
+    let conditions = Preconditions {
+        if_modified_since: Some(date),
+        ..Preconditions::default()
+    };
+    conditions.evaluate(
+        &Method::GET,
+        Some(&Validators {
+            tags: &[],
+            last_modified: Some(last_modified),
+        }),
+    )
 }
 
 fn resumes(date: HttpDate, last_modified: HttpDate, now: Timestamp) -> bool {
     let headers = HeaderMap::from_iter([(header::IF_RANGE, date.to_header())]);
-    let sent = Representation { tag: None, last_modified: Some(last_modified), len: 1 };
+    let sent = Representation {
+        tag: None,
+        last_modified: Some(last_modified),
+        len: 1,
+    };
     if_range(&headers, &sent, now) == Some(true)
 }
 
 fn method() -> impl Strategy<Value = Method> {
-    const NAMES: &[&str] =
-        &["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "QUERY", "OPTIONS", "TRACE", "CONNECT", "LOCK"];
+    const NAMES: &[&str] = &[
+        "GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "QUERY", "OPTIONS", "TRACE", "CONNECT",
+        "LOCK",
+    ];
     select(NAMES).prop_map(|name| name.parse().unwrap())
 }
 
 fn line() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
-    let tags = (select(vec![header::IF_MATCH, header::IF_NONE_MATCH]), tag_line());
-    let dates = (select(vec![header::IF_UNMODIFIED_SINCE, header::IF_MODIFIED_SINCE]), date_line());
+    let tags = (
+        select(vec![header::IF_MATCH, header::IF_NONE_MATCH]),
+        tag_line(),
+    );
+    let dates = (
+        select(vec![header::IF_UNMODIFIED_SINCE, header::IF_MODIFIED_SINCE]),
+        date_line(),
+    );
     prop_oneof![tags, dates]
 }
 
 /// Fragments that often form valid lists, and often invalid ones.
 fn tag_line() -> impl Strategy<Value = HeaderValue> {
-    let good = select(&["\"a\"", "\"b\"", "W/\"a\"", "\"a,b\"", "\"\\xe9\"", "\"\"", "*", ""][..]);
+    let good = select(
+        &[
+            "\"a\"",
+            "\"b\"",
+            "W/\"a\"",
+            "\"a,b\"",
+            "\"\\xe9\"",
+            "\"\"",
+            "*",
+            "",
+        ][..],
+    );
     let list = vec(good, 1..4).prop_map(|members| members.join(", "));
-    let bits = select(&["\"", "a", "b", ",", " ", "\t", "W/", "*", "\\xe9", "\"a\"", "\"b\"", "w/", "\\x5c"][..]);
+    let bits = select(
+        &[
+            "\"", "a", "b", ",", " ", "\t", "W/", "*", "\\xe9", "\"a\"", "\"b\"", "w/", "\\x5c",
+        ][..],
+    );
     let soup = vec(bits, 0..10).prop_map(|bits| bits.concat());
     prop_oneof![list, soup].prop_map(|text| HeaderValue::from_bytes(&table::bytes(&text)).unwrap())
 }
@@ -155,6 +217,10 @@ fn current() -> impl Strategy<Value = Option<Current>> {
     let tags = select(&["\"a\"", "\"b\"", "W/\"a\"", "\"a,b\"", "\"\\xe9\"", "\"\""][..])
         .prop_map(|text| EntityTag::parse(&table::bytes(text)).unwrap());
     let last_modified = prop::option::of(seconds().prop_map(HttpDate::from_unix));
-    prop::option::weighted(0.8, (vec(tags, 0..3), last_modified))
-        .prop_map(|current| current.map(|(tags, last_modified)| Current { tags, last_modified }))
+    prop::option::weighted(0.8, (vec(tags, 0..3), last_modified)).prop_map(|current| {
+        current.map(|(tags, last_modified)| Current {
+            tags,
+            last_modified,
+        })
+    })
 }

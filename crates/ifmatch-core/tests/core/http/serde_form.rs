@@ -16,17 +16,32 @@ fn a_tag_is_its_length_and_its_bytes() {
 
 #[test]
 fn a_stored_tag_is_parsed_again() {
-    for stored in [&b"\x01a"[..], b"\x00", b"\x03\"a", b"\x05\"a\nb\"", b"\x05\"a\"b\""] {
-        assert!(postcard::from_bytes::<EntityTag>(stored).is_err(), "{stored:?}");
+    for stored in [
+        &b"\x01a"[..],
+        b"\x00",
+        b"\x03\"a",
+        b"\x05\"a\nb\"",
+        b"\x05\"a\"b\"",
+    ] {
+        assert!(
+            postcard::from_bytes::<EntityTag>(stored).is_err(),
+            "{stored:?}"
+        );
     }
 }
 
 #[test]
 fn a_stored_date_stays_within_the_four_digit_years() {
     let stored = postcard::to_allocvec(&i64::MAX).unwrap();
-    assert_eq!(postcard::from_bytes::<HttpDate>(&stored).unwrap(), HttpDate::MAX);
+    assert_eq!(
+        postcard::from_bytes::<HttpDate>(&stored).unwrap(),
+        HttpDate::MAX
+    );
     let stored = postcard::to_allocvec(&HttpDate::from_unix(-1)).unwrap();
-    assert_eq!(postcard::from_bytes::<HttpDate>(&stored).unwrap(), HttpDate::from_unix(-1));
+    assert_eq!(
+        postcard::from_bytes::<HttpDate>(&stored).unwrap(),
+        HttpDate::from_unix(-1)
+    );
 }
 
 #[test]
@@ -60,6 +75,9 @@ fn a_blake3_tag_is_the_blake3_hash_without_a_registered_digest() {
     let mut hasher = Hasher::new(TagFormat::Blake3);
     hasher.update(b"");
     let hash = hasher.finish();
-    assert_eq!(hash.hex(), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
+    assert_eq!(
+        hash.hex(),
+        "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    );
     assert_eq!(hash.repr_digest(), None);
 }

@@ -12,10 +12,21 @@ use crate::table::{bytes, current, each_row, headers};
 #[test]
 fn comparison() {
     each_row("comparison.txt", 4, |row| {
-        let [left, right] = [0, 1].map(|column| EntityTag::parse(&bytes(&row.columns[column])).unwrap());
+        let [left, right] =
+            [0, 1].map(|column| EntityTag::parse(&bytes(&row.columns[column])).unwrap());
         for (left, right) in [(&left, &right), (&right, &left)] {
-            assert_eq!(left.strong_eq(right), row.columns[2] == "yes", "strong: {}", row.place);
-            assert_eq!(left.weak_eq(right), row.columns[3] == "yes", "weak: {}", row.place);
+            assert_eq!(
+                left.strong_eq(right),
+                row.columns[2] == "yes",
+                "strong: {}",
+                row.place
+            );
+            assert_eq!(
+                left.weak_eq(right),
+                row.columns[3] == "yes",
+                "weak: {}",
+                row.place
+            );
         }
     });
 }
@@ -23,7 +34,11 @@ fn comparison() {
 #[test]
 fn invalid_tags() {
     each_row("invalid_tags.txt", 1, |row| {
-        assert!(EntityTag::parse(&bytes(&row.columns[0])).is_err(), "{}", row.place);
+        assert!(
+            EntityTag::parse(&bytes(&row.columns[0])).is_err(),
+            "{}",
+            row.place
+        );
     });
 }
 
@@ -46,7 +61,10 @@ fn ranges() {
             Selection::Whole => "whole".to_owned(),
             Selection::Unsatisfiable => "416".to_owned(),
             Selection::Parts(parts) => {
-                let parts: Vec<_> = parts.iter().map(|part| format!("{}-{}", part.start(), part.end())).collect();
+                let parts: Vec<_> = parts
+                    .iter()
+                    .map(|part| format!("{}-{}", part.start(), part.end()))
+                    .collect();
                 parts.join(" ")
             }
         };
@@ -58,8 +76,13 @@ fn ranges() {
 fn conditional_ranges() {
     each_row("if_range.txt", 4, |row| {
         let current = current(&row.columns[1]).unwrap();
-        let sent = Representation { tag: current.tags.first(), last_modified: current.last_modified, len: 1 };
-        let now = Timestamp::from_micros(row.columns[2].parse::<u64>().unwrap() * 1_000_000 + 999_999);
+        let sent = Representation {
+            tag: current.tags.first(),
+            last_modified: current.last_modified,
+            len: 1,
+        };
+        let now =
+            Timestamp::from_micros(row.columns[2].parse::<u64>().unwrap() * 1_000_000 + 999_999);
         let found = match if_range(&headers(&row.columns[0]), &sent, now) {
             None => "absent",
             Some(true) => "true",
@@ -76,7 +99,11 @@ fn not_modified() {
         retain_304_headers(&mut headers);
         let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
-        let found = if names.is_empty() { "-".to_owned() } else { names.join(" ") };
+        let found = if names.is_empty() {
+            "-".to_owned()
+        } else {
+            names.join(" ")
+        };
         assert_eq!(found, row.columns[1], "{}", row.place);
     });
 }

@@ -10,14 +10,23 @@ fn all_formats_of_a_guid_are_the_same_id() {
     let id: LeaseId = D.parse().unwrap();
     let x = "{0x936da01f,0x9abd,0x4d9d,{0x80,0xc7,0x02,0xaf,0x85,0xc8,0x22,0xa8}}";
     let short = "{0x936da01f,0x9abd,0x4d9d,{0x80,0xc7,0x2,0xaf,0x85,0xc8,0x22,0xa8}}";
-    for text in [N.to_owned(), D.to_owned(), format!("{{{D}}}"), format!("({D})"), x.to_owned(), short.to_owned()] {
+    for text in [
+        N.to_owned(),
+        D.to_owned(),
+        format!("{{{D}}}"),
+        format!("({D})"),
+        x.to_owned(),
+        short.to_owned(),
+    ] {
         for text in [text.clone(), text.to_uppercase()] {
             assert_eq!(text.parse(), Ok(id), "{text}");
         }
     }
     assert_eq!(id.to_string(), D);
     assert_eq!(format!("{id:?}"), D);
-    let zero: LeaseId = "{0x0,0x0,0x0,{0x0,0x0,0x0,0x0,0x0,0x0,0x0,0x0}}".parse().unwrap();
+    let zero: LeaseId = "{0x0,0x0,0x0,{0x0,0x0,0x0,0x0,0x0,0x0,0x0,0x0}}"
+        .parse()
+        .unwrap();
     assert_eq!(zero.to_string(), "00000000-0000-0000-0000-000000000000");
 }
 
@@ -55,5 +64,8 @@ fn other_formats_are_rejected() {
 fn random_bytes_become_a_random_guid() {
     let id = LeaseId::from_random([0xff; 16]).to_string();
     assert_eq!(id, "ffffffff-ffff-4fff-bfff-ffffffffffff");
-    assert_eq!(LeaseId::from_random([0; 16]).to_string(), "00000000-0000-4000-8000-000000000000");
+    assert_eq!(
+        LeaseId::from_random([0; 16]).to_string(),
+        "00000000-0000-4000-8000-000000000000"
+    );
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ifmatch_core::command::{Authority, Command, Doubt, LeaseOperation, Observation, Observed, Refusal};
+use ifmatch_core::command::{
+    Authority, Command, Doubt, LeaseOperation, Observation, Observed, Refusal,
+};
 use ifmatch_core::lease::{LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Variant;
@@ -17,44 +19,77 @@ fn holder() -> LeaseUse {
 
 /// Returns the result of a probe made now.
 fn seen(world: &World) -> Observed {
-    let observation = Observation::Present { variant: Variant::only(), tag: None, last_modified: None };
+    let observation = Observation::Present {
+        variant: Variant::only(),
+        tag: None,
+        last_modified: None,
+    };
     let snapshot = world.record.snapshot(world.now).unwrap();
     Observed::new(snapshot, observation, Authority::Register)
 }
 
 fn acquire_after_probe(world: &mut World, holder: &str) -> Result<(), Refusal> {
     let duration = ifmatch_core::lease::LeaseDuration::Seconds(30);
-    let operation =
-        LeaseOperation::new(LeaseAction::Acquire { id: id(holder), duration, holder: None }, &Preconditions::NONE, 1)
-            .with_observed(Some(seen(world)))
-            .with_authority(Authority::Register);
+    let operation = LeaseOperation::new(
+        LeaseAction::Acquire {
+            id: id(holder),
+            duration,
+            holder: None,
+        },
+        &Preconditions::NONE,
+        1,
+    )
+    .with_observed(Some(seen(world)))
+    .with_authority(Authority::Register);
     world.apply(&Command::Lease(operation)).map(|_| ())
 }
 
 #[test]
 fn a_permit_under_a_lease_ends_with_it() {
     let mut fixed = World::in_state("Leased(A)");
-    assert_eq!(fixed.begin(holder()).unwrap().deadline, fixed.now.saturating_add(Duration::from_secs(29)));
+    assert_eq!(
+        fixed.begin(holder()).unwrap().deadline,
+        fixed.now.saturating_add(Duration::from_secs(29))
+    );
     let mut breaking = World::in_state("Breaking(A)");
-    assert_eq!(breaking.begin(holder()).unwrap().deadline, breaking.now.saturating_add(Duration::from_secs(19)));
-    for (state, lease) in [("Infinite(A)", holder()), ("Expired(A)", LeaseUse::Write(None))] {
+    assert_eq!(
+        breaking.begin(holder()).unwrap().deadline,
+        breaking.now.saturating_add(Duration::from_secs(19))
+    );
+    for (state, lease) in [
+        ("Infinite(A)", holder()),
+        ("Expired(A)", LeaseUse::Write(None)),
+    ] {
         let mut world = World::in_state(state);
-        assert_eq!(world.begin(lease).unwrap().deadline, world.now.saturating_add(TTL), "{state}");
+        assert_eq!(
+            world.begin(lease).unwrap().deadline,
+            world.now.saturating_add(TTL),
+            "{state}"
+        );
     }
 }
 
 #[test]
 fn a_lease_starts_to_lock_only_without_a_write_in_flight() {
-    for (state, action) in
-        [("Available", "acquire"), ("Broken(A)", "acquire"), ("Expired(A)", "acquire"), ("Expired(A)", "renew")]
-    {
+    for (state, action) in [
+        ("Available", "acquire"),
+        ("Broken(A)", "acquire"),
+        ("Expired(A)", "acquire"),
+        ("Expired(A)", "renew"),
+    ] {
         let mut world = World::in_state(state);
         let grant = world.begin(LeaseUse::Write(None)).unwrap();
         let attempt = |world: &mut World| match action {
             "renew" => world.lease(LeaseAction::Renew(id("A"))).map(|_| ()),
             _ => world.acquire("B", 30).map(|_| ()),
         };
-        assert_eq!(attempt(&mut world), Err(Refusal::InFlight { deadline: grant.deadline }), "{action} in {state}");
+        assert_eq!(
+            attempt(&mut world),
+            Err(Refusal::InFlight {
+                deadline: grant.deadline
+            }),
+            "{action} in {state}"
+        );
         // A write without an effect leaves the lease unchanged.
         let mut aborted = world.clone();
         aborted.apply(&Command::Abort(grant.token)).unwrap();
@@ -80,7 +115,10 @@ fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
     let (mut overdue, _) = written_by_others();
     overdue.pass(TTL.as_secs_f64());
     assert_eq!(renewed(overdue.clone()), ID_MISMATCH);
-    assert_eq!(overdue.record.check_lease(holder(), overdue.now), Err(LeaseFailure::NotPresent));
+    assert_eq!(
+        overdue.record.check_lease(holder(), overdue.now),
+        Err(LeaseFailure::NotPresent)
+    );
     // Neither a read nor another write changes this.
     let mut read = overdue.clone();
     read.apply(&Command::Observe(seen(&read))).unwrap();
@@ -90,7 +128,12 @@ fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
     assert_eq!(renewed(overdue), ID_MISMATCH);
     for grace in [0, 5] {
         let (mut doubted, grant) = written_by_others();
-        doubted.apply(&Command::Doubt(Doubt::new(grant.token, Duration::from_secs(grace)))).unwrap();
+        doubted
+            .apply(&Command::Doubt(Doubt::new(
+                grant.token,
+                Duration::from_secs(grace),
+            )))
+            .unwrap();
         doubted.pass(5.0);
         assert_eq!(renewed(doubted), ID_MISMATCH, "a grace of {grace} s");
     }
@@ -100,7 +143,9 @@ fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
 fn a_holders_write_with_an_unknown_effect_keeps_a_locking_lease() {
     let mut world = World::in_state("Infinite(A)");
     let grant = world.begin(holder()).unwrap();
-    world.apply(&Command::Doubt(Doubt::new(grant.token, Duration::ZERO))).unwrap();
+    world
+        .apply(&Command::Doubt(Doubt::new(grant.token, Duration::ZERO)))
+        .unwrap();
     assert_eq!(world.state(), "Leased(A)");
     world.begin(holder()).unwrap();
     world.pass(TTL.as_secs_f64());
@@ -114,9 +159,16 @@ fn a_late_commit_is_refused_once_a_lease_was_acquired() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
     world.pass(28.9);
-    assert_eq!(code(&world.acquire("B", 30).unwrap_err()), "LeaseAlreadyPresent");
+    assert_eq!(
+        code(&world.acquire("B", 30).unwrap_err()),
+        "LeaseAlreadyPresent"
+    );
     world.pass(0.1);
-    assert_eq!(world.acquire("B", 30), Err(Refusal::ProbeFirst), "the state is unknown");
+    assert_eq!(
+        world.acquire("B", 30),
+        Err(Refusal::ProbeFirst),
+        "the state is unknown"
+    );
     acquire_after_probe(&mut world, "B").unwrap();
     assert_eq!(world.commit(grant.token, hashed()), Err(Refusal::Stale));
     assert_eq!(world.state(), "Leased(B)");
@@ -136,12 +188,17 @@ fn a_late_commit_without_a_competing_write_succeeds_and_ends_the_lease() {
 fn a_write_that_lost_its_lease_blocks_the_next_lease() {
     for action in [
         LeaseAction::Release(id("A")),
-        LeaseAction::Break { period: ifmatch_core::lease::BreakPeriod::from_seconds(0), token: None },
+        LeaseAction::Break {
+            period: ifmatch_core::lease::BreakPeriod::from_seconds(0),
+            token: None,
+        },
     ] {
         let mut world = World::in_state("Leased(A)");
         let grant = world.begin(holder()).unwrap();
         world.lease(action).unwrap();
-        let wait = Refusal::InFlight { deadline: grant.deadline };
+        let wait = Refusal::InFlight {
+            deadline: grant.deadline,
+        };
         assert_eq!(world.acquire("B", 30), Err(wait.clone()), "{action:?}");
         assert_eq!(world.begin(LeaseUse::Write(None)), Err(wait), "{action:?}");
         world.commit(grant.token, hashed()).unwrap();
@@ -155,8 +212,17 @@ fn the_holder_renews_during_its_write() {
     let grant = world.begin(holder()).unwrap();
     world.pass(20.0);
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
-    world.lease(LeaseAction::Change { id: id("A"), proposed: id("B") }).unwrap();
-    assert_eq!(world.record.permit(world.now).unwrap().deadline, grant.deadline, "the permit is unchanged");
+    world
+        .lease(LeaseAction::Change {
+            id: id("A"),
+            proposed: id("B"),
+        })
+        .unwrap();
+    assert_eq!(
+        world.record.permit(world.now).unwrap().deadline,
+        grant.deadline,
+        "the permit is unchanged"
+    );
     world.commit(grant.token, hashed()).unwrap();
     assert_eq!(world.state(), "Leased(B)");
 }
@@ -165,9 +231,20 @@ fn the_holder_renews_during_its_write() {
 fn a_writer_without_a_lease_is_refused_immediately() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
-    assert_eq!(world.begin(LeaseUse::Write(None)), Err(Refusal::Lease(LeaseFailure::IdMissing)));
-    assert_eq!(world.begin(LeaseUse::Write(Some(id("B")))), Err(Refusal::Lease(LeaseFailure::IdMismatch)));
-    assert_eq!(world.begin(holder()), Err(Refusal::InFlight { deadline: grant.deadline }));
+    assert_eq!(
+        world.begin(LeaseUse::Write(None)),
+        Err(Refusal::Lease(LeaseFailure::IdMissing))
+    );
+    assert_eq!(
+        world.begin(LeaseUse::Write(Some(id("B")))),
+        Err(Refusal::Lease(LeaseFailure::IdMismatch))
+    );
+    assert_eq!(
+        world.begin(holder()),
+        Err(Refusal::InFlight {
+            deadline: grant.deadline
+        })
+    );
 }
 
 #[test]
@@ -176,5 +253,8 @@ fn a_read_that_began_before_a_lease_operation_is_recorded_only_after_another_loa
     let read = seen(&world);
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
     assert_eq!(world.apply(&Command::Observe(read)), Err(Refusal::Stale));
-    assert!(world.record.settled(world.now).is_some(), "the version stays known");
+    assert!(
+        world.record.settled(world.now).is_some(),
+        "the version stays known"
+    );
 }

@@ -27,8 +27,11 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let id = || select(vec!["A", "B", "C"]).prop_map(id);
-    let duration = select(vec![-1, 15, 30, 60]).prop_map(|seconds| LeaseDuration::from_seconds(seconds).unwrap());
-    let period = proptest::option::of((0..=60_i64).prop_map(|seconds| BreakPeriod::from_seconds(seconds).unwrap()));
+    let duration = select(vec![-1, 15, 30, 60])
+        .prop_map(|seconds| LeaseDuration::from_seconds(seconds).unwrap());
+    let period = proptest::option::of(
+        (0..=60_i64).prop_map(|seconds| BreakPeriod::from_seconds(seconds).unwrap()),
+    );
     let action = prop_oneof![
         3 => (id(), duration).prop_map(|(id, duration)| LeaseAction::Acquire { id, duration, holder: None }),
         2 => id().prop_map(LeaseAction::Renew),
@@ -66,7 +69,9 @@ impl Writers {
     }
 
     fn holds(&self, now: Timestamp) -> Option<LeaseId> {
-        self.told.filter(|(_, end)| end.is_none_or(|end| end > now)).map(|(id, _)| id)
+        self.told
+            .filter(|(_, end)| end.is_none_or(|end| end > now))
+            .map(|(id, _)| id)
     }
 }
 
@@ -92,7 +97,11 @@ fn one_can_write(world: &World, writers: &Writers) -> Result<(), TestCaseError> 
     let able: Vec<_> = users.into_iter().filter(|user| can(*user)).collect();
     prop_assert_eq!(able.len(), 1, "{:?} can write", able);
     if let Some(holder) = writers.holds(now) {
-        prop_assert_eq!(able[0], Some(holder), "the client with a success holds the lease");
+        prop_assert_eq!(
+            able[0],
+            Some(holder),
+            "the client with a success holds the lease"
+        );
     }
     Ok(())
 }
@@ -104,7 +113,12 @@ fn take(world: &mut World, writers: &mut Writers, step: &Step) -> Result<(), Tes
         Step::Begin(user) => {
             if let Ok(grant) = world.begin(LeaseUse::Write(*user)) {
                 prop_assert!(!writers.may_take_effect(now), "a second permit");
-                prop_assert!(writers.holds(now).is_none_or(|holder| Some(holder) == *user), "a permit for another");
+                prop_assert!(
+                    writers
+                        .holds(now)
+                        .is_none_or(|holder| Some(holder) == *user),
+                    "a permit for another"
+                );
                 writers.begun.push((grant.clone(), grant.deadline));
             }
         }
@@ -114,20 +128,37 @@ fn take(world: &mut World, writers: &mut Writers, step: &Step) -> Result<(), Tes
                 _ => world.delete(LeaseUse::Write(*user)),
             };
             if result.is_ok() {
-                prop_assert!(!writers.may_take_effect(now), "a write during another permit");
-                prop_assert!(writers.holds(now).is_none_or(|holder| Some(holder) == *user), "a write by another");
-                writers.told = writers.told.filter(|_| matches!(step, Step::Write(_)) && user.is_some());
+                prop_assert!(
+                    !writers.may_take_effect(now),
+                    "a write during another permit"
+                );
+                prop_assert!(
+                    writers
+                        .holds(now)
+                        .is_none_or(|holder| Some(holder) == *user),
+                    "a write by another"
+                );
+                writers.told = writers
+                    .told
+                    .filter(|_| matches!(step, Step::Write(_)) && user.is_some());
             }
         }
-        Step::Commit(at) => end(world, writers, *at, |world, grant| world.commit(grant.token, hashed()))?,
-        Step::Abort(at) => end(world, writers, *at, |world, grant| world.apply(&Command::Abort(grant.token)))?,
+        Step::Commit(at) => end(world, writers, *at, |world, grant| {
+            world.commit(grant.token, hashed())
+        })?,
+        Step::Abort(at) => end(world, writers, *at, |world, grant| {
+            world.apply(&Command::Abort(grant.token))
+        })?,
         Step::Doubt(at, grace) => {
             let grace = Duration::from_secs(*grace);
             let end = now.saturating_add(grace);
             if !writers.begun.is_empty() {
                 let at = at.index(writers.begun.len());
                 let (grant, until) = &mut writers.begun[at];
-                if world.apply(&Command::Doubt(Doubt::new(grant.token, grace))).is_ok() {
+                if world
+                    .apply(&Command::Doubt(Doubt::new(grant.token, grace)))
+                    .is_ok()
+                {
                     *until = end.min(*until);
                 }
             }
@@ -147,22 +178,40 @@ fn lease(
     let locked = world.record.lease_state(now).is_locked();
     // As in the shells, the identity covers the client's request id, the action and the ids.
     let request = request.map(|request| format!("{request} {action:?}"));
-    let Ok(receipt) = world.lease_by(action, request.as_deref()) else { return Ok(()) };
+    let Ok(receipt) = world.lease_by(action, request.as_deref()) else {
+        return Ok(());
+    };
     match action {
         LeaseAction::Acquire { id, .. } | LeaseAction::Renew(id) => {
-            prop_assert!(writers.holds(now).is_none_or(|holder| holder == id), "two holders");
-            prop_assert!(locked || !writers.may_take_effect(now), "a lease during a write in flight");
-            let lease = receipt.lease.unwrap();
-            prop_assert!(lease.end().is_none_or(|end| end > now), "a lease that had ended when it was granted");
-            prop_assert!(lease.token() >= writers.highest_token, "fencing tokens grow");
             prop_assert!(
-                locked || matches!(action, LeaseAction::Renew(_)) || lease.token() > writers.highest_token,
+                writers.holds(now).is_none_or(|holder| holder == id),
+                "two holders"
+            );
+            prop_assert!(
+                locked || !writers.may_take_effect(now),
+                "a lease during a write in flight"
+            );
+            let lease = receipt.lease.unwrap();
+            prop_assert!(
+                lease.end().is_none_or(|end| end > now),
+                "a lease that had ended when it was granted"
+            );
+            prop_assert!(
+                lease.token() >= writers.highest_token,
+                "fencing tokens grow"
+            );
+            prop_assert!(
+                locked
+                    || matches!(action, LeaseAction::Renew(_))
+                    || lease.token() > writers.highest_token,
                 "a new holder has a new token"
             );
             writers.highest_token = lease.token();
             writers.told = Some((id, lease.end()));
         }
-        LeaseAction::Change { proposed, .. } => writers.told = receipt.lease.map(|lease| (proposed, lease.end())),
+        LeaseAction::Change { proposed, .. } => {
+            writers.told = receipt.lease.map(|lease| (proposed, lease.end()))
+        }
         LeaseAction::Release(id) => writers.told = writers.told.filter(|(holder, _)| *holder != id),
         LeaseAction::Break { .. } => writers.told = None,
     }
@@ -183,9 +232,15 @@ fn end(
     let locked = world.record.lease_state(world.now).is_locked();
     let result = end(world, &grant);
     if result.is_ok() {
-        let overtaken = writers.begun.iter().any(|(other, _)| other.token.revision > grant.token.revision);
+        let overtaken = writers
+            .begun
+            .iter()
+            .any(|(other, _)| other.token.revision > grant.token.revision);
         prop_assert!(!overtaken, "a later write was begun");
-        prop_assert!(locked || world.record.lease_state(world.now) != ifmatch_core::lease::LeaseState::Leased);
+        prop_assert!(
+            locked
+                || world.record.lease_state(world.now) != ifmatch_core::lease::LeaseState::Leased
+        );
     }
     Ok(())
 }

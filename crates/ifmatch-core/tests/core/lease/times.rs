@@ -6,7 +6,13 @@ use super::world::{World, code, id};
 
 fn break_in(world: &mut World, seconds: Option<i64>) -> Option<u64> {
     let period = seconds.map(|seconds| BreakPeriod::from_seconds(seconds).unwrap());
-    world.lease(LeaseAction::Break { period, token: None }).unwrap().seconds_left()
+    world
+        .lease(LeaseAction::Break {
+            period,
+            token: None,
+        })
+        .unwrap()
+        .seconds_left()
 }
 
 #[test]
@@ -25,7 +31,13 @@ fn a_renewal_restarts_the_duration() {
     world.acquire("A", 15).unwrap();
     for _ in 0..4 {
         world.pass(10.0);
-        assert_eq!(world.lease(LeaseAction::Renew(id("A"))).unwrap().seconds_left(), Some(15));
+        assert_eq!(
+            world
+                .lease(LeaseAction::Renew(id("A")))
+                .unwrap()
+                .seconds_left(),
+            Some(15)
+        );
     }
     world.pass(15.0);
     assert_eq!(world.state(), "Expired(A)");
@@ -52,18 +64,34 @@ fn an_infinite_lease_ends_only_by_a_break() {
 
 #[test]
 fn a_break_takes_the_lesser_of_its_period_and_the_time_left() {
-    for (left, period, expected) in [(30, 60, 30), (30, 30, 30), (30, 29, 29), (60, 1, 1), (15, 0, 0)] {
+    for (left, period, expected) in [
+        (30, 60, 30),
+        (30, 30, 30),
+        (30, 29, 29),
+        (60, 1, 1),
+        (15, 0, 0),
+    ] {
         let mut world = World::new();
         world.acquire("A", left).unwrap();
-        assert_eq!(break_in(&mut world, Some(period)), Some(expected), "{left} s, broken in {period}");
+        assert_eq!(
+            break_in(&mut world, Some(period)),
+            Some(expected),
+            "{left} s, broken in {period}"
+        );
     }
 }
 
 #[test]
 fn a_second_break_can_only_bring_the_end_forward() {
     let mut world = World::in_state("Infinite(A)");
-    for (period, expected) in [(Some(50), 50), (Some(60), 50), (None, 50), (Some(40), 40), (Some(41), 40), (Some(0), 0)]
-    {
+    for (period, expected) in [
+        (Some(50), 50),
+        (Some(60), 50),
+        (None, 50),
+        (Some(40), 40),
+        (Some(41), 40),
+        (Some(0), 0),
+    ] {
         assert_eq!(break_in(&mut world, period), Some(expected), "{period:?}");
     }
     assert_eq!(world.state(), "Broken(A)");
@@ -88,7 +116,12 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     let mut last = token(&world);
     // The same holder keeps its token.
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
-    world.lease(LeaseAction::Change { id: id("A"), proposed: id("B") }).unwrap();
+    world
+        .lease(LeaseAction::Change {
+            id: id("A"),
+            proposed: id("B"),
+        })
+        .unwrap();
     world.acquire("B", 60).unwrap();
     assert_eq!(token(&world), last);
     world.pass(60.0);
@@ -98,11 +131,24 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     // Every other holder gets a larger token, even if the clock goes back.
     for (action, back) in [
         (LeaseAction::Release(id("B")), 0),
-        (LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }, 0),
-        (LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }, 100),
+        (
+            LeaseAction::Break {
+                period: BreakPeriod::from_seconds(0),
+                token: None,
+            },
+            0,
+        ),
+        (
+            LeaseAction::Break {
+                period: BreakPeriod::from_seconds(0),
+                token: None,
+            },
+            100,
+        ),
     ] {
         world.lease(action).unwrap();
-        world.now = ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
+        world.now =
+            ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
         if world.record.lease_state(world.now).is_locked() {
             // By a clock that went back, the lease isn't broken yet.
             world.pass(100.0);
@@ -113,14 +159,24 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     }
     world.pass(30.0);
     world.acquire("C", 30).unwrap();
-    assert!(token(&world) > last, "acquiring an expired lease by its old id creates a new lease");
+    assert!(
+        token(&world) > last,
+        "acquiring an expired lease by its old id creates a new lease"
+    );
 }
 
 #[test]
 fn durations_and_periods_are_within_bounds() {
-    let durations: Vec<_> = (-5..70).filter(|seconds| LeaseDuration::from_seconds(*seconds).is_some()).collect();
-    assert_eq!(durations, [-1].into_iter().chain(15..=60).collect::<Vec<_>>());
-    let periods: Vec<_> = (-5..70).filter(|seconds| BreakPeriod::from_seconds(*seconds).is_some()).collect();
+    let durations: Vec<_> = (-5..70)
+        .filter(|seconds| LeaseDuration::from_seconds(*seconds).is_some())
+        .collect();
+    assert_eq!(
+        durations,
+        [-1].into_iter().chain(15..=60).collect::<Vec<_>>()
+    );
+    let periods: Vec<_> = (-5..70)
+        .filter(|seconds| BreakPeriod::from_seconds(*seconds).is_some())
+        .collect();
     assert_eq!(periods, (0..=60).collect::<Vec<_>>());
     for out_of_range in [i64::MIN, 256 + 20, i64::MAX] {
         assert_eq!(LeaseDuration::from_seconds(out_of_range), None);
@@ -131,10 +187,20 @@ fn durations_and_periods_are_within_bounds() {
 #[test]
 fn a_recreated_resource_has_no_lease() {
     let mut world = World::in_state("Infinite(A)");
-    world.delete(ifmatch_core::lease::LeaseUse::Write(Some(id("A")))).unwrap();
+    world
+        .delete(ifmatch_core::lease::LeaseUse::Write(Some(id("A"))))
+        .unwrap();
     assert_eq!(world.state(), "Available");
-    assert_eq!(world.acquire("B", 15), Err(ifmatch_core::command::Refusal::NotFound));
-    world.write(ifmatch_core::lease::LeaseUse::Write(None)).unwrap();
-    assert_eq!(code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
+    assert_eq!(
+        world.acquire("B", 15),
+        Err(ifmatch_core::command::Refusal::NotFound)
+    );
+    world
+        .write(ifmatch_core::lease::LeaseUse::Write(None))
+        .unwrap();
+    assert_eq!(
+        code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err()),
+        "LeaseIdMismatchWithLeaseOperation"
+    );
     world.acquire("B", 15).unwrap();
 }

@@ -8,7 +8,9 @@ use ifmatch_core::command::{
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseReceipt, LeaseUse};
+use ifmatch_core::lease::{
+    BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseReceipt, LeaseUse,
+};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId, Token};
 
@@ -25,7 +27,10 @@ pub(crate) struct World {
 impl World {
     /// Creates a resource that exists.
     pub(crate) fn new() -> Self {
-        let mut world = Self { record: Record::absent(), now: START };
+        let mut world = Self {
+            record: Record::absent(),
+            now: START,
+        };
         world.write(LeaseUse::Write(None)).unwrap();
         world
     }
@@ -34,17 +39,37 @@ impl World {
     /// that is being broken.
     pub(crate) fn in_state(text: &str) -> Self {
         let mut world = Self::new();
-        let (state, holder) = text.strip_suffix(')').and_then(|text| text.split_once('(')).unwrap_or((text, "A"));
-        let duration = LeaseDuration::from_seconds(if state == "Infinite" { -1 } else { 30 }).unwrap();
+        let (state, holder) = text
+            .strip_suffix(')')
+            .and_then(|text| text.split_once('('))
+            .unwrap_or((text, "A"));
+        let duration =
+            LeaseDuration::from_seconds(if state == "Infinite" { -1 } else { 30 }).unwrap();
         if state != "Available" {
-            world.lease(LeaseAction::Acquire { id: id(holder), duration, holder: None }).unwrap();
+            world
+                .lease(LeaseAction::Acquire {
+                    id: id(holder),
+                    duration,
+                    holder: None,
+                })
+                .unwrap();
         }
         match state {
             "Breaking" => {
-                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None }).unwrap();
+                world
+                    .lease(LeaseAction::Break {
+                        period: BreakPeriod::from_seconds(20),
+                        token: None,
+                    })
+                    .unwrap();
             }
             "Broken" => {
-                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }).unwrap();
+                world
+                    .lease(LeaseAction::Break {
+                        period: BreakPeriod::from_seconds(0),
+                        token: None,
+                    })
+                    .unwrap();
             }
             "Expired" => world.pass(30.0),
             "Available" | "Leased" | "Infinite" => {}
@@ -62,8 +87,16 @@ impl World {
     /// Returns the state, for example `Leased(A)`.
     pub(crate) fn state(&self) -> String {
         let state = self.record.lease_state(self.now);
-        let holder = self.record.lease().map(|lease| format!("({})", name(lease.id())));
-        format!("{state:?}{}", holder.filter(|_| state.name() != "available").unwrap_or_default())
+        let holder = self
+            .record
+            .lease()
+            .map(|lease| format!("({})", name(lease.id())));
+        format!(
+            "{state:?}{}",
+            holder
+                .filter(|_| state.name() != "available")
+                .unwrap_or_default()
+        )
     }
 
     pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Outcome, Refusal> {
@@ -85,7 +118,11 @@ impl World {
     }
 
     /// Applies a lease operation with a client request id.
-    pub(crate) fn lease_by(&mut self, action: LeaseAction, request: Option<&str>) -> Result<LeaseReceipt, Refusal> {
+    pub(crate) fn lease_by(
+        &mut self,
+        action: LeaseAction,
+        request: Option<&str>,
+    ) -> Result<LeaseReceipt, Refusal> {
         let operation = LeaseOperation::new(action, &Preconditions::NONE, 1)
             .with_authority(Authority::Register)
             .with_request(request.map(|request| RequestId::of(&[request.as_bytes()])));
@@ -113,7 +150,12 @@ impl World {
         self.put(&Method::DELETE, lease, Content::Absent)
     }
 
-    fn put(&mut self, method: &Method, lease: LeaseUse, content: Content) -> Result<Outcome, Refusal> {
+    fn put(
+        &mut self,
+        method: &Method,
+        lease: LeaseUse,
+        content: Content,
+    ) -> Result<Outcome, Refusal> {
         let preconditions = &Preconditions::default();
         let write = Write::new(method, preconditions, content, 1).with_lease(lease);
         self.apply(&Command::Write(write))
@@ -137,13 +179,19 @@ impl World {
 }
 
 pub(crate) fn hashed() -> Content {
-    Content::Hashed { hash: ContentHash::of(b"bytes"), payload: b"payload".to_vec().into() }
+    Content::Hashed {
+        hash: ContentHash::of(b"bytes"),
+        payload: b"payload".to_vec().into(),
+    }
 }
 
 /// Returns the id for a letter.
 pub(crate) fn id(name: &str) -> LeaseId {
     let letter = name.as_bytes()[0];
-    assert!(letter.is_ascii_uppercase() && name.len() == 1, "{name} is no name");
+    assert!(
+        letter.is_ascii_uppercase() && name.len() == 1,
+        "{name} is no name"
+    );
     LeaseId::from_random([letter; 16])
 }
 

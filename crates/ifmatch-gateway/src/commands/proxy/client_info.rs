@@ -29,7 +29,11 @@ pub(super) struct ClientInfo<S> {
 
 impl<S> ClientInfo<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, context: None, exchange: None }
+        Self {
+            inner,
+            context: None,
+            exchange: None,
+        }
     }
 }
 
@@ -65,7 +69,10 @@ where
                 request.extensions_mut().insert(exchange.clone());
             }
         }
-        ClientInfoFuture::Forwarded { response: self.inner.call(request), slot }
+        ClientInfoFuture::Forwarded {
+            response: self.inner.call(request),
+            slot,
+        }
     }
 }
 
@@ -107,7 +114,12 @@ where
         Poll::Ready(match self.project() {
             Stage::Forwarded { response, slot } => {
                 let response = ready!(response.poll(cx));
-                response.map(|response| response.map(|body| SlotBody { body, slot: slot.take() }))
+                response.map(|response| {
+                    response.map(|body| SlotBody {
+                        body,
+                        slot: slot.take(),
+                    })
+                })
             }
             Stage::Overloaded => Err(ProxyErrorKind::Overloaded.into()),
         })
@@ -127,7 +139,10 @@ impl<B: Body<Data = Bytes>> Body for SlotBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
         let frame = this.body.as_mut().poll_frame(cx);
         if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {

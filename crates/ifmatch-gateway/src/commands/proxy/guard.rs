@@ -18,7 +18,11 @@ const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the layer between the cache and the upstreams, which keeps the heads of responses in `memory` bytes. A write may
 /// take as long as the upstream's timeout.
-pub(super) fn layer(register: Arc<dyn Register>, memory: u64, settings: &ProxySettings) -> ConditionalLayer {
+pub(super) fn layer(
+    register: Arc<dyn Register>,
+    memory: u64,
+    settings: &ProxySettings,
+) -> ConditionalLayer {
     let mut path = PathKey::new();
     if settings.guard_ignore_case {
         path = path.ignoring_case();
@@ -26,10 +30,15 @@ pub(super) fn layer(register: Arc<dyn Register>, memory: u64, settings: &ProxySe
     if settings.guard_ignore_trailing_slash {
         path = path.ignoring_trailing_slash();
     }
-    let builder = ConditionalLayer::builder().register(register).key(HostAndPath(path));
+    let builder = ConditionalLayer::builder()
+        .register(register)
+        .key(HostAndPath(path));
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).get_after_writes(false);
-    builder.cache_capacity(memory).write_timeout(settings.answer_timeout.duration() + MARGIN).build()
+    builder
+        .cache_capacity(memory)
+        .write_timeout(settings.answer_timeout.duration() + MARGIN)
+        .build()
 }
 
 /// Removes an upstream's own tag, so the layer makes one. Many servers derive it from the date and the length, and two
@@ -47,7 +56,12 @@ struct HostAndPath(PathKey);
 impl KeyExtractor for HostAndPath {
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
         let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let host = head.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
+        let host = head
+            .uri
+            .authority()
+            .map(http::uri::Authority::as_str)
+            .or(named)
+            .unwrap_or_default();
         let url = Some(format!("http://{host}{}", head.uri.path())).filter(|_| !host.is_empty());
         let Some(url) = url.and_then(|url| Url::parse(&url).ok()) else {
             return shorten(&format!("{host}{}", self.0.key(head)?.as_str()));
@@ -68,23 +82,48 @@ mod tests {
         if let Some(host) = host {
             request = request.header(HOST, host);
         }
-        HostAndPath::default().key(&request.body(()).unwrap().into_parts().0).unwrap()
+        HostAndPath::default()
+            .key(&request.body(()).unwrap().into_parts().0)
+            .unwrap()
     }
 
     #[test]
     fn both_versions_of_http_identify_the_same_resource() {
-        assert_eq!(key("/a?x", Some("Example.com")), key("https://example.com/a", None));
+        assert_eq!(
+            key("/a?x", Some("Example.com")),
+            key("https://example.com/a", None)
+        );
         assert_ne!(key("/a", Some("a.example")), key("/a", Some("b.example")));
-        for host in ["a.example:80", "a.example:8080", "A.example.", "a.example.:80"] {
-            assert_eq!(key("/a", Some(host)), key("/a", Some("a.example")), "{host}");
+        for host in [
+            "a.example:80",
+            "a.example:8080",
+            "A.example.",
+            "a.example.:80",
+        ] {
+            assert_eq!(
+                key("/a", Some(host)),
+                key("/a", Some("a.example")),
+                "{host}"
+            );
         }
         for path in ["/./b", "/a/../b", "/a/%2E%2e/b", "/%62", "/../b?x"] {
-            assert_eq!(key(path, Some("a.example")), key("/b", Some("a.example")), "{path}");
+            assert_eq!(
+                key(path, Some("a.example")),
+                key("/b", Some("a.example")),
+                "{path}"
+            );
         }
         for path in ["/B", "/b/", "//b", "/a%2Fb", "/b%3Fx", "/.b"] {
-            assert_ne!(key(path, Some("a.example")), key("/b", Some("a.example")), "{path}");
+            assert_ne!(
+                key(path, Some("a.example")),
+                key("/b", Some("a.example")),
+                "{path}"
+            );
         }
-        assert_eq!(key("/a%2fb", Some("a.example")), key("/a/b", Some("a.example")));
+        assert_eq!(
+            key("/a%2fb", Some("a.example")),
+            key("/a/b", Some("a.example"))
+        );
         assert_ne!(key("/a", Some("[::1]")), key("/a", Some("[::2]:80")));
         assert_ne!(key("/a/b", None), key("/b", Some("a")));
         let longest = format!("/{}", "a".repeat(Key::MAX_LEN - 1));

@@ -64,14 +64,21 @@ async fn start(config: &ProxyConfig, load: &LoadProxyConfig<'_>) -> Result<Gatew
     let metrics = Metrics::global()?;
     let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let site = ProxySite { config, load, addresses: site, signals, metrics };
+    let site = ProxySite {
+        config,
+        load,
+        addresses: site,
+        signals,
+        metrics,
+    };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
             None => register::memory_of(GUARD_MEMORY / 2),
             Some(url) => register::open(url).await?,
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
+        let guarded =
+            guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
         cached(site, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, proxy.clone(), ClientInfo::new(proxy)).await
@@ -90,18 +97,27 @@ struct ProxySite<'a> {
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
 async fn cached<S, B>(site: ProxySite<'_>, proxy: Proxy, inner: S) -> Result<GatewayEnd, Error>
 where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
-        + SetContext
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<B>,
+            Error = ProxyError,
+            Future: Send + 'static,
+        > + SetContext
         + Clone
         + Send
         + Sync
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(cache) = &site.config.cache else { return serve(site, None, proxy, inner).await };
+    let Some(cache) = &site.config.cache else {
+        return serve(site, None, proxy, inner).await;
+    };
     let layer = builder(cache, site.config, &proxy)?.build();
     let purges = purges(&site.config.purges, layer.handle()).await?;
-    let served = ServedCache { handle: layer.handle(), purges };
+    let served = ServedCache {
+        handle: layer.handle(),
+        purges,
+    };
     serve(site, Some(served), proxy, layer.layer(inner)).await
 }
 
@@ -112,19 +128,27 @@ async fn purges(config: &PurgeConfig, cache: CacheHandle) -> Result<Purges, Erro
         PurgeConfig::Peers(peers) => Purges::Peers(Peers::new(peers)?),
         PurgeConfig::Register { url, bound } => {
             let following = Following::start(register::open(url).await?, cache, *bound).await;
-            Purges::Logged(
-                following.map_err(|error| Error::runtime(format!("can't use --purge-register {url}: {error}")))?,
-            )
+            Purges::Logged(following.map_err(|error| {
+                Error::runtime(format!("can't use --purge-register {url}: {error}"))
+            })?)
         }
     })
 }
 
 fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<Builder, Error> {
-    let builder = cache::builder(cache)?.scheme(config.server.scheme()).overwritten(proxy.overwritten());
+    let builder = cache::builder(cache)?
+        .scheme(config.server.scheme())
+        .overwritten(proxy.overwritten());
+    let builder = builder.unchanged_by(|error| {
+        error
+            .downcast_ref()
+            .is_some_and(|error: &ProxyError| !error.is_in_doubt())
+    });
     let builder =
-        builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
-    let builder = builder.unasked_by(|error| error.downcast_ref().is_some_and(ProxyError::is_of_request));
-    let builder = builder.query(config.query.clone()).normalize_accept_encoding();
+        builder.unasked_by(|error| error.downcast_ref().is_some_and(ProxyError::is_of_request));
+    let builder = builder
+        .query(config.query.clone())
+        .normalize_accept_encoding();
     let settings = &config.server.settings.proxy;
     let time = |span: Option<Span>| span.map(Span::duration).unwrap_or_default();
     let builder = builder
@@ -135,8 +159,16 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
         Some(window) => builder.stale_if_unreachable(window.duration()),
         None => builder,
     };
-    let builder = if settings.ignore_client_cache_control { builder.ignore_request_directives() } else { builder };
-    Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
+    let builder = if settings.ignore_client_cache_control {
+        builder.ignore_request_directives()
+    } else {
+        builder
+    };
+    Ok(if settings.share_cookies {
+        builder.share_cookies()
+    } else {
+        builder
+    })
 }
 
 async fn serve<S, B>(
@@ -146,33 +178,61 @@ async fn serve<S, B>(
     inner: S,
 ) -> Result<GatewayEnd, Error>
 where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
-        + SetContext
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<B>,
+            Error = ProxyError,
+            Future: Send + 'static,
+        > + SetContext
         + Clone
         + Send
         + Sync
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let ProxySite { config, load, addresses, signals, metrics } = site;
-    let upstreams = Upstreams { proxy: proxy.clone(), trusts_forwarded: config.server.settings.proxy.trust_forwarded };
-    let state = Arc::new(AppState::of_proxy(&config.server, metrics, upstreams, cache)?);
+    let ProxySite {
+        config,
+        load,
+        addresses,
+        signals,
+        metrics,
+    } = site;
+    let upstreams = Upstreams {
+        proxy: proxy.clone(),
+        trusts_forwarded: config.server.settings.proxy.trust_forwarded,
+    };
+    let state = Arc::new(AppState::of_proxy(
+        &config.server,
+        metrics,
+        upstreams,
+        cache,
+    )?);
     let tls = ReplaceableTls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(ReplaceableTls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
-    let service = ProxyService::new(inner, proxy.clone(), config.server.settings.max_body_size.bytes());
+    let service = ProxyService::new(
+        inner,
+        proxy.clone(),
+        config.server.settings.max_body_size.bytes(),
+    );
     // The upstream decides about access.
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
     print_banner(config, &addresses.serve(&mut server, gateway)?);
-    let running = ReloadableParts { started: &config.server, tls: tls.as_ref(), state: &state };
+    let running = ReloadableParts {
+        started: &config.server,
+        tls: tls.as_ref(),
+        state: &state,
+    };
     let reload = || reload(load, &proxy, &running, config.guard.is_some());
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
 /// Prints the banner.
 fn print_banner(config: &ProxyConfig, addresses: &listen::BoundAddresses) {
-    terminal::print_banner(config.server.settings.log_format, |out, style| write_banner(out, style, config, addresses));
+    terminal::print_banner(config.server.settings.log_format, |out, style| {
+        write_banner(out, style, config, addresses)
+    });
 }
 
 fn write_banner(
@@ -183,10 +243,18 @@ fn write_banner(
 ) -> io::Result<()> {
     let TextStyle { dim, plain, .. } = style;
     for route in &config.routes {
-        writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.destination())?;
+        writeln!(
+            out,
+            "{dim}{} to{plain} {}",
+            route.pattern,
+            route.destination()
+        )?;
     }
     if config.server.access.has_no_tokens() && !config.server.access.is_open() {
-        writeln!(out, "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}")?;
+        writeln!(
+            out,
+            "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}"
+        )?;
     }
     addresses.print(out, config.server.scheme())
 }
@@ -230,7 +298,12 @@ fn reload(
     guarded: bool,
 ) -> Result<(), Error> {
     let config = load()?;
-    if guarded && config.routes.iter().any(|route| route.answer_timeout.is_some()) {
+    if guarded
+        && config
+            .routes
+            .iter()
+            .any(|route| route.answer_timeout.is_some())
+    {
         return Err(guarded_timeout());
     }
     let new = open(&config)?;

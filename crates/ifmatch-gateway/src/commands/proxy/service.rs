@@ -30,7 +30,11 @@ impl<S> ProxyService<S> {
     /// Wraps `inner`, which forwards by `proxy`. Rejects bodies of more than `max_body` bytes, unless their route has another limit,
     /// and forwarding loops.
     pub(super) fn new(inner: S, proxy: Proxy, max_body: u64) -> Self {
-        Self { inner, proxy, max_body }
+        Self {
+            inner,
+            proxy,
+            max_body,
+        }
     }
 }
 
@@ -59,16 +63,26 @@ where
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let is_head = request.method() == Method::HEAD;
-        let route = self.proxy.attached::<InFront>(request.uri(), request.headers());
-        let max_body = route.as_ref().and_then(|route| route.max_body).unwrap_or(self.max_body);
+        let route = self
+            .proxy
+            .attached::<InFront>(request.uri(), request.headers());
+        let max_body = route
+            .as_ref()
+            .and_then(|route| route.max_body)
+            .unwrap_or(self.max_body);
         if request.body().size_hint().lower() > max_body {
             return ProxyServiceFuture::TooLarge;
         }
         if self.proxy.is_loop(request.headers()) {
-            return ProxyServiceFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
+            return ProxyServiceFuture::Rejected {
+                kind: ProxyErrorKind::Loop,
+                is_head,
+            };
         }
         if let Some(redirection) = self.proxy.redirection(request.uri(), request.headers()) {
-            return ProxyServiceFuture::Redirected { redirection: Some(redirection) };
+            return ProxyServiceFuture::Redirected {
+                redirection: Some(redirection),
+            };
         }
         request.body_mut().limit(max_body);
         if let Some(rules) = route.as_ref().and_then(|route| route.cache.clone()) {
@@ -78,7 +92,11 @@ where
             // For interim responses, which don't come this way.
             request.extensions_mut().insert(Arc::clone(route));
         }
-        ProxyServiceFuture::Forwarded { response: self.inner.call(request), route, is_head }
+        ProxyServiceFuture::Forwarded {
+            response: self.inner.call(request),
+            route,
+            is_head,
+        }
     }
 }
 
@@ -105,7 +123,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Ok(match self.project() {
-            Stage::Forwarded { response, route, is_head } => match ready!(response.poll(cx)) {
+            Stage::Forwarded {
+                response,
+                route,
+                is_head,
+            } => match ready!(response.poll(cx)) {
                 Ok(mut response) => {
                     if let Some(hidden) = route.as_ref().and_then(|route| route.hidden.as_ref()) {
                         hidden.apply(response.headers_mut());
@@ -126,7 +148,10 @@ where
 
 fn error_response<B>(error: &ProxyError, is_head: bool) -> ProxyResponse<B> {
     match error.kind() {
-        ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout | ProxyErrorKind::Overloaded => {
+        ProxyErrorKind::Unreachable
+        | ProxyErrorKind::Broken
+        | ProxyErrorKind::Timeout
+        | ProxyErrorKind::Overloaded => {
             tracing::warn!(%error, "an upstream did not respond");
         }
         ProxyErrorKind::Loop => tracing::warn!(%error, "cannot forward a request"),

@@ -72,7 +72,12 @@ enum RegisterCommand {
 #[derive(Args)]
 struct RegisterOption {
     /// URL of the register.
-    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "IFMATCH_REGISTER",
+        hide_env_values = true
+    )]
     register: String,
 }
 
@@ -124,14 +129,18 @@ fn records(number: u64) -> String {
 
 async fn status(url: &str, as_json: bool) -> Result<(), Error> {
     let register = open_read_only(&url.parse()?).await?;
-    let Engine { guarantee, epoch, .. } = register.engine();
+    let Engine {
+        guarantee, epoch, ..
+    } = register.engine();
     let name = match guarantee {
         Guarantee::Linearizable => "linearizable",
         Guarantee::UntilFailover => "until-failover",
         Guarantee::Process => "process",
     };
     if as_json {
-        return print_line(&json!({ "status": "ready", "guarantee": name, "epoch": epoch.number }).to_string());
+        return print_line(
+            &json!({ "status": "ready", "guarantee": name, "epoch": epoch.number }).to_string(),
+        );
     }
     print_line(match guarantee {
         Guarantee::Linearizable => "ready: acknowledged changes are never lost",
@@ -177,7 +186,11 @@ async fn copy(
 }
 
 async fn write(to: &Arc<dyn Register>, key: &Key, record: &Record) -> Result<(), Error> {
-    match to.compare_and_swap(key, Revision::NONE, Some(record)).await.map_err(|error| failed(&error))? {
+    match to
+        .compare_and_swap(key, Revision::NONE, Some(record))
+        .await
+        .map_err(|error| failed(&error))?
+    {
         Swap::Done => Ok(()),
         // By an earlier, interrupted copy.
         Swap::Conflict(Some(found)) if found == *record => Ok(()),
@@ -212,19 +225,32 @@ struct RecordPages<'a> {
 
 impl<'a> RecordPages<'a> {
     fn of(register: &'a Arc<dyn Register>) -> Self {
-        Self { register, after: None }
+        Self {
+            register,
+            after: None,
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Vec<(Key, Record)>>, Error> {
-        let scan = Scan { prefix: "", after: self.after.as_ref().map(Key::as_str), limit: PAGE };
-        let page = self.register.scan(&scan).await.map_err(|error| failed(&error))?;
+        let scan = Scan {
+            prefix: "",
+            after: self.after.as_ref().map(Key::as_str),
+            limit: PAGE,
+        };
+        let page = self
+            .register
+            .scan(&scan)
+            .await
+            .map_err(|error| failed(&error))?;
         self.after = page.last().map(|(key, _)| key.clone());
         Ok((!page.is_empty()).then_some(page))
     }
 }
 
 fn failed(error: &RegisterError) -> Error {
-    Error::runtime(format!("the copy is incomplete. Run it again to continue ({error})."))
+    Error::runtime(format!(
+        "the copy is incomplete. Run it again to continue ({error})."
+    ))
 }
 
 #[cfg(test)]
@@ -242,16 +268,29 @@ mod tests {
     }
 
     fn after(record: &Record) -> Record {
-        let content = Content::Hashed { hash: ContentHash::of(b""), payload: b"payload".to_vec().into() };
-        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
-        record.apply(&Command::Write(write), SystemClock.now()).next.unwrap()
+        let content = Content::Hashed {
+            hash: ContentHash::of(b""),
+            payload: b"payload".to_vec().into(),
+        };
+        let write = Write::new(
+            &http::Method::PUT,
+            &Preconditions::NONE,
+            content,
+            nonce().unwrap(),
+        );
+        record
+            .apply(&Command::Write(write), SystemClock.now())
+            .next
+            .unwrap()
     }
 
     async fn filled(records: usize) -> Arc<dyn Register> {
         let register = empty();
         for number in 0..records {
             let key = Key::new(format!("key/{number}")).unwrap();
-            write(&register, &key, &after(&Record::unknown())).await.unwrap();
+            write(&register, &key, &after(&Record::unknown()))
+                .await
+                .unwrap();
         }
         register
     }
@@ -273,11 +312,25 @@ mod tests {
         assert_eq!(copy(&source, &target, |_| Ok(())).await.unwrap(), 100);
 
         let newer = after(&record);
-        assert_eq!(target.compare_and_swap(&key, record.revision(), Some(&newer)).await.unwrap(), Swap::Done);
+        assert_eq!(
+            target
+                .compare_and_swap(&key, record.revision(), Some(&newer))
+                .await
+                .unwrap(),
+            Swap::Done
+        );
         let error = copy(&source, &target, |_| Ok(())).await.unwrap_err();
-        assert!(error.to_string().contains("another version of the record key/50"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("another version of the record key/50"),
+            "{error}"
+        );
         let other = filled(101).await;
         let error = copy(&empty(), &other, |_| Ok(())).await.unwrap_err();
-        assert!(error.to_string().contains("differ after the copy"), "{error}");
+        assert!(
+            error.to_string().contains("differ after the copy"),
+            "{error}"
+        );
     }
 }

@@ -13,7 +13,8 @@ use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::register_url::{Engine, RegisterUrl};
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{
-    self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register, Wrapper,
+    self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register,
+    Wrapper,
 };
 use tokio::task::spawn_blocking;
 
@@ -29,7 +30,9 @@ const MEMORY_RECORDS: usize = 1_000_000;
 /// As for [`open`], and if there is no such file.
 pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
-        Engine::Redb(file) if !file.exists() => Err(Error::usage(format!("no such file: {url}. Check the path."))),
+        Engine::Redb(file) if !file.exists() => Err(Error::usage(format!(
+            "no such file: {url}. Check the path."
+        ))),
         _ => open(url).await,
     }
 }
@@ -42,9 +45,14 @@ pub(super) async fn open_read_only(url: &RegisterUrl) -> Result<Arc<dyn Register
     match url.engine() {
         Engine::Redb(file) if file.exists() => {
             let file = file.clone();
-            let open =
-                move || RedbRegister::open_read_only(file).map(|register| Arc::new(register) as Arc<dyn Register>);
-            let opened = spawn_blocking(open).await.map_err(BoxError::from).and_then(|opened| Ok(opened?));
+            let open = move || {
+                RedbRegister::open_read_only(file)
+                    .map(|register| Arc::new(register) as Arc<dyn Register>)
+            };
+            let opened = spawn_blocking(open)
+                .await
+                .map_err(BoxError::from)
+                .and_then(|opened| Ok(opened?));
             opened.map_err(|error| redb_error(&format!("--register {url}"), &error))
         }
         _ => open_existing(url).await,
@@ -64,12 +72,16 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
         }
         Engine::Objects => {
             let opened = ObjectRegister::connect(url.with_password(), store_url::settings()).await;
-            Ok(Arc::new(opened.map_err(|error| objects_error(url, &error))?))
+            Ok(Arc::new(
+                opened.map_err(|error| objects_error(url, &error))?,
+            ))
         }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
-            redb(folder, file).await.map_err(|error| redb_error(&format!("--register {url}"), &error))
+            redb(folder, file)
+                .await
+                .map_err(|error| redb_error(&format!("--register {url}"), &error))
         }
     }
 }
@@ -79,8 +91,13 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
 /// # Errors
 /// States why the register can't be changed, and what to do.
 pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
-    let Engine::Database(database) = url.engine() else { return Ok(()) };
-    engines::of(*database).migrate(url.with_password()).await.map_err(|error| connect_error(url, &error))
+    let Engine::Database(database) = url.engine() else {
+        return Ok(());
+    };
+    engines::of(*database)
+        .migrate(url.with_password())
+        .await
+        .map_err(|error| connect_error(url, &error))
 }
 
 /// Begins an epoch in a register that has epochs, after a backup was restored, and lets the next gateway choose the store.
@@ -117,14 +134,24 @@ fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {
 
 /// A server that can't be reached isn't an error in the settings.
 fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bool) -> Error {
-    let message = format!("can't use the register {url}. {}", sentence(&error.to_string()));
-    if is_unreachable { Error::runtime(message) } else { Error::usage(message) }
+    let message = format!(
+        "can't use the register {url}. {}",
+        sentence(&error.to_string())
+    );
+    if is_unreachable {
+        Error::runtime(message)
+    } else {
+        Error::usage(message)
+    }
 }
 
 /// Returns a message as a sentence of its own, unless it begins with a name.
 fn sentence(text: &str) -> String {
     let mut rest = text.chars();
-    let first = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    let first = rest
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>())
+        .unwrap_or_default();
     let end = if text.ends_with(['.', ')']) { "" } else { "." };
     format!("{first}{}{end}", rest.as_str())
 }
@@ -136,7 +163,9 @@ pub(crate) fn memory() -> Arc<dyn Register> {
 
 /// Returns a register in memory that takes this many bytes at most.
 pub(crate) fn memory_of(bytes: u64) -> Arc<dyn Register> {
-    Arc::new(MemoryRegister::with_memory(usize::try_from(bytes).unwrap_or(usize::MAX)))
+    Arc::new(MemoryRegister::with_memory(
+        usize::try_from(bytes).unwrap_or(usize::MAX),
+    ))
 }
 
 /// Opens the register of an object store in the folder given by `--data`.
@@ -152,7 +181,9 @@ fn redb_error(option: &str, error: &BoxError) -> Error {
     let message = format!("can't use {option}. {}", sentence(&error.to_string()));
     match error.downcast_ref().map(ifmatch_redb::OpenError::kind) {
         Some(ifmatch_redb::OpenErrorKind::InUse) => Error::in_use(message),
-        Some(ifmatch_redb::OpenErrorKind::Damaged | ifmatch_redb::OpenErrorKind::LostCommit) => Error::damaged(message),
+        Some(ifmatch_redb::OpenErrorKind::Damaged | ifmatch_redb::OpenErrorKind::LostCommit) => {
+            Error::damaged(message)
+        }
         _ => Error::runtime(message),
     }
 }
@@ -183,6 +214,9 @@ impl Wrapper for AcceptLosses {
             Guarantee::UntilFailover => Guarantee::Linearizable,
             other => other,
         };
-        registers::Engine { guarantee, ..engine }
+        registers::Engine {
+            guarantee,
+            ..engine
+        }
     }
 }

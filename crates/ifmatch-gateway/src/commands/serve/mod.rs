@@ -56,8 +56,14 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
     let signals = ServerSignals::listen()?;
     let mut inherited = InheritedSockets::from_env()?;
     let site = Listeners::bind(&config.server, &mut inherited)?;
-    let reserved_tables = ReservedAddress::optional(config.listen_tables, listen::TABLES, "tables", &mut inherited)?;
-    let reserved_s3 = ReservedAddress::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
+    let reserved_tables = ReservedAddress::optional(
+        config.listen_tables,
+        listen::TABLES,
+        "tables",
+        &mut inherited,
+    )?;
+    let reserved_s3 =
+        ReservedAddress::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
@@ -73,12 +79,21 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
     let documents = service.context().documents.clone();
-    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
+    let tables = TableService::new(Arc::new(blobs.clone()))
+        .accounts(config.accounts.clone())
+        .documents(documents);
     let objects = S3Service::new(service.context().clone(), config.accounts.clone())
         .encrypted_at_rest(config.server.settings.encrypted_at_rest);
-    tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
+    tokio::spawn(collect_garbage(
+        service.clone(),
+        tables.clone(),
+        objects.clone(),
+    ));
     let context = service.context();
-    let others = config.accounts.iter().filter(|account| !config.accounts.is_default(account));
+    let others = config
+        .accounts
+        .iter()
+        .filter(|account| !config.accounts.is_default(account));
     let stored = ServedBlobs {
         store: blobs,
         location: banner::location(&config.storage),
@@ -86,12 +101,18 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
         register: opened.register,
         folder: opened.folder,
         accepts_published_key: config.accepts_published_key(),
-        withheld: others.map(|account| config.accounts.prefix(account)).collect(),
+        withheld: others
+            .map(|account| config.accounts.prefix(account))
+            .collect(),
         waits: Arc::clone(&context.waits),
         documents: context.documents.clone(),
     };
     let scheme = config.server.scheme();
-    let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
+    let cache = config
+        .cache
+        .as_ref()
+        .map(|cache| cache::before_blobs(cache, scheme))
+        .transpose()?;
     let handle = cache.as_ref().map(CacheLayer::handle);
     let state = Arc::new(AppState::of_blobs(&config.server, metrics, stored, handle)?);
     let tls = ReplaceableTls::open(&config.server.tls, &state)?;
@@ -102,11 +123,21 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
     let site = match cache {
         Some(cache) => {
             let service = MapRequest::new(cache.layer(service), cache::without_token as fn(_) -> _);
-            site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?
+            site.serve(
+                &mut server,
+                Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors),
+            )?
         }
-        None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
+        None => site.serve(
+            &mut server,
+            Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors),
+        )?,
     };
-    let mut addresses = ServedAddresses { site, tables: None, s3: None };
+    let mut addresses = ServedAddresses {
+        site,
+        tables: None,
+        s3: None,
+    };
     let has_admin = config.server.settings.admin_listen.is_some();
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
@@ -119,28 +150,43 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
         let (listeners, address) = reserved.listen()?;
         // The service rejects requests that aren't signed, unless everyone may read.
         let access = Arc::clone(&state);
+        let objects = objects
+            .hosts(&config.server.settings.s3_host)
+            .public_read(move || access.access.load().is_public_read());
         let objects =
-            objects.hosts(&config.server.settings.s3_host).public_read(move || access.access.load().is_public_read());
-        let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).presigned(is_presigned);
+            Gateway::new(Arc::clone(&state), objects, |_, _| true).presigned(is_presigned);
         let objects = objects.allowing(config.cors.clone());
-        let objects = objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
+        let objects =
+            objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
         server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
         addresses.s3 = Some(address);
     }
     banner::print(config, &addresses);
-    let running = ReloadableParts { started: &config.server, tls: tls.as_ref(), state: &state };
+    let running = ReloadableParts {
+        started: &config.server,
+        tls: tls.as_ref(),
+        state: &state,
+    };
     let reload = || reload(&running, config, load);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
 /// Exchanges the certificate and the tokens for the current configuration's. Changes nothing if that is invalid.
-fn reload(running: &ReloadableParts<'_>, started: &Config, load: &LoadConfig<'_>) -> Result<(), Error> {
+fn reload(
+    running: &ReloadableParts<'_>,
+    started: &Config,
+    load: &LoadConfig<'_>,
+) -> Result<(), Error> {
     let config = load()?;
     if config.listen_tables.address != started.listen_tables.address {
-        return Err(Error::usage("SIGHUP can't change --listen-tables. Restart to change it."));
+        return Err(Error::usage(
+            "SIGHUP can't change --listen-tables. Restart to change it.",
+        ));
     }
     if config.listen_s3.address != started.listen_s3.address {
-        return Err(Error::usage("SIGHUP can't change --listen-s3. Restart to change it."));
+        return Err(Error::usage(
+            "SIGHUP can't change --listen-s3. Restart to change it.",
+        ));
     }
     let credentials = running.read(&config.server)?;
     if !config.has_accounts_of(started) {
@@ -154,7 +200,9 @@ fn reload(running: &ReloadableParts<'_>, started: &Config, load: &LoadConfig<'_>
 
 /// Adds the leases from before the start to the metrics.
 async fn backfill(metrics: Arc<LeaseMetrics>, blobs: MeteredStore) {
-    if let Err(error) = leases::listing::for_each(&blobs, |entry| metrics.add(entry, SystemClock.now())).await {
+    if let Err(error) =
+        leases::listing::for_each(&blobs, |entry| metrics.add(entry, SystemClock.now())).await
+    {
         tracing::warn!(%error, "the metrics do not include all leases");
     }
     metrics.end_backfill();
@@ -172,7 +220,10 @@ fn require_preconditions(config: &Config) -> RequirePreconditions {
 /// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now and then daily, until the process ends.
 async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Service) {
     loop {
-        report("uncommitted blocks", ifmatch_azure::collect_blocks(blobs.context()).await);
+        report(
+            "uncommitted blocks",
+            ifmatch_azure::collect_blocks(blobs.context()).await,
+        );
         report("entities of deleted tables", tables.collect().await);
         report("unfinished uploads", objects.collect().await);
         tokio::time::sleep(GARBAGE_INTERVAL).await;

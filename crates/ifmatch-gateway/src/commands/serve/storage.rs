@@ -37,7 +37,11 @@ pub(crate) struct OpenedStore {
 
 impl OpenedStore {
     fn new(store: impl BlobStore) -> Self {
-        Self { store: Arc::new(store), folder: None, register: None }
+        Self {
+            store: Arc::new(store),
+            folder: None,
+            register: None,
+        }
     }
 }
 
@@ -49,10 +53,15 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
             check_folder("--data", folder)?;
-            let store = IndexedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
+            let store = IndexedStore::open(folder)
+                .await
+                .map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
-            Ok(OpenedStore { folder: Some(store.clone()), ..OpenedStore::new(store) })
+            Ok(OpenedStore {
+                folder: Some(store.clone()),
+                ..OpenedStore::new(store)
+            })
         }
         Storage::Bucket { url, register } => open_bucket(url, register).await,
         Storage::Store { url, records } => {
@@ -64,26 +73,37 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
                     check_folder("--data", folder)?;
                     register::in_folder(folder).await?
                 }
-                Records::Register(url) => {
-                    lasting(register::open(url).await?, config.server.settings.register_may_lose)?
-                }
+                Records::Register(url) => lasting(
+                    register::open(url).await?,
+                    config.server.settings.register_may_lose,
+                )?,
             };
             // Not measured, since its swaps always conflict.
             let unmetered = Some(Arc::clone(&register));
             let register = Arc::new(MeteredRegister::new(register));
             let store_error = |error| store_url::failed(&name, &error);
             if register.engine().guarantee == Guarantee::Process {
-                let store = ObjectBlobs::open(backing, register).await.map_err(store_error)?;
-                return Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) });
+                let store = ObjectBlobs::open(backing, register)
+                    .await
+                    .map_err(store_error)?;
+                return Ok(OpenedStore {
+                    register: unmetered,
+                    ..OpenedStore::new(store)
+                });
             }
-            let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
+            let store = ObjectBlobs::open_durable(backing, register)
+                .await
+                .map_err(store_error)?;
             if let Records::Folder(_) = records {
                 // No other process can open the folder.
                 tokio::spawn(settle(store.settle_earlier_writes()));
             }
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(OpenedStore { register: unmetered, ..OpenedStore::new(store) })
+            Ok(OpenedStore {
+                register: unmetered,
+                ..OpenedStore::new(store)
+            })
         }
     }
 }
@@ -93,7 +113,10 @@ async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, E
     let kept = store.clone();
     tokio::spawn(upkeep(async move || kept.forget_deletions().await));
     tokio::spawn(sweep(store.clone()));
-    Ok(OpenedStore { register: Some(register), ..OpenedStore::new(store) })
+    Ok(OpenedStore {
+        register: Some(register),
+        ..OpenedStore::new(store)
+    })
 }
 
 /// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.
@@ -103,7 +126,9 @@ async fn sweep(store: IndexedStore) {
         tokio::time::sleep(SWEEP * u32::try_from(share).unwrap_or(1_000) / 1_000).await;
         match store.sweep().await {
             Ok(0) => {}
-            Ok(bodies) => tracing::info!(bodies, "removed what killed processes left in the bucket"),
+            Ok(bodies) => {
+                tracing::info!(bodies, "removed what killed processes left in the bucket")
+            }
             Err(error) => tracing::warn!(%error, "the sweep failed; retrying later"),
         }
     }
@@ -126,9 +151,14 @@ async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
     match work.await {
         Ok(0) => {}
         Ok(count) => {
-            tracing::info!(count, "an earlier process ended during writes. Their blobs can be written again soon");
+            tracing::info!(
+                count,
+                "an earlier process ended during writes. Their blobs can be written again soon"
+            );
         }
-        Err(error) => tracing::warn!(%error, "writes of an earlier process may block others for up to a minute"),
+        Err(error) => {
+            tracing::warn!(%error, "writes of an earlier process may block others for up to a minute")
+        }
     }
 }
 
@@ -146,14 +176,22 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
 pub(crate) fn folder_error(folder: &Path, error: &indexed::OpenError) -> Error {
     use indexed::OpenErrorKind as Kind;
     let hint = match error.kind() {
-        Kind::InUse => "Another ifmatch process uses this folder. Stop it, or choose another folder.",
+        Kind::InUse => {
+            "Another ifmatch process uses this folder. Stop it, or choose another folder."
+        }
         Kind::Denied => "Grant this user write access, or choose another folder.",
         Kind::Full => "Free some disk space, or choose another folder.",
-        Kind::Unreadable => "It is damaged, or a newer release wrote it. Restore a backup, or run that release.",
+        Kind::Unreadable => {
+            "It is damaged, or a newer release wrote it. Restore a backup, or run that release."
+        }
         _ => "Correct the cause, or choose another folder.",
     };
     // The hint says it all if the folder is in use.
-    let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\nCause: {error}") };
+    let cause = if error.kind() == Kind::InUse {
+        String::new()
+    } else {
+        format!("\nCause: {error}")
+    };
     let message = format!("can't use --data {}. {hint}{cause}", folder.display());
     match error.kind() {
         Kind::InUse => Error::in_use(message),

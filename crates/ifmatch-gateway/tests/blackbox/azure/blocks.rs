@@ -22,12 +22,21 @@ fn stage(http: &mut Http<'_>, path: &str, id: usize, content: impl AsRef<[u8]>) 
     http.put(&format!("{path}?comp=block&blockid={id}"), &[], content)
 }
 
-fn commit(http: &mut Http<'_>, path: &str, fields: &[(&str, &str)], blocks: &[(&str, usize)]) -> Reply {
+fn commit(
+    http: &mut Http<'_>,
+    path: &str,
+    fields: &[(&str, &str)],
+    blocks: &[(&str, usize)],
+) -> Reply {
     let mut list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>".to_owned();
     for (from, id) in blocks {
         let _ = write!(list, "<{from}>{}</{from}>", IDS[*id]);
     }
-    http.put(&format!("{path}?comp=blocklist"), fields, list + "</BlockList>")
+    http.put(
+        &format!("{path}?comp=blocklist"),
+        fields,
+        list + "</BlockList>",
+    )
 }
 
 fn too_many(site: &Site) {
@@ -45,9 +54,17 @@ fn large(site: &Site) {
     for (id, block) in content.chunks(1 << 20).enumerate() {
         stage(&mut http, &path, id, block).is(201);
     }
-    commit(&mut http, &path, &[], &[("Latest", 0), ("Latest", 1), ("Latest", 2), ("Latest", 3)]).is(201);
+    commit(
+        &mut http,
+        &path,
+        &[],
+        &[("Latest", 0), ("Latest", 1), ("Latest", 2), ("Latest", 3)],
+    )
+    .is(201);
     let read = http.get(&path).is(200);
     assert!(read.body == content, "the content of the blocks, in order");
-    let read = http.send("GET", &path, &[("x-ms-range", "bytes=1048570-1048585")], "").is(206);
+    let read = http
+        .send("GET", &path, &[("x-ms-range", "bytes=1048570-1048585")], "")
+        .is(206);
     assert_eq!(read.body, content[1_048_570..=1_048_585]);
 }

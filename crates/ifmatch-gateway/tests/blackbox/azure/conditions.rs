@@ -15,7 +15,9 @@ pub(crate) fn add(suite: &mut Suite) {
         for operation in operations.split(' ').map(str::to_owned) {
             let name = format!("azure condition: {operation} {fields}");
             let (fields, status, code) = (fields.clone(), status.clone(), code.clone());
-            suite.case(name, move |site| check(site, &operation, &fields, &status, &code));
+            suite.case(name, move |site| {
+                check(site, &operation, &fields, &status, &code)
+            });
         }
     }
 }
@@ -27,22 +29,49 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     http.upload(&format!("{own}/there"), &[], "first").is(201);
     http.upload(&format!("{own}/source"), &[], "source").is(201);
     if on == "log" {
-        http.put(&format!("{own}/log"), &[("x-ms-blob-type", "AppendBlob")], "").is(201);
-        http.put(&format!("{own}/log?comp=appendblock"), &[], "first").is(201);
+        http.put(
+            &format!("{own}/log"),
+            &[("x-ms-blob-type", "AppendBlob")],
+            "",
+        )
+        .is(201);
+        http.put(&format!("{own}/log?comp=appendblock"), &[], "first")
+            .is(201);
     }
     if what == "list" && on != "log" {
-        http.put(&format!("{own}/{on}?comp=block&blockid=AA=="), &[], "second").is(201);
+        http.put(
+            &format!("{own}/{on}?comp=block&blockid=AA=="),
+            &[],
+            "second",
+        )
+        .is(201);
     }
-    let target = if on == "container" { format!("{own}?restype=container") } else { format!("{own}/{on}") };
+    let target = if on == "container" {
+        format!("{own}?restype=container")
+    } else {
+        format!("{own}/{on}")
+    };
     let before = http.head(&target);
     let fields = meaning(fields, &before);
     let from = site.url(&format!("{own}/source"));
     let there = site.url(&target);
     let copied = format!("{own}/copied");
     let reply = match what {
-        "copy" => http.put(&target, &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(), ""),
-        "upload" => http.upload(&target, &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(), ""),
-        "copied" => http.put(&copied, &[&[("x-ms-copy-source", &*there)], &*borrowed(&fields)].concat(), ""),
+        "copy" => http.put(
+            &target,
+            &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(),
+            "",
+        ),
+        "upload" => http.upload(
+            &target,
+            &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(),
+            "",
+        ),
+        "copied" => http.put(
+            &copied,
+            &[&[("x-ms-copy-source", &*there)], &*borrowed(&fields)].concat(),
+            "",
+        ),
         _ => send(&mut http, what, &target, &borrowed(&fields)),
     };
     if status == "ok" {
@@ -57,14 +86,26 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     assert!(!bodiless || tag == before.etag(), "a 304 carries the tag");
     let after = http.head(&target);
     assert_eq!(after.status, before.status);
-    for name in ["etag", "last-modified", "x-ms-lease-state", "content-length", "content-type"] {
-        assert_eq!(after.field(name), before.field(name), "{name} changed by a rejected request");
+    for name in [
+        "etag",
+        "last-modified",
+        "x-ms-lease-state",
+        "content-length",
+        "content-type",
+    ] {
+        assert_eq!(
+            after.field(name),
+            before.field(name),
+            "{name} changed by a rejected request"
+        );
     }
 }
 
 /// Returns the headers of a row for a resource in state `before`.
 fn meaning(text: &str, before: &Reply) -> Vec<(String, String)> {
-    let tag = Some(before.field("etag")).filter(|tag| !tag.is_empty()).unwrap_or("\"none\"");
+    let tag = Some(before.field("etag"))
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or("\"none\"");
     let hour = Duration::from_hours(1);
     let modified = httpdate::parse_http_date(before.field("last-modified"));
     let modified = modified.unwrap_or(std::time::UNIX_EPOCH + hour * 400_000);
@@ -80,7 +121,10 @@ fn meaning(text: &str, before: &Reply) -> Vec<(String, String)> {
     };
     let field = |field: &str| {
         let (name, words) = field.split_once('=').expect("a name and a value");
-        (name.to_owned(), words.split(',').map(value).collect::<Vec<_>>().join(", "))
+        (
+            name.to_owned(),
+            words.split(',').map(value).collect::<Vec<_>>().join(", "),
+        )
     };
     text.split(' ').map(field).collect()
 }
@@ -115,11 +159,16 @@ pub(crate) fn add_rejections(suite: &mut Suite) {
             .map(|field| field.split_once('=').expect("a name and a value"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        suite.case(format!("azure rejection: {request} {fields:?}"), move |site| {
-            check_rejections(site, &request, &fields, "", &status, &code);
-        });
+        suite.case(
+            format!("azure rejection: {request} {fields:?}"),
+            move |site| {
+                check_rejections(site, &request, &fields, "", &status, &code);
+            },
+        );
     }
-    for row in rows(include_str!("../../data/blackbox/azure-rejections-with-bodies.txt")) {
+    for row in rows(include_str!(
+        "../../data/blackbox/azure-rejections-with-bodies.txt"
+    )) {
         let [name, request, lines, body, status, code] = row.try_into().expect("six columns");
         suite.case(format!("azure rejection: {name}"), move |site| {
             check_rejections(site, &request, &fields(&lines), &body, &status, &code);
@@ -128,7 +177,14 @@ pub(crate) fn add_rejections(suite: &mut Suite) {
 }
 
 /// In the rows, `/box` is a container with a blob `a`, and `/new` doesn't exist.
-fn check_rejections(site: &Site, request: &str, fields: &[(String, String)], body: &str, status: &str, code: &str) {
+fn check_rejections(
+    site: &Site,
+    request: &str,
+    fields: &[(String, String)],
+    body: &str,
+    status: &str,
+    code: &str,
+) {
     let mut http = site.azure();
     let own = container(&mut http, site);
     let blob = format!("{own}/a");
@@ -140,11 +196,19 @@ fn check_rejections(site: &Site, request: &str, fields: &[(String, String)], bod
     let reply = http.send(method, &target, &borrowed(fields), body);
     reply.refused(status.parse().expect("a status"), code);
     let after = http.get(&blob).is(200);
-    for name in ["etag", "last-modified", "content-type", "x-ms-lease-state", "x-ms-meta-a"] {
+    for name in [
+        "etag",
+        "last-modified",
+        "content-type",
+        "x-ms-lease-state",
+        "x-ms-meta-a",
+    ] {
         assert_eq!(after.field(name), before.field(name), "{name}");
     }
     assert_eq!(after.text(), "first");
-    let listed = http.get(&format!("{own}?restype=container&comp=list")).is(200);
+    let listed = http
+        .get(&format!("{own}?restype=container&comp=list"))
+        .is(200);
     assert_eq!(listed.all("Name"), ["a"]);
     http.get(&format!("{new}?restype=container")).is(404);
 }

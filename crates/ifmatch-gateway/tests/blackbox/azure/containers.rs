@@ -11,7 +11,9 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("container: listed in pages, with metadata", listed);
     suite.case("container: the longest name", |site| {
         let name = format!("{:c<63}", site.name());
-        site.azure().put(&format!("/{name}?restype=container"), &[], "").is(201);
+        site.azure()
+            .put(&format!("/{name}?restype=container"), &[], "")
+            .is(201);
     });
 }
 
@@ -33,14 +35,19 @@ fn again(site: &Site) {
     let own = container(&mut http, site);
     let path = format!("{own}?restype=container");
     let first = http.upload(&format!("{own}/a"), &[], "old").is(201);
-    http.put(&format!("{own}/b?comp=block&blockid=AA%3D%3D"), &[], "old").is(201);
+    http.put(&format!("{own}/b?comp=block&blockid=AA%3D%3D"), &[], "old")
+        .is(201);
     http.delete(&path, &[]).is(202);
-    http.get(&format!("{own}/a")).refused(404, "ContainerNotFound");
+    http.get(&format!("{own}/a"))
+        .refused(404, "ContainerNotFound");
     created(&mut http, &path);
     http.get(&format!("{own}/a")).refused(404, "BlobNotFound");
     let list = "<BlockList><Latest>AA==</Latest></BlockList>";
-    http.put(&format!("{own}/b?comp=blocklist"), &[], list).refused(400, "InvalidBlockList");
-    let second = http.upload(&format!("{own}/a"), &[("if-none-match", "*")], "old").is(201);
+    http.put(&format!("{own}/b?comp=blocklist"), &[], list)
+        .refused(400, "InvalidBlockList");
+    let second = http
+        .upload(&format!("{own}/a"), &[("if-none-match", "*")], "old")
+        .is(201);
     assert_ne!(first.etag(), second.etag());
 }
 
@@ -49,10 +56,20 @@ fn plain(site: &Site) {
     let (mut azure, mut http, name) = (site.azure(), site.plain(), site.name());
     http.put(&format!("/{name}/blob"), &[], "x").is(201);
     http.put(&format!("/{name}_Plain/blob"), &[], "x").is(201);
-    assert_eq!(azure.get(&format!("?comp=list&prefix={name}")).is(200).all("Name"), [name.as_str()]);
+    assert_eq!(
+        azure
+            .get(&format!("?comp=list&prefix={name}"))
+            .is(200)
+            .all("Name"),
+        [name.as_str()]
+    );
     azure.get(&format!("/{name}?restype=container")).is(200);
-    azure.put(&format!("/{name}?restype=container"), &[], "").refused(409, "ContainerAlreadyExists");
-    azure.delete(&format!("/{name}?restype=container"), &[]).is(202);
+    azure
+        .put(&format!("/{name}?restype=container"), &[], "")
+        .refused(409, "ContainerAlreadyExists");
+    azure
+        .delete(&format!("/{name}?restype=container"), &[])
+        .is(202);
     http.get(&format!("/{name}/blob")).is(404);
     http.get(&format!("/{name}")).is(404);
 }
@@ -60,12 +77,19 @@ fn plain(site: &Site) {
 fn listed(site: &Site) {
     let (mut http, prefix) = (site.azure(), site.name());
     for name in ["aaa", "bbb", "ccc"] {
-        http.put(&format!("/{prefix}{name}?restype=container"), &[("x-ms-meta-of", name)], "").is(201);
+        http.put(
+            &format!("/{prefix}{name}?restype=container"),
+            &[("x-ms-meta-of", name)],
+            "",
+        )
+        .is(201);
     }
     for size in 1..5 {
         let (mut names, mut marker) = (Vec::new(), String::new());
         loop {
-            let target = format!("?comp=list&include=metadata&prefix={prefix}&maxresults={size}&marker={marker}");
+            let target = format!(
+                "?comp=list&include=metadata&prefix={prefix}&maxresults={size}&marker={marker}"
+            );
             let page = http.get(&target).is(200);
             assert_eq!(page.all("Name").len(), page.all("of").len());
             names.extend(page.all("of").into_iter().map(str::to_owned));
@@ -85,33 +109,76 @@ pub(crate) fn add_listing(suite: &mut Suite) {
             assert_eq!(pages(&mut http, &own, "", size), SORTED);
             assert_eq!(pages(&mut http, &own, "&prefix=c", size), ["c/d/e", "ccc"]);
             assert!(pages(&mut http, &own, "&prefix=none", size).is_empty());
-            for (query, first) in
-                [("startFrom=b", 2), ("startFrom=a%2Fc", 2), ("startFrom=c%2Fd%2Ff", 4), ("startFrom=", 0)]
-            {
-                assert_eq!(pages(&mut http, &own, &format!("&{query}"), size), SORTED[first..], "{query}");
+            for (query, first) in [
+                ("startFrom=b", 2),
+                ("startFrom=a%2Fc", 2),
+                ("startFrom=c%2Fd%2Ff", 4),
+                ("startFrom=", 0),
+            ] {
+                assert_eq!(
+                    pages(&mut http, &own, &format!("&{query}"), size),
+                    SORTED[first..],
+                    "{query}"
+                );
             }
-            assert_eq!(pages(&mut http, &own, "&prefix=c&startFrom=cb", size), ["ccc"]);
+            assert_eq!(
+                pages(&mut http, &own, "&prefix=c&startFrom=cb", size),
+                ["ccc"]
+            );
         });
-        suite.case(format!("azure list: folders in pages of {size}"), move |site| {
-            let (mut http, own) = filled(site, &["a!", "a/1", "a/2", "a/b/3", "a/b/4", "a0", "b/1", "c"]);
-            let with = |prefix: &str| format!("&delimiter=%2F{prefix}");
-            assert_eq!(pages(&mut http, &own, &with(""), size), ["a!", "a/", "a0", "b/", "c"]);
-            assert_eq!(pages(&mut http, &own, &with("&prefix=a%2F"), size), ["a/1", "a/2", "a/b/"]);
-            assert_eq!(pages(&mut http, &own, &with("&prefix=a"), size), ["a!", "a/", "a0"]);
-            assert_eq!(pages(&mut http, &own, &with("&startFrom=a%2F2"), size), ["a/", "a0", "b/", "c"]);
-            assert_eq!(pages(&mut http, &own, &with("&startFrom=a0"), size), ["a0", "b/", "c"]);
-        });
+        suite.case(
+            format!("azure list: folders in pages of {size}"),
+            move |site| {
+                let (mut http, own) = filled(
+                    site,
+                    &["a!", "a/1", "a/2", "a/b/3", "a/b/4", "a0", "b/1", "c"],
+                );
+                let with = |prefix: &str| format!("&delimiter=%2F{prefix}");
+                assert_eq!(
+                    pages(&mut http, &own, &with(""), size),
+                    ["a!", "a/", "a0", "b/", "c"]
+                );
+                assert_eq!(
+                    pages(&mut http, &own, &with("&prefix=a%2F"), size),
+                    ["a/1", "a/2", "a/b/"]
+                );
+                assert_eq!(
+                    pages(&mut http, &own, &with("&prefix=a"), size),
+                    ["a!", "a/", "a0"]
+                );
+                assert_eq!(
+                    pages(&mut http, &own, &with("&startFrom=a%2F2"), size),
+                    ["a/", "a0", "b/", "c"]
+                );
+                assert_eq!(
+                    pages(&mut http, &own, &with("&startFrom=a0"), size),
+                    ["a0", "b/", "c"]
+                );
+            },
+        );
     }
     suite.case("azure list: a delimiter of two characters", |site| {
         let (mut http, own) = filled(site, &["0", "a/1", "a/b/3", "a/b/4", "b/1"]);
-        assert_eq!(pages(&mut http, &own, "&delimiter=%2Fb", 2), ["0", "a/1", "a/b", "b/1"]);
+        assert_eq!(
+            pages(&mut http, &own, "&delimiter=%2Fb", 2),
+            ["0", "a/1", "a/b", "b/1"]
+        );
     });
-    suite.case("azure list: folders with names that begin with the last character", last_character);
-    suite.case("azure list: control characters in parameters", control_characters);
+    suite.case(
+        "azure list: folders with names that begin with the last character",
+        last_character,
+    );
+    suite.case(
+        "azure list: control characters in parameters",
+        control_characters,
+    );
     suite.case("azure list: a plus in the query is a space", |site| {
         let (mut http, own) = filled(site, &["a%20b/1", "a%2Bb/1"]);
         for (prefix, found) in [("a+b", "a b/1"), ("a%20b", "a b/1"), ("a%2Bb", "a+b/1")] {
-            assert_eq!(pages(&mut http, &own, &format!("&prefix={prefix}"), 2), [found]);
+            assert_eq!(
+                pages(&mut http, &own, &format!("&prefix={prefix}"), 2),
+                [found]
+            );
         }
     });
 }
@@ -132,12 +199,18 @@ fn filled<'a>(site: &'a Site, names: &[&str]) -> (Http<'a>, String) {
 fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String> {
     let (mut names, mut marker) = (Vec::new(), String::new());
     for _ in 0..100 {
-        let target = format!("{own}?restype=container&comp=list{query}&maxresults={size}&marker={marker}");
+        let target =
+            format!("{own}?restype=container&comp=list{query}&maxresults={size}&marker={marker}");
         let page = http.get(&target).is(200);
         let found = page.all("Name");
         assert!(found.len() <= size, "{found:?}");
         names.extend(found.into_iter().map(str::to_owned));
-        marker = page.all("NextMarker").concat().replace('=', "%3D").replace('+', "%2B").replace('/', "%2F");
+        marker = page
+            .all("NextMarker")
+            .concat()
+            .replace('=', "%3D")
+            .replace('+', "%2B")
+            .replace('/', "%2F");
         if marker.is_empty() {
             return names;
         }
@@ -148,20 +221,40 @@ fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String
 /// A folder's marker ends with the last character, which names in the folder may begin with.
 fn last_character(site: &Site) {
     let last = "%F4%8F%BF%BF";
-    let inner = [format!("a/{last}"), format!("a/{last}x"), format!("a/{last}{last}/y"), format!("c/{last}z")];
+    let inner = [
+        format!("a/{last}"),
+        format!("a/{last}x"),
+        format!("a/{last}{last}/y"),
+        format!("c/{last}z"),
+    ];
     let names = ["a/1", &inner[0], &inner[1], &inner[2], "b", &inner[3], "d"];
     let (mut http, own) = filled(site, &names);
     for size in 1..6 {
-        assert_eq!(pages(&mut http, &own, "&delimiter=%2F", size), ["a/", "b", "c/", "d"], "in pages of {size}");
+        assert_eq!(
+            pages(&mut http, &own, "&delimiter=%2F", size),
+            ["a/", "b", "c/", "d"],
+            "in pages of {size}"
+        );
     }
 }
 
 /// XML can't represent most control characters, so no response may contain one.
 fn control_characters(site: &Site) {
     let (mut http, own) = filled(site, &["a"]);
-    for query in ["&prefix=%01", "&delimiter=%1F", "&%02=x", "&include=%03", "&prefix=%EF%BF%BF", "&marker=AQ%3D%3D"] {
+    for query in [
+        "&prefix=%01",
+        "&delimiter=%1F",
+        "&%02=x",
+        "&include=%03",
+        "&prefix=%EF%BF%BF",
+        "&marker=AQ%3D%3D",
+    ] {
         let reply = http.get(&format!("{own}?restype=container&comp=list{query}"));
         let is_invalid = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
-        assert!(!reply.text().contains(is_invalid), "{query}: {}", reply.text());
+        assert!(
+            !reply.text().contains(is_invalid),
+            "{query}: {}",
+            reply.text()
+        );
     }
 }

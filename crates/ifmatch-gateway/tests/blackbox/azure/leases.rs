@@ -21,9 +21,15 @@ struct Row {
 
 pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     let expired = Expired::default();
-    for row in table(include_str!("../../../../../tests/sdk/cases/lease-operations.txt")) {
+    for row in table(include_str!(
+        "../../../../../tests/sdk/cases/lease-operations.txt"
+    )) {
         for is_container in [false, true] {
-            let on = if is_container { "container lease" } else { "lease" };
+            let on = if is_container {
+                "container lease"
+            } else {
+                "lease"
+            };
             add_row(
                 suite,
                 &expired,
@@ -34,12 +40,24 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
             );
         }
     }
-    for row in table(include_str!("../../../../../tests/sdk/cases/lease-uses.txt")) {
+    for row in table(include_str!(
+        "../../../../../tests/sdk/cases/lease-uses.txt"
+    )) {
         let is_container = row.action.starts_with("container-");
-        add_row(suite, &expired, format!("lease: {} {}", row.action, row.before), row, is_container, attempt);
+        add_row(
+            suite,
+            &expired,
+            format!("lease: {} {}", row.action, row.before),
+            row,
+            is_container,
+            attempt,
+        );
     }
     suite.case("lease: ids are compared as GUIDs", forms);
-    suite.case("lease: another break can only shorten the period", shortened);
+    suite.case(
+        "lease: another break can only shorten the period",
+        shortened,
+    );
     if prepare {
         expired.prepare(suite.site());
     }
@@ -48,7 +66,13 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
 fn table(text: &str) -> Vec<Row> {
     let row = |words: Vec<String>| {
         let [action, before, status, code, after] = words.try_into().expect("five columns");
-        Row { action, before, status, code, after }
+        Row {
+            action,
+            before,
+            status,
+            code,
+            after,
+        }
     };
     words(text).into_iter().map(row).collect()
 }
@@ -66,25 +90,39 @@ fn add_row(
     }
     let (expired, case) = (expired.clone(), name.clone());
     suite.case(name, move |site| {
-        let path =
-            if row.before == "expired" { expired.path(&case) } else { in_state(site, &row.before, is_container) };
+        let path = if row.before == "expired" {
+            expired.path(&case)
+        } else {
+            in_state(site, &row.before, is_container)
+        };
         let mut http = site.azure();
         run(&mut http, &path, &row, is_container);
-        assert_eq!(state(&mut http, &target(&path, is_container)), row.after, "the state afterwards");
+        assert_eq!(
+            state(&mut http, &target(&path, is_container)),
+            row.after,
+            "the state afterwards"
+        );
     });
 }
 
 /// Creates a resource in a state that needs no waiting.
 fn in_state(site: &Site, state: &str, is_container: bool) -> String {
     let mut http = site.azure();
-    let path = if is_container { container(&mut http, site) } else { blob(&mut http, site) };
+    let path = if is_container {
+        container(&mut http, site)
+    } else {
+        blob(&mut http, site)
+    };
     let on = target(&path, is_container);
     if state != "available" {
         acquire(&mut http, &on, A, -1).is(201);
     }
-    let period = [("breaking", "60"), ("broken", "0")].into_iter().find(|(name, _)| *name == state);
+    let period = [("breaking", "60"), ("broken", "0")]
+        .into_iter()
+        .find(|(name, _)| *name == state);
     if let Some((_, period)) = period {
-        http.lease(&on, "break", &[("x-ms-lease-break-period", period)]).is(202);
+        http.lease(&on, "break", &[("x-ms-lease-break-period", period)])
+            .is(202);
     }
     path
 }
@@ -97,9 +135,14 @@ fn operate(http: &mut Http<'_>, path: &str, row: &Row, is_container: bool) {
     let reply = match words[..] {
         ["acquire", "none"] => http.lease(&on, "acquire", &[("x-ms-lease-duration", "60")]),
         ["acquire", id] => acquire(http, &on, id_of(id), 60),
-        ["change", from, to] => {
-            http.lease(&on, "change", &[("x-ms-lease-id", id_of(from)), ("x-ms-proposed-lease-id", id_of(to))])
-        }
+        ["change", from, to] => http.lease(
+            &on,
+            "change",
+            &[
+                ("x-ms-lease-id", id_of(from)),
+                ("x-ms-proposed-lease-id", id_of(to)),
+            ],
+        ),
         ["break", period] => http.lease(&on, "break", &[("x-ms-lease-break-period", period)]),
         [action, id] => http.lease(&on, action, &[("x-ms-lease-id", id_of(id))]),
         _ => panic!("{}", row.action),
@@ -107,7 +150,11 @@ fn operate(http: &mut Http<'_>, path: &str, row: &Row, is_container: bool) {
     checked(reply, row);
     let after = http.head(&on).is(200);
     for name in ["etag", "last-modified"] {
-        assert_eq!(before.header(name), after.header(name), "a lease operation changed {name}");
+        assert_eq!(
+            before.header(name),
+            after.header(name),
+            "a lease operation changed {name}"
+        );
     }
 }
 
@@ -120,14 +167,23 @@ fn attempt(http: &mut Http<'_>, path: &str, row: &Row, _is_container: bool) {
     let id: Vec<(&str, &str)> = id.map(|id| ("x-ms-lease-id", id)).into_iter().collect();
     let with = |more: &[(&'static str, &'static str)]| [&id[..], more].concat();
     let reply = match what {
-        "write" => http.put(&format!("{path}?comp=metadata"), &with(&[("x-ms-meta-colour", "red")]), ""),
+        "write" => http.put(
+            &format!("{path}?comp=metadata"),
+            &with(&[("x-ms-meta-colour", "red")]),
+            "",
+        ),
         "put" => http.upload(path, &id, "second"),
         "create" => http.upload(path, &with(&[("if-none-match", "*")]), "second"),
         "delete" => http.delete(path, &id),
         "read" => http.send("GET", path, &id, ""),
         "container-delete" => http.delete(&format!("{path}?restype=container"), &id),
         "container-write" => http.upload(&format!("{path}/another"), &id, "x"),
-        "container-read" => http.send("GET", &format!("{path}?restype=container&comp=list"), &id, ""),
+        "container-read" => http.send(
+            "GET",
+            &format!("{path}?restype=container&comp=list"),
+            &id,
+            "",
+        ),
         _ => panic!("{what}"),
     };
     checked(reply, row);
@@ -156,11 +212,17 @@ fn forms(site: &Site) {
     let path = blob(&mut http, site);
     acquire(&mut http, &path, A, -1).is(201);
     let digits = A.replace('-', "");
-    let hexadecimal = "{0xa0000000,0x0000,0x4000,{0x80,0x00,0x00,0x00,0x00,0x00,0x00,0x0a}}".to_owned();
+    let hexadecimal =
+        "{0xa0000000,0x0000,0x4000,{0x80,0x00,0x00,0x00,0x00,0x00,0x00,0x0a}}".to_owned();
     let braced = [format!("{{{A}}}"), format!("({A})"), hexadecimal];
-    for form in [A.to_uppercase(), digits.clone(), digits.to_uppercase()].into_iter().chain(braced) {
-        http.lease(&path, "renew", &[("x-ms-lease-id", &form)]).is(200);
-        http.upload(&path, &[("x-ms-lease-id", &form)], "second").is(201);
+    for form in [A.to_uppercase(), digits.clone(), digits.to_uppercase()]
+        .into_iter()
+        .chain(braced)
+    {
+        http.lease(&path, "renew", &[("x-ms-lease-id", &form)])
+            .is(200);
+        http.upload(&path, &[("x-ms-lease-id", &form)], "second")
+            .is(201);
     }
 }
 
@@ -171,11 +233,16 @@ fn shortened(site: &Site) {
     acquire(&mut http, &path, A, -1).is(201);
     let (begun, mut left) = (Instant::now(), u64::MAX);
     for (period, most) in [("59", 59_u64), ("60", 59), ("50", 50), ("60", 50)] {
-        let reply = http.lease(&path, "break", &[("x-ms-lease-break-period", period)]).is(202);
+        let reply = http
+            .lease(&path, "break", &[("x-ms-lease-break-period", period)])
+            .is(202);
         let seconds: u64 = reply.header("x-ms-lease-time").parse().expect("seconds");
         // Time has passed since the first break, and the server counts whole seconds.
         let least = most.saturating_sub(begun.elapsed().as_secs() + 2);
-        assert!((least..=most.min(left)).contains(&seconds), "{seconds} s after a break in {period} s");
+        assert!(
+            (least..=most.min(left)).contains(&seconds),
+            "{seconds} s after a break in {period} s"
+        );
         left = seconds;
     }
     acquire(&mut http, &path, B, 60).refused(409, "LeaseAlreadyPresent");
@@ -199,7 +266,11 @@ impl Expired {
     /// Announces a case that needs a blob or a container.
     pub(crate) fn announce(&self, case: &str, is_container: bool) {
         let (ready, _) = &*self.0;
-        ready.lock().unwrap_or_else(PoisonError::into_inner).wanted.push((case.to_owned(), is_container));
+        ready
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .wanted
+            .push((case.to_owned(), is_container));
     }
 
     /// Starts the preparation of the announced resources.
@@ -207,9 +278,11 @@ impl Expired {
         let (shared, site) = (Arc::clone(&self.0), Arc::clone(site));
         std::thread::spawn(move || {
             let (ready, done) = &*shared;
-            let wanted = std::mem::take(&mut ready.lock().unwrap_or_else(PoisonError::into_inner).wanted);
+            let wanted =
+                std::mem::take(&mut ready.lock().unwrap_or_else(PoisonError::into_inner).wanted);
             // A panic fails every case that waits here.
-            let made = std::panic::catch_unwind(|| make(&site, wanted)).map_err(|panic| said(panic.as_ref()));
+            let made = std::panic::catch_unwind(|| make(&site, wanted))
+                .map_err(|panic| said(panic.as_ref()));
             ready.lock().unwrap_or_else(PoisonError::into_inner).paths = Some(made);
             done.notify_all();
         });
@@ -234,24 +307,41 @@ fn make(site: &Site, wanted: Vec<(String, bool)>) -> HashMap<String, String> {
     let mut http = site.azure();
     let mut paths = HashMap::new();
     for (case, is_container) in wanted {
-        let path = if is_container { container(&mut http, site) } else { blob(&mut http, site) };
+        let path = if is_container {
+            container(&mut http, site)
+        } else {
+            blob(&mut http, site)
+        };
         acquire(&mut http, &target(&path, is_container), A, SHORTEST).is(201);
         paths.insert(case, (path, is_container));
     }
     std::thread::sleep(Duration::from_secs(SHORTEST.unsigned_abs().into()));
     for (path, is_container) in paths.values() {
-        eventually("an expired lease", || (state(&mut http, &target(path, *is_container)) == "expired").then_some(()));
+        eventually("an expired lease", || {
+            (state(&mut http, &target(path, *is_container)) == "expired").then_some(())
+        });
     }
-    paths.into_iter().map(|(case, (path, _))| (case, path)).collect()
+    paths
+        .into_iter()
+        .map(|(case, (path, _))| (case, path))
+        .collect()
 }
 
 /// Returns the target of lease operations and of HEAD.
 pub(crate) fn target(path: &str, is_container: bool) -> String {
-    if is_container { format!("{path}?restype=container") } else { path.to_owned() }
+    if is_container {
+        format!("{path}?restype=container")
+    } else {
+        path.to_owned()
+    }
 }
 
 /// Returns the state of a lease, or `gone` if the resource doesn't exist.
 pub(crate) fn state(http: &mut Http<'_>, target: &str) -> String {
     let reply = http.head(target);
-    if reply.status == 404 { "gone".to_owned() } else { reply.is(200).field("x-ms-lease-state").to_owned() }
+    if reply.status == 404 {
+        "gone".to_owned()
+    } else {
+        reply.is(200).field("x-ms-lease-state").to_owned()
+    }
 }

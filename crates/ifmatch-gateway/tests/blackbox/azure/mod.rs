@@ -35,7 +35,8 @@ pub(crate) const C: &str = "c0000000-0000-4000-8000-00000000000c";
 /// Creates a container and returns its path.
 pub(crate) fn container(http: &mut Http<'_>, site: &Site) -> String {
     let path = format!("/{}", site.name());
-    http.put(&format!("{path}?restype=container"), &[], "").is(201);
+    http.put(&format!("{path}?restype=container"), &[], "")
+        .is(201);
     path
 }
 
@@ -49,5 +50,12 @@ pub(crate) fn blob(http: &mut Http<'_>, site: &Site) -> String {
 /// Acquires a lease with this id.
 pub(crate) fn acquire(http: &mut Http<'_>, target: &str, id: &str, seconds: i32) -> Reply {
     let duration = seconds.to_string();
-    http.lease(target, "acquire", &[("x-ms-lease-duration", &duration), ("x-ms-proposed-lease-id", id)])
+    http.lease(
+        target,
+        "acquire",
+        &[
+            ("x-ms-lease-duration", &duration),
+            ("x-ms-proposed-lease-id", id),
+        ],
+    )
 }

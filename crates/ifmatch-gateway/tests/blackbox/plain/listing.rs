@@ -13,7 +13,9 @@ const NAMES: [&str; 9] = ["a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "B", "é
 
 pub(crate) fn add(suite: &mut Suite) {
     for limit in [1, 2, 3, 8, 9, 10, 1000] {
-        suite.case(format!("list: in pages of {limit}"), move |site| pages(site, limit));
+        suite.case(format!("list: in pages of {limit}"), move |site| {
+            pages(site, limit)
+        });
     }
     for (prefix, names) in PREFIXES {
         suite.case(format!("list: with the prefix {prefix:?}"), move |site| {
@@ -30,12 +32,20 @@ pub(crate) fn add(suite: &mut Suite) {
     });
     suite.case("list: an entry matches HEAD", tells);
     suite.case("list: after a missing name", after);
-    suite.case("list: deleted blobs disappear, and the container remains", deleted);
-    suite.case("list: an unknown container", |site| drop(site.plain().get(&format!("/{}", site.name())).is(404)));
+    suite.case(
+        "list: deleted blobs disappear, and the container remains",
+        deleted,
+    );
+    suite.case("list: an unknown container", |site| {
+        drop(site.plain().get(&format!("/{}", site.name())).is(404))
+    });
     suite.case("list: the containers", containers);
     suite.case("list: HEAD", |site| {
         let (container, mut http) = (filled(site), site.plain());
-        let (get, head) = (http.get(&format!("/{container}")).is(200), http.head(&format!("/{container}")).is(200));
+        let (get, head) = (
+            http.get(&format!("/{container}")).is(200),
+            http.head(&format!("/{container}")).is(200),
+        );
         assert_eq!(head.field("content-type"), get.field("content-type"));
     });
     for query in QUERIES {
@@ -61,7 +71,10 @@ const QUERIES: [&str; 9] = [
 ];
 
 const PREFIXES: [(&str, &[&str]); 6] = [
-    ("", &["B", "a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "é"]),
+    (
+        "",
+        &["B", "a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "é"],
+    ),
     ("a", &["a!", "a-", "a/1", "a/2", "a/b/c", "a0"]),
     ("a/", &["a/1", "a/2", "a/b/c"]),
     ("a/b", &["a/b/c"]),
@@ -83,12 +96,27 @@ fn walk(http: &mut Http<'_>, container: &str, prefix: &str, limit: usize) -> Vec
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let (mut names, mut after) = (Vec::new(), String::new());
     loop {
-        let page = http.get(&format!("/{container}?prefix={}&limit={limit}{after}", encode(prefix))).is(200).json();
+        let page = http
+            .get(&format!(
+                "/{container}?prefix={}&limit={limit}{after}",
+                encode(prefix)
+            ))
+            .is(200)
+            .json();
         let blobs = page["blobs"].as_array().expect("blobs");
         assert!(blobs.len() <= limit, "{page}");
-        names.extend(blobs.iter().map(|blob| blob["name"].as_str().expect("a name").to_owned()));
-        let Some(next) = page["next"].as_str() else { return names };
-        assert!(!blobs.is_empty(), "a page before the last one has names: {page}");
+        names.extend(
+            blobs
+                .iter()
+                .map(|blob| blob["name"].as_str().expect("a name").to_owned()),
+        );
+        let Some(next) = page["next"].as_str() else {
+            return names;
+        };
+        assert!(
+            !blobs.is_empty(),
+            "a page before the last one has names: {page}"
+        );
         after = format!("&after={}", encode(next));
     }
 }
@@ -103,7 +131,13 @@ fn pages(site: &Site, limit: usize) {
 fn tells(site: &Site) {
     let (container, mut http) = (site.name(), site.plain());
     let path = format!("/{container}/blob");
-    let tag = http.put(&path, &[("content-type", "text/plain"), ("x-meta-owner", "me")], "hello").is(201);
+    let tag = http
+        .put(
+            &path,
+            &[("content-type", "text/plain"), ("x-meta-owner", "me")],
+            "hello",
+        )
+        .is(201);
     let date = eventually("a date", || {
         Some(http.head(&path).field("last-modified").to_owned()).filter(|date| !date.is_empty())
     });
@@ -121,8 +155,17 @@ fn tells(site: &Site) {
 
 fn after(site: &Site) {
     let container = filled(site);
-    let listing = site.plain().get(&format!("/{container}?after=a%2F15&prefix=a")).is(200).json();
-    let names: Vec<_> = listing["blobs"].as_array().expect("blobs").iter().map(|blob| &blob["name"]).collect();
+    let listing = site
+        .plain()
+        .get(&format!("/{container}?after=a%2F15&prefix=a"))
+        .is(200)
+        .json();
+    let names: Vec<_> = listing["blobs"]
+        .as_array()
+        .expect("blobs")
+        .iter()
+        .map(|blob| &blob["name"])
+        .collect();
     assert_eq!(names, ["a/2", "a/b/c", "a0"]);
 }
 
@@ -147,10 +190,19 @@ fn containers(site: &Site) {
     }
     let (mut names, mut after) = (Vec::new(), String::new());
     loop {
-        let page = http.get(&format!("/?limit=2&prefix={prefix}{after}")).is(200).json();
+        let page = http
+            .get(&format!("/?limit=2&prefix={prefix}{after}"))
+            .is(200)
+            .json();
         let containers = page["containers"].as_array().expect("containers");
-        names.extend(containers.iter().map(|one| one["name"].as_str().expect("a name").replace(&prefix, "")));
-        let Some(next) = page["next"].as_str() else { break };
+        names.extend(
+            containers
+                .iter()
+                .map(|one| one["name"].as_str().expect("a name").replace(&prefix, "")),
+        );
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
         after = format!("&after={next}");
     }
     assert_eq!(names, ["x", "x-y", "z"]);
@@ -159,26 +211,43 @@ fn containers(site: &Site) {
 pub(crate) fn add_names(suite: &mut Suite) {
     for row in rows(include_str!("../../data/blackbox/names.txt")) {
         let [encoded, listed, status] = row.try_into().expect("three columns");
-        suite.case(format!("name: {encoded}"), move |site| match status.as_str() {
-            "201" => taken(site, &encoded, &listed),
-            status => refused(site, &encoded, status.parse().expect("a status")),
+        suite.case(format!("name: {encoded}"), move |site| {
+            match status.as_str() {
+                "201" => taken(site, &encoded, &listed),
+                status => refused(site, &encoded, status.parse().expect("a status")),
+            }
         });
     }
     suite.case("name: any encoding of a path names the same blob", |site| {
         let (container, mut http) = (site.name(), site.plain());
-        http.put(&format!("/{container}/caf%C3%A9/%7Ea+b"), &[], "x").is(201);
-        assert_eq!(http.get(&format!("/{container}/caf%c3%a9/~a%2Bb")).is(200).text(), "x");
+        http.put(&format!("/{container}/caf%C3%A9/%7Ea+b"), &[], "x")
+            .is(201);
+        assert_eq!(
+            http.get(&format!("/{container}/caf%c3%a9/~a%2Bb"))
+                .is(200)
+                .text(),
+            "x"
+        );
     });
-    suite.case("name: 1,024 characters", |site| taken(site, &long(1024), &long(1024)));
-    suite.case("name: 1,025 characters", |site| refused(site, &long(1025), 414));
-    suite.case("name: 10 KiB", |site| refused(site, &"x".repeat(10_240), 414));
+    suite.case("name: 1,024 characters", |site| {
+        taken(site, &long(1024), &long(1024))
+    });
+    suite.case("name: 1,025 characters", |site| {
+        refused(site, &long(1025), 414)
+    });
+    suite.case("name: 10 KiB", |site| {
+        refused(site, &"x".repeat(10_240), 414)
+    });
     suite.case("name: a container with 89 characters", |site| {
         let path = format!("/{}/blob", "c".repeat(89));
         site.plain().put(&path, &[], "x").is(414);
     });
     for container in ["-c", ".c", "c%20c", "c~", "%C3%BC"] {
         suite.case(format!("name: a container, {container}"), move |site| {
-            let status = site.plain().put(&format!("/{container}/blob"), &[], "x").status;
+            let status = site
+                .plain()
+                .put(&format!("/{container}/blob"), &[], "x")
+                .status;
             assert!(status == 400 || status == 404, "{status}");
         });
     }
@@ -208,16 +277,35 @@ fn taken(site: &Site, encoded: &str, listed: &str) {
 /// Checks that all methods reject the name, and that nothing is created.
 fn refused(site: &Site, encoded: &str, status: u16) {
     let container = site.name();
-    site.plain().put(&format!("/{container}/other"), &[], "other").is(201);
+    site.plain()
+        .put(&format!("/{container}/other"), &[], "other")
+        .is(201);
     for method in ["PUT", "GET", "HEAD", "DELETE"] {
         let mut connection = Connection::open(site.address());
         let token = site.token_line();
-        let length = if method == "PUT" { "Content-Length: 1\r\n\r\nx" } else { "\r\n" };
-        connection.send(format!("{method} /{container}/{encoded} HTTP/1.1\r\nHost: localhost\r\n{token}{length}"));
-        let answer = if method == "HEAD" { connection.answer_to_head() } else { connection.answer() };
+        let length = if method == "PUT" {
+            "Content-Length: 1\r\n\r\nx"
+        } else {
+            "\r\n"
+        };
+        connection.send(format!(
+            "{method} /{container}/{encoded} HTTP/1.1\r\nHost: localhost\r\n{token}{length}"
+        ));
+        let answer = if method == "HEAD" {
+            connection.answer_to_head()
+        } else {
+            connection.answer()
+        };
         assert_eq!(answer.status.as_u16(), status, "{method}: {answer:?}");
-        assert!(method == "HEAD" || answer.text().contains("urn:ifmatch:problem:invalid-name"), "{method}: {answer:?}");
+        assert!(
+            method == "HEAD" || answer.text().contains("urn:ifmatch:problem:invalid-name"),
+            "{method}: {answer:?}"
+        );
     }
     let listing = site.plain().get(&format!("/{container}")).is(200).json();
-    assert_eq!(listing["blobs"].as_array().map(Vec::len), Some(1), "{listing}");
+    assert_eq!(
+        listing["blobs"].as_array().map(Vec::len),
+        Some(1),
+        "{listing}"
+    );
 }

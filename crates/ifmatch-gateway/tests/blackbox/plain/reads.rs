@@ -13,8 +13,14 @@ use crate::suite::{Suite, borrowed, fields, rows};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("read: HEAD has the headers of GET", head);
-    suite.case("read: a 304 has the headers that update a stored response, and none about content", not_modified);
-    suite.case("read: Last-Modified is sent after its second has ended, and does not change", dated);
+    suite.case(
+        "read: a 304 has the headers that update a stored response, and none about content",
+        not_modified,
+    );
+    suite.case(
+        "read: Last-Modified is sent after its second has ended, and does not change",
+        dated,
+    );
     suite.case("read: the body is not compressed", identity);
     suite.case("read: a 412 carries the tag and problem details", failed);
     suite.case("read: a query is ignored", |site| {
@@ -27,13 +33,30 @@ pub(crate) fn add(suite: &mut Suite) {
 
 fn head(site: &Site) {
     let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
-    http.put(&path, &[("content-type", "text/plain"), ("x-meta-a", "1")], "hello").is(201);
-    eventually("a date", || http.head(&path).headers.contains_key("last-modified").then_some(()));
+    http.put(
+        &path,
+        &[("content-type", "text/plain"), ("x-meta-a", "1")],
+        "hello",
+    )
+    .is(201);
+    eventually("a date", || {
+        http.head(&path)
+            .headers
+            .contains_key("last-modified")
+            .then_some(())
+    });
     let (get, head) = (http.get(&path).is(200), http.head(&path).is(200));
     assert_eq!(get.header("content-length"), "5");
     assert_eq!(get.header("accept-ranges"), "bytes");
-    for name in ["etag", "content-type", "content-length", "last-modified", "repr-digest", "accept-ranges", "x-meta-a"]
-    {
+    for name in [
+        "etag",
+        "content-type",
+        "content-length",
+        "last-modified",
+        "repr-digest",
+        "accept-ranges",
+        "x-meta-a",
+    ] {
         assert_eq!(get.header(name), head.header(name), "{name}");
     }
     assert!(head.body.is_empty());
@@ -42,8 +65,16 @@ fn head(site: &Site) {
 fn not_modified(site: &Site) {
     let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
     let kept = [("cache-control", "max-age=5"), ("x-meta-a", "1")];
-    let described = [("content-type", "text/plain"), ("content-language", "en"), ("content-disposition", "inline")];
-    let tag = http.put(&path, &[&kept[..], &described].concat(), "hello").is(201).etag().to_owned();
+    let described = [
+        ("content-type", "text/plain"),
+        ("content-language", "en"),
+        ("content-disposition", "inline"),
+    ];
+    let tag = http
+        .put(&path, &[&kept[..], &described].concat(), "hello")
+        .is(201)
+        .etag()
+        .to_owned();
     for method in ["GET", "HEAD"] {
         for range in [&[][..], &[("range", "bytes=0-1")]] {
             let fields = [&[("if-none-match", tag.as_str())], range].concat();
@@ -52,7 +83,13 @@ fn not_modified(site: &Site) {
             for (name, value) in kept {
                 assert_eq!(reply.header(name), value, "{method}");
             }
-            for name in ["content-length", "last-modified", "repr-digest", "accept-ranges", "content-range"] {
+            for name in [
+                "content-length",
+                "last-modified",
+                "repr-digest",
+                "accept-ranges",
+                "content-range",
+            ] {
                 assert_eq!(reply.field(name), "", "{method} {name}");
             }
             for (name, _) in described {
@@ -65,12 +102,14 @@ fn not_modified(site: &Site) {
 fn dated(site: &Site) {
     let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
     http.put(&path, &[], "one").is(201);
-    let date =
-        |reply: &crate::http::Reply| Some(reply.field("last-modified").to_owned()).filter(|date| !date.is_empty());
+    let date = |reply: &crate::http::Reply| {
+        Some(reply.field("last-modified").to_owned()).filter(|date| !date.is_empty())
+    };
     let first = eventually("a date", || date(&http.head(&path).is(200)));
     // From that second on, no write can get this date.
     http.put(&path, &[], "two").is(200);
-    http.put(&path, &[("if-unmodified-since", &first)], "lost").is(412);
+    http.put(&path, &[("if-unmodified-since", &first)], "lost")
+        .is(412);
     let second = eventually("a date", || date(&http.head(&path).is(200)));
     let parse = |date: &str| httpdate::parse_http_date(date).expect("a date");
     assert!(parse(&second) > parse(&first), "{second} after {first}");
@@ -80,19 +119,32 @@ fn dated(site: &Site) {
 fn identity(site: &Site) {
     let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
     let text = "all the same ".repeat(1000);
-    http.put(&path, &[("content-type", "text/plain")], &text).is(201);
+    http.put(&path, &[("content-type", "text/plain")], &text)
+        .is(201);
     let read = http.get(&path).is(200);
-    assert_eq!((read.field("content-encoding"), read.text()), ("", text.as_str()));
+    assert_eq!(
+        (read.field("content-encoding"), read.text()),
+        ("", text.as_str())
+    );
 }
 
 fn failed(site: &Site) {
     let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
     let tag = http.put(&path, &[], "hello").is(201).etag().to_owned();
     for method in ["GET", "PUT", "DELETE"] {
-        let reply = http.send(method, &path, &[("if-match", "\"x\"")], "").is(412);
-        assert_eq!((reply.etag(), reply.header("content-type")), (tag.as_str(), "application/problem+json"));
+        let reply = http
+            .send(method, &path, &[("if-match", "\"x\"")], "")
+            .is(412);
+        assert_eq!(
+            (reply.etag(), reply.header("content-type")),
+            (tag.as_str(), "application/problem+json")
+        );
         let problem = reply.json();
-        assert_eq!((&problem["status"], &problem["condition"]), (&412.into(), &"if-match".into()), "{problem}");
+        assert_eq!(
+            (&problem["status"], &problem["condition"]),
+            (&412.into(), &"if-match".into()),
+            "{problem}"
+        );
         assert_eq!(problem["etag"], tag);
     }
 }
@@ -104,11 +156,20 @@ fn kept_alive(site: &Site) {
     let token = site.token_line();
     for _ in 0..10 {
         let none_match = format!("If-None-Match: {tag}\r\n");
-        for (fields, status) in [("", 200), (none_match.as_str(), 304), ("Range: bytes=9-\r\n", 416), ("", 200)] {
-            connection.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}{fields}\r\n"));
+        for (fields, status) in [
+            ("", 200),
+            (none_match.as_str(), 304),
+            ("Range: bytes=9-\r\n", 416),
+            ("", 200),
+        ] {
+            connection.send(format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}{fields}\r\n"
+            ));
             connection.answer().expect(status);
         }
-        connection.send(format!("PUT {path}2 HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 5\r\n\r\nhello"));
+        connection.send(format!(
+            "PUT {path}2 HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 5\r\n\r\nhello"
+        ));
         assert!(connection.answer().status.is_success());
     }
 }
@@ -118,16 +179,27 @@ type Shared = Arc<OnceLock<Blob>>;
 
 pub(crate) fn add_ranges(suite: &mut Suite) {
     let shared = Shared::default();
-    for row in rows(include_str!("../../../../ifmatch-core/tests/data/ranges.txt")) {
+    for row in rows(include_str!(
+        "../../../../ifmatch-core/tests/data/ranges.txt"
+    )) {
         let [fields, length, expected] = row.try_into().expect("three columns");
         // Other rows are about lengths that no blob here has, or about bytes that aren't text.
-        let Some(length) = length.parse::<usize>().ok().filter(|length| *length <= 1000) else { continue };
+        let Some(length) = length
+            .parse::<usize>()
+            .ok()
+            .filter(|length| *length <= 1000)
+        else {
+            continue;
+        };
         if fields.contains("\\x") {
             continue;
         }
         let shared = Arc::clone(&shared);
         suite.case(format!("range: of {length}, {fields}"), move |site| {
-            let lengths = [0, 1, 1000].contains(&length).then_some(length).expect("a length with a blob");
+            let lengths = [0, 1, 1000]
+                .contains(&length)
+                .then_some(length)
+                .expect("a length with a blob");
             check(site, &shared, "GET", &fields, lengths, &expected);
         });
     }
@@ -142,13 +214,17 @@ pub(crate) fn add_ranges(suite: &mut Suite) {
     suite.case("range: one hundred and one", |site| many(site, 101, false));
     suite.case("range: of an absent blob", |site| {
         let path = format!("/{}/none", site.name());
-        site.plain().send("GET", &path, &[("range", "bytes=0-0")], "").is(404);
+        site.plain()
+            .send("GET", &path, &[("range", "bytes=0-0")], "")
+            .is(404);
     });
 }
 
 /// Returns bytes that encode their positions.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| u8::try_from(at * 31 % 251).expect("less than 251")).collect()
+    (0..length)
+        .map(|at| u8::try_from(at * 31 % 251).expect("less than 251"))
+        .collect()
 }
 
 fn check(site: &Site, shared: &Shared, method: &str, text: &str, length: usize, expected: &str) {
@@ -159,11 +235,17 @@ fn check(site: &Site, shared: &Shared, method: &str, text: &str, length: usize, 
         // A date is a strong validator only after a second without writes.
         sleep(Duration::from_millis(1100));
         for length in [0, 1] {
-            site.plain().put(&format!("{}{length}", blob.path), &[], pattern(length)).is(201);
+            site.plain()
+                .put(&format!("{}{length}", blob.path), &[], pattern(length))
+                .is(201);
         }
         blob
     });
-    let path = if length == 1000 { blob.path.clone() } else { format!("{}{length}", blob.path) };
+    let path = if length == 1000 {
+        blob.path.clone()
+    } else {
+        format!("{}{length}", blob.path)
+    };
     let fields = fields(&meaning(text, blob));
     let reply = http.send(method, &path, &borrowed(&fields), "");
     match expected {
@@ -171,15 +253,35 @@ fn check(site: &Site, shared: &Shared, method: &str, text: &str, length: usize, 
             let reply = reply.is(200);
             assert_eq!(reply.field("content-length"), length.to_string());
             assert_eq!(reply.field("content-range"), "");
-            assert_eq!(reply.body, if method == "HEAD" { Vec::new() } else { pattern(length) });
+            assert_eq!(
+                reply.body,
+                if method == "HEAD" {
+                    Vec::new()
+                } else {
+                    pattern(length)
+                }
+            );
         }
         "416" => {
             let reply = reply.is(416);
             assert_eq!(reply.field("content-range"), format!("bytes */{length}"));
-            assert!(reply.text().contains("urn:ifmatch:problem:range-not-satisfiable"), "{}", reply.text());
-            assert!(length < 1000 || reply.etag() == blob.tag, "{}", reply.etag());
+            assert!(
+                reply
+                    .text()
+                    .contains("urn:ifmatch:problem:range-not-satisfiable"),
+                "{}",
+                reply.text()
+            );
+            assert!(
+                length < 1000 || reply.etag() == blob.tag,
+                "{}",
+                reply.etag()
+            );
         }
-        "304" | "412" => assert_eq!(reply.is(expected.parse().expect("a status")).etag(), blob.tag),
+        "304" | "412" => assert_eq!(
+            reply.is(expected.parse().expect("a status")).etag(),
+            blob.tag
+        ),
         ranges => parts(&reply.is(206), ranges, length),
     }
 }
@@ -189,34 +291,54 @@ fn parts(reply: &Reply, ranges: &str, length: usize) {
     let ranges: Vec<(usize, usize)> = ranges.split(' ').map(bounds).collect();
     let content = pattern(length);
     if let [(first, last)] = ranges[..] {
-        assert_eq!(reply.field("content-range"), format!("bytes {first}-{last}/{length}"));
+        assert_eq!(
+            reply.field("content-range"),
+            format!("bytes {first}-{last}/{length}")
+        );
         assert_eq!(reply.body, content[first..=last]);
         return;
     }
     let kind = reply.field("content-type");
-    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap_or_else(|| reply.fail("multipart"));
+    let boundary = kind
+        .strip_prefix("multipart/byteranges; boundary=")
+        .unwrap_or_else(|| reply.fail("multipart"));
     let mut expected = Vec::new();
     let mut rest: &[u8] = &reply.body;
     let delimiter = format!("--{}", boundary.trim_matches('"'));
     for (first, last) in ranges {
         let start = find(rest, delimiter.as_bytes()).unwrap_or_else(|| reply.fail("one more part"));
-        let head = find(&rest[start..], b"\r\n\r\n").unwrap_or_else(|| reply.fail("the head of a part")) + start + 4;
+        let head = find(&rest[start..], b"\r\n\r\n")
+            .unwrap_or_else(|| reply.fail("the head of a part"))
+            + start
+            + 4;
         let fields = String::from_utf8_lossy(&rest[start..head]).to_lowercase();
-        assert!(fields.contains(&format!("content-range: bytes {first}-{last}/{length}\r\n")), "{fields}");
+        assert!(
+            fields.contains(&format!("content-range: bytes {first}-{last}/{length}\r\n")),
+            "{fields}"
+        );
         assert_eq!(rest[head..=head + last - first], content[first..=last]);
         expected.push((first, last));
         rest = &rest[head + last - first + 1..];
     }
-    assert_eq!(String::from_utf8_lossy(rest).trim(), format!("{delimiter}--"), "nothing but the end follows");
+    assert_eq!(
+        String::from_utf8_lossy(rest).trim(),
+        format!("{delimiter}--"),
+        "nothing but the end follows"
+    );
 }
 
 fn bounds(range: &str) -> (usize, usize) {
     let (first, last) = range.split_once('-').expect("a range");
-    (first.parse().expect("a number"), last.parse().expect("a number"))
+    (
+        first.parse().expect("a number"),
+        last.parse().expect("a number"),
+    )
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }
 
 /// Requests a number of ranges of one byte each.
@@ -224,7 +346,12 @@ fn many(site: &Site, count: usize, served: bool) {
     let (path, mut http) = (format!("/{}/many", site.name()), site.plain());
     http.put(&path, &[], pattern(1000)).is(201);
     let ranges: Vec<String> = (0..count).map(|at| format!("{0}-{0}", at * 3)).collect();
-    let reply = http.send("GET", &path, &[("range", &format!("bytes={}", ranges.join(",")))], "");
+    let reply = http.send(
+        "GET",
+        &path,
+        &[("range", &format!("bytes={}", ranges.join(",")))],
+        "",
+    );
     if served {
         parts(&reply.is(206), &ranges.join(" "), 1000);
     } else {

@@ -20,12 +20,18 @@ const CHANGES: usize = 12;
 
 pub(crate) fn add(suite: &mut Suite) {
     for length in [100, 100_000] {
-        suite.case(format!("history: replacements of {length} bytes"), move |site| {
-            World::new(site, length, false).run();
-        });
-        suite.case(format!("history: replacements, deletions and creations of {length} bytes"), move |site| {
-            World::new(site, length, true).run();
-        });
+        suite.case(
+            format!("history: replacements of {length} bytes"),
+            move |site| {
+                World::new(site, length, false).run();
+            },
+        );
+        suite.case(
+            format!("history: replacements, deletions and creations of {length} bytes"),
+            move |site| {
+                World::new(site, length, true).run();
+            },
+        );
     }
 }
 
@@ -61,30 +67,56 @@ impl<'a> World<'a> {
 
     fn run(self) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let first = self.site.plain().put(&self.path, &[], self.version(number)).is(201).etag().to_owned();
+        let first = self
+            .site
+            .plain()
+            .put(&self.path, &[], self.version(number))
+            .is(201)
+            .etag()
+            .to_owned();
         self.knows(&first, number);
-        race(READERS + WRITERS, |number| if number < WRITERS { self.write(number) } else { self.read(number) });
+        race(READERS + WRITERS, |number| {
+            if number < WRITERS {
+                self.write(number)
+            } else {
+                self.read(number)
+            }
+        });
         let last = self.site.plain().get(&self.path);
         let last = (last.status == 200).then(|| last.etag().to_owned());
         let written = self.written.into_inner().expect("no thread panics");
         for (tag, number) in self.seen.into_inner().expect("no thread panics") {
-            assert_eq!(written.get(&tag), Some(&number), "the bytes under {tag} are those of another version");
+            assert_eq!(
+                written.get(&tag),
+                Some(&number),
+                "the bytes under {tag} are those of another version"
+            );
         }
         self.history.check(&first, last.as_deref());
     }
 
     /// Every line contains the version's number, so mixtures show. Lengths differ between versions.
     fn version(&self, number: usize) -> Vec<u8> {
-        format!("{number:09}\n").repeat(self.length / 10 + number % 7 + 1).into_bytes()
+        format!("{number:09}\n")
+            .repeat(self.length / 10 + number % 7 + 1)
+            .into_bytes()
     }
 
     fn knows(&self, tag: &str, number: usize) {
-        let before = self.written.lock().expect("no thread panics").insert(tag.to_owned(), number);
+        let before = self
+            .written
+            .lock()
+            .expect("no thread panics")
+            .insert(tag.to_owned(), number);
         assert_eq!(before, None, "{tag} was given twice");
     }
 
     fn write(&self, writer: usize) {
-        let mut http = if writer.is_multiple_of(2) { self.site.plain() } else { self.site.azure() };
+        let mut http = if writer.is_multiple_of(2) {
+            self.site.plain()
+        } else {
+            self.site.azure()
+        };
         let mut pause = 2;
         let mut made = 0;
         while made < CHANGES {
@@ -111,7 +143,10 @@ impl<'a> World<'a> {
         match reply.status.as_u16() {
             202 | 204 => self.history.record(start, What::Replaced(current, None)),
             200 | 201 => {
-                self.history.record(start, What::Replaced(current, Some(reply.etag().to_owned())));
+                self.history.record(
+                    start,
+                    What::Replaced(current, Some(reply.etag().to_owned())),
+                );
                 self.knows(reply.etag(), number);
             }
             404 => return false,
@@ -123,13 +158,19 @@ impl<'a> World<'a> {
 
     /// Reads whole versions and parts of them until the writers have ended.
     fn read(&self, reader: usize) {
-        let mut http = if reader.is_multiple_of(2) { self.site.plain() } else { self.site.azure() };
+        let mut http = if reader.is_multiple_of(2) {
+            self.site.plain()
+        } else {
+            self.site.azure()
+        };
         let mut rounds = 0;
         while self.writing.load(Ordering::Relaxed) > 0 || rounds < 3 {
             rounds += 1;
             sleep(Duration::from_millis(2));
             let tag = self.look(&mut http);
-            let Some(tag) = tag.filter(|_| rounds % 2 == 0) else { continue };
+            let Some(tag) = tag.filter(|_| rounds % 2 == 0) else {
+                continue;
+            };
             // Reads the rest of a version, like a client that resumes a download.
             let start = self.history.now();
             let fields = [("range", "bytes=20-79"), ("if-match", tag.as_str())];
@@ -164,12 +205,28 @@ impl<'a> World<'a> {
     }
 
     fn saw(&self, start: u64, reply: &Reply) {
-        self.history.record(start, What::Saw(Some(reply.etag().to_owned())));
-        let number = reply.text().lines().next().and_then(|line| line.parse().ok()).expect("a line with a number");
+        self.history
+            .record(start, What::Saw(Some(reply.etag().to_owned())));
+        let number = reply
+            .text()
+            .lines()
+            .next()
+            .and_then(|line| line.parse().ok())
+            .expect("a line with a number");
         let whole = self.version(number);
-        let part = if reply.status == 206 { &whole[20..80] } else { &whole[..] };
-        assert!(reply.body == part, "a mixture of versions, or a part of one");
-        self.seen.lock().expect("no thread panics").push((reply.etag().to_owned(), number));
+        let part = if reply.status == 206 {
+            &whole[20..80]
+        } else {
+            &whole[..]
+        };
+        assert!(
+            reply.body == part,
+            "a mixture of versions, or a part of one"
+        );
+        self.seen
+            .lock()
+            .expect("no thread panics")
+            .push((reply.etag().to_owned(), number));
     }
 }
 
@@ -205,7 +262,11 @@ impl History {
 
     /// Records an operation that began at this moment and has just ended.
     pub(crate) fn record(&self, start: u64, what: What) {
-        let event = Event { start, end: self.now(), what };
+        let event = Event {
+            start,
+            end: self.now(),
+            what,
+        };
         self.events.lock().expect("no panic").push(event);
     }
 
@@ -227,20 +288,42 @@ impl History {
         }
         // A change takes place between its beginning and its end, so later changes can't have ended before it began.
         for pair in changes.windows(2) {
-            assert!(pair[0].start < pair[1].end, "a change was overtaken by its own successor: {pair:?}");
+            assert!(
+                pair[0].start < pair[1].end,
+                "a change was overtaken by its own successor: {pair:?}"
+            );
         }
         for event in &events {
-            let What::Saw(seen) = &event.what else { continue };
+            let What::Saw(seen) = &event.what else {
+                continue;
+            };
             // States that ended before the read began are over; states that began after its end aren't visible yet.
-            let over = changes.iter().rposition(|change| change.end < event.start).map_or(0, |at| at + 1);
-            let begun = changes.iter().rposition(|change| change.start < event.end).map_or(0, |at| at + 1);
+            let over = changes
+                .iter()
+                .rposition(|change| change.end < event.start)
+                .map_or(0, |at| at + 1);
+            let begun = changes
+                .iter()
+                .rposition(|change| change.start < event.end)
+                .map_or(0, |at| at + 1);
             if let Some(tag) = seen {
-                let place = *places.get(tag).unwrap_or_else(|| panic!("a read saw {tag}, which was never written"));
-                assert!(place >= over, "a read saw {tag} at place {place} after {over} was acknowledged");
-                assert!(place <= begun, "a read saw {tag} at place {place} before it was written ({begun})");
+                let place = *places
+                    .get(tag)
+                    .unwrap_or_else(|| panic!("a read saw {tag}, which was never written"));
+                assert!(
+                    place >= over,
+                    "a read saw {tag} at place {place} after {over} was acknowledged"
+                );
+                assert!(
+                    place <= begun,
+                    "a read saw {tag} at place {place} before it was written ({begun})"
+                );
             } else {
                 let possible = gaps.iter().any(|place| (over..=begun).contains(place));
-                assert!(possible, "a read saw nothing between places {over} and {begun}: {gaps:?}");
+                assert!(
+                    possible,
+                    "a read saw nothing between places {over} and {begun}: {gaps:?}"
+                );
             }
         }
     }
@@ -271,18 +354,37 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
         })
         .collect();
     // A deletion names the version that it deletes, so deletions are ordered by the lives that they end.
-    lives.sort_by_key(|life| life.last().filter(|event| made(event).is_none()).map_or(u64::MAX, |event| event.start));
+    lives.sort_by_key(|life| {
+        life.last()
+            .filter(|event| made(event).is_none())
+            .map_or(u64::MAX, |event| event.start)
+    });
     for life in lives {
-        assert!(chain.last().is_some_and(|event| made(event).is_none()), "created where something was: {life:?}");
+        assert!(
+            chain.last().is_some_and(|event| made(event).is_none()),
+            "created where something was: {life:?}"
+        );
         chain.extend(life);
     }
-    assert_eq!(chain.len(), total, "every change has its place: {by_version:?}");
-    assert_eq!(chain.last().map_or(Some(first), |event| made(event)), last, "the chain ends with the final state");
+    assert_eq!(
+        chain.len(),
+        total,
+        "every change has its place: {by_version:?}"
+    );
+    assert_eq!(
+        chain.last().map_or(Some(first), |event| made(event)),
+        last,
+        "the chain ends with the final state"
+    );
     chain
 }
 
 /// Returns the changes from a creation to the deletion, or to the end.
-fn life<'a>(by_version: &mut HashMap<&str, &'a Event>, creation: Option<&'a Event>, tag: &str) -> Vec<&'a Event> {
+fn life<'a>(
+    by_version: &mut HashMap<&str, &'a Event>,
+    creation: Option<&'a Event>,
+    tag: &str,
+) -> Vec<&'a Event> {
     let mut life: Vec<&Event> = creation.into_iter().collect();
     let mut current = by_version.remove(tag);
     while let Some(event) = current {

@@ -18,12 +18,24 @@ use crate::suite::Suite;
 const HALF: usize = 40_000;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("lease race: a lease expires during its holder's write", |site| lost(site, 15, false));
-    suite.case("lease race: a lease is broken during its holder's write", |site| lost(site, -1, true));
-    suite.case("lease race: a lease is released during its holder's write", released);
+    suite.case(
+        "lease race: a lease expires during its holder's write",
+        |site| lost(site, 15, false),
+    );
+    suite.case(
+        "lease race: a lease is broken during its holder's write",
+        |site| lost(site, -1, true),
+    );
+    suite.case(
+        "lease race: a lease is released during its holder's write",
+        released,
+    );
     suite.case("lease race: a break among renewals", broken);
     suite.case("lease race: changes of one lease to different ids", changed);
-    suite.case("lease race: holders take turns, and none writes during another's turn", turns);
+    suite.case(
+        "lease race: holders take turns, and none writes during another's turn",
+        turns,
+    );
 }
 
 /// A write by A, with half of its body sent.
@@ -34,9 +46,17 @@ struct Slow {
 impl Slow {
     fn begin(site: &Site, path: &str) -> Self {
         let fields = [("x-ms-blob-type", "BlockBlob"), ("x-ms-lease-id", A)];
-        let request = site.azure().request("PUT", path, &fields, &vec![b'a'; 2 * HALF]);
+        let request = site
+            .azure()
+            .request("PUT", path, &fields, &vec![b'a'; 2 * HALF]);
         let mut connection = Connection::open(site.address());
-        connection.send([head(&request, "localhost").as_bytes(), &request.body()[..HALF]].concat());
+        connection.send(
+            [
+                head(&request, "localhost").as_bytes(),
+                &request.body()[..HALF],
+            ]
+            .concat(),
+        );
         Self { connection }
     }
 
@@ -46,7 +66,10 @@ impl Slow {
         // The server may already have rejected the request and closed the connection.
         drop(self.connection.try_send(vec![b'a'; HALF]));
         let answer = self.connection.answer_unless_closed();
-        assert!(answer.is_some() || site.server == "worker", "closed without an answer");
+        assert!(
+            answer.is_some() || site.server == "worker",
+            "closed without an answer"
+        );
         answer
     }
 }
@@ -59,7 +82,8 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
     acquire(&mut http, &path, A, seconds).is(201);
     let slow = Slow::begin(site, &path);
     if broken {
-        http.lease(&path, "break", &[("x-ms-lease-break-period", "0")]).is(202);
+        http.lease(&path, "break", &[("x-ms-lease-break-period", "0")])
+            .is(202);
     } else {
         eventually("the lease to expire", || {
             (http.head(&path).is(200).field("x-ms-lease-state") == "expired").then_some(())
@@ -69,8 +93,9 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
     scope(|scope| {
         let other = scope.spawn(|| {
             let mut http = site.azure();
-            let held =
-                eventually("B's lease", || Some(acquire(&mut http, &path, B, -1)).filter(|reply| reply.status == 201));
+            let held = eventually("B's lease", || {
+                Some(acquire(&mut http, &path, B, -1)).filter(|reply| reply.status == 201)
+            });
             tell.send(()).expect("the other thread waits");
             http.upload(&path, &[("x-ms-lease-id", B)], "by B").is(201);
             held
@@ -79,11 +104,17 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
         let before = told.recv_timeout(Duration::from_secs(2)).is_ok();
         let answer = slow.end(site);
         let status = answer.as_ref().map_or(412, |answer| answer.status.as_u16());
-        assert!(status == 412 || (!before && status == 201), "A after B had the lease ({before}): {answer:?}");
-        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        assert!(
+            status == 412 || (!before && status == 201),
+            "A after B had the lease ({before}): {answer:?}"
+        );
+        other
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     assert_eq!(http.get(&path).is(200).text(), "by B");
-    http.upload(&path, &[("x-ms-lease-id", A)], "by A").refused(412, "LeaseIdMismatchWithBlobOperation");
+    http.upload(&path, &[("x-ms-lease-id", A)], "by A")
+        .refused(412, "LeaseIdMismatchWithBlobOperation");
 }
 
 /// A client that releases its lease during its own write has no lease afterwards.
@@ -92,8 +123,13 @@ fn released(site: &Site) {
     let path = blob(&mut http, site);
     acquire(&mut http, &path, A, -1).is(201);
     let slow = Slow::begin(site, &path);
-    http.lease(&path, "release", &[("x-ms-lease-id", A)]).is(200);
-    let tag = http.upload(&path, &[], "in between").is(201).etag().to_owned();
+    http.lease(&path, "release", &[("x-ms-lease-id", A)])
+        .is(200);
+    let tag = http
+        .upload(&path, &[], "in between")
+        .is(201)
+        .etag()
+        .to_owned();
     if let Some(answer) = slow.end(site) {
         answer.expect(412);
     }
@@ -108,7 +144,8 @@ fn broken(site: &Site) {
     race(10, |racer| {
         let mut http = site.azure();
         if racer == 0 {
-            http.lease(&path, "break", &[("x-ms-lease-break-period", "0")]).is(202);
+            http.lease(&path, "break", &[("x-ms-lease-break-period", "0")])
+                .is(202);
             broke.store(true, std::sync::atomic::Ordering::SeqCst);
             return;
         }
@@ -123,7 +160,10 @@ fn broken(site: &Site) {
         }
     });
     let mut http = site.azure();
-    assert_eq!(http.head(&path).is(200).header("x-ms-lease-state"), "broken");
+    assert_eq!(
+        http.head(&path).is(200).header("x-ms-lease-state"),
+        "broken"
+    );
     acquire(&mut http, &path, B, -1).is(201);
 }
 
@@ -133,14 +173,26 @@ fn changed(site: &Site) {
     acquire(&mut site.azure(), &path, A, -1).is(201);
     let id = |racer: usize| format!("c0000000-0000-4000-8000-{racer:012}");
     let replies = race(20, |racer| {
-        let fields = [("x-ms-lease-id", A), ("x-ms-proposed-lease-id", &*id(racer))];
+        let fields = [
+            ("x-ms-lease-id", A),
+            ("x-ms-proposed-lease-id", &*id(racer)),
+        ];
         site.azure().lease(&path, "change", &fields).status.as_u16()
     });
     let winners: Vec<usize> = (0..20).filter(|racer| replies[*racer] == 200).collect();
-    let [winner] = winners[..] else { panic!("winners: {winners:?}") };
-    assert!(replies.iter().all(|status| matches!(status, 200 | 409)), "{replies:?}");
-    site.azure().upload(&path, &[("x-ms-lease-id", &id(winner))], "x").is(201);
-    site.azure().upload(&path, &[("x-ms-lease-id", A)], "x").is(412);
+    let [winner] = winners[..] else {
+        panic!("winners: {winners:?}")
+    };
+    assert!(
+        replies.iter().all(|status| matches!(status, 200 | 409)),
+        "{replies:?}"
+    );
+    site.azure()
+        .upload(&path, &[("x-ms-lease-id", &id(winner))], "x")
+        .is(201);
+    site.azure()
+        .upload(&path, &[("x-ms-lease-id", A)], "x")
+        .is(412);
 }
 
 /// A lock: a lease around a read and an unconditional write. Two holders at once would lose an increment.
@@ -156,12 +208,23 @@ fn turns(site: &Site) {
             turn(&mut http, &path, &id);
         }
     });
-    assert_eq!(site.azure().get(&path).is(200).text(), (CLIENTS * TURNS).to_string());
+    assert_eq!(
+        site.azure().get(&path).is(200).text(),
+        (CLIENTS * TURNS).to_string()
+    );
 }
 
 fn turn(http: &mut Http<'_>, path: &str, id: &str) {
     until_done(|| acquire(http, path, id, -1));
-    let next = http.get(path).is(200).text().parse::<usize>().expect("a number") + 1;
-    http.upload(path, &[("x-ms-lease-id", id)], next.to_string()).is(201);
-    http.lease(path, "release", &[("x-ms-lease-id", id)]).is(200);
+    let next = http
+        .get(path)
+        .is(200)
+        .text()
+        .parse::<usize>()
+        .expect("a number")
+        + 1;
+    http.upload(path, &[("x-ms-lease-id", id)], next.to_string())
+        .is(201);
+    http.lease(path, "release", &[("x-ms-lease-id", id)])
+        .is(200);
 }

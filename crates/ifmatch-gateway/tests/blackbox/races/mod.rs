@@ -30,7 +30,10 @@ pub(crate) fn race<T: Send>(racers: usize, run: impl Fn(usize) -> T + Sync) -> V
             })
         };
         let threads: Vec<_> = (0..racers).map(racer).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     })
 }
 

@@ -18,6 +18,10 @@ pub(crate) fn add(suite: &mut Suite) {
 fn bucket(http: &mut Http<'_>, site: &Site) -> (String, String) {
     let path = format!("/{}", site.name());
     http.put(&path, &[], "").is(200);
-    let tag = http.put(&format!("{path}/there"), &[], "one").is(200).etag().to_owned();
+    let tag = http
+        .put(&format!("{path}/there"), &[], "one")
+        .is(200)
+        .etag()
+        .to_owned();
     (path, tag)
 }

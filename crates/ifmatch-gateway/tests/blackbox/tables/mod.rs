@@ -28,15 +28,31 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     fn new(site: &'a Site) -> Self {
         let (mut http, name) = (site.tables(), site.name());
-        http.send("POST", "/Tables", &JSON, json!({ "TableName": name }).to_string()).is(201);
-        Self { http, path: format!("/{name}") }
+        http.send(
+            "POST",
+            "/Tables",
+            &JSON,
+            json!({ "TableName": name }).to_string(),
+        )
+        .is(201);
+        Self {
+            http,
+            path: format!("/{name}"),
+        }
     }
 
     /// Sends a request to this table. The address begins after the table's name.
     #[track_caller]
-    fn send(&mut self, method: &str, address: &str, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
+    fn send(
+        &mut self,
+        method: &str,
+        address: &str,
+        fields: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Reply {
         let fields = [&JSON, fields].concat();
-        self.http.send(method, &format!("{}{address}", self.path), &fields, body)
+        self.http
+            .send(method, &format!("{}{address}", self.path), &fields, body)
     }
 
     /// Inserts an entity.
@@ -45,7 +61,12 @@ impl<'a> Table<'a> {
         let mut entity = properties.clone();
         entity["PartitionKey"] = partition.into();
         entity["RowKey"] = row.into();
-        self.send("POST", "", &[("prefer", "return-no-content")], entity.to_string())
+        self.send(
+            "POST",
+            "",
+            &[("prefer", "return-no-content")],
+            entity.to_string(),
+        )
     }
 
     /// Replaces the entity `p`, `r`, or merges into it.
@@ -69,15 +90,23 @@ impl<'a> Table<'a> {
         }
         let mut json = reply.is(200).json();
         for name in ["PartitionKey", "RowKey", "Timestamp"] {
-            assert!(json.as_object_mut().expect("an object").remove(name).is_some(), "{name}");
+            assert!(
+                json.as_object_mut()
+                    .expect("an object")
+                    .remove(name)
+                    .is_some(),
+                "{name}"
+            );
         }
         json
     }
 }
 
 const ENTITY: &str = "(PartitionKey='p',RowKey='r')";
-pub(crate) const JSON: [(&str, &str); 2] =
-    [("content-type", "application/json"), ("accept", "application/json;odata=nometadata")];
+pub(crate) const JSON: [(&str, &str); 2] = [
+    ("content-type", "application/json"),
+    ("accept", "application/json;odata=nometadata"),
+];
 
 /// Checks for an error response with this status and code.
 #[track_caller]

@@ -13,12 +13,19 @@ use crate::tables::{ENTITY, JSON, Table, refused};
 pub(crate) fn add(suite: &mut Suite) {
     let shared = Arc::new(OnceLock::new());
     for line in include_str!("../../data/blackbox/table-filters.txt").lines() {
-        let Some((filter, finds)) = line.split_once(" => ").filter(|_| !line.starts_with('#')) else { continue };
+        let Some((filter, finds)) = line.split_once(" => ").filter(|_| !line.starts_with('#'))
+        else {
+            continue;
+        };
         let shared = Arc::clone(&shared);
-        suite.case(format!("tables: filter {filter}"), move |site| filtered(site, &shared, filter, finds));
+        suite.case(format!("tables: filter {filter}"), move |site| {
+            filtered(site, &shared, filter, finds)
+        });
     }
     for size in [1, 4, 5, 1000] {
-        suite.case(format!("tables: pages of {size}"), move |site| pages(site, size));
+        suite.case(format!("tables: pages of {size}"), move |site| {
+            pages(site, size)
+        });
     }
     suite.case("tables: a page continues after changes", continued);
     suite.case("tables: pages of large entities are shorter", large);
@@ -29,13 +36,38 @@ pub(crate) fn add(suite: &mut Suite) {
 fn filled(site: &Site) -> String {
     let mut table = Table::new(site);
     let rows = [
-        ("even", "0", json!({ "n": 0, "name": "zero", "big": "0", "real": 0.0, "yes": true })),
-        ("odd", "1", json!({ "n": 1, "name": "one", "big": "1099511627776", "real": 0.5, "yes": false })),
-        ("even", "2", json!({ "n": 2, "name": "it's", "big": "-5", "real": 1e10, "when": "2026-11-21T12:00:00Z" })),
-        ("odd", "3", json!({ "n": 3, "name": "", "id": "a0000000-0000-4000-8000-00000000000a", "bytes": "AP8=" })),
-        ("even", "4", json!({ "n": "4", "name": "über", "when": "2027-01-01T00:00:00.5Z" })),
+        (
+            "even",
+            "0",
+            json!({ "n": 0, "name": "zero", "big": "0", "real": 0.0, "yes": true }),
+        ),
+        (
+            "odd",
+            "1",
+            json!({ "n": 1, "name": "one", "big": "1099511627776", "real": 0.5, "yes": false }),
+        ),
+        (
+            "even",
+            "2",
+            json!({ "n": 2, "name": "it's", "big": "-5", "real": 1e10, "when": "2026-11-21T12:00:00Z" }),
+        ),
+        (
+            "odd",
+            "3",
+            json!({ "n": 3, "name": "", "id": "a0000000-0000-4000-8000-00000000000a", "bytes": "AP8=" }),
+        ),
+        (
+            "even",
+            "4",
+            json!({ "n": "4", "name": "über", "when": "2027-01-01T00:00:00.5Z" }),
+        ),
     ];
-    let types = [("big", "Int64"), ("when", "DateTime"), ("id", "Guid"), ("bytes", "Binary")];
+    let types = [
+        ("big", "Int64"),
+        ("when", "DateTime"),
+        ("id", "Guid"),
+        ("bytes", "Binary"),
+    ];
     for (partition, row, mut properties) in rows {
         for (name, declared) in types {
             if properties.get(name).is_some() {
@@ -49,7 +81,10 @@ fn filled(site: &Site) -> String {
 
 fn filtered(site: &Site, shared: &OnceLock<String>, filter: &str, finds: &str) {
     let path = shared.get_or_init(|| filled(site)).clone();
-    let mut table = Table { http: site.tables(), path };
+    let mut table = Table {
+        http: site.tables(),
+        path,
+    };
     let encoded = utf8_percent_encode(filter, NON_ALPHANUMERIC);
     let reply = table.send("GET", &format!("()?$filter={encoded}"), &[], "");
     if finds == "refused" {
@@ -57,7 +92,9 @@ fn filtered(site: &Site, shared: &OnceLock<String>, filter: &str, finds: &str) {
     }
     let json = reply.is(200).json();
     let rows = json["value"].as_array().expect("a list").iter();
-    let found: String = rows.map(|entity| entity["RowKey"].as_str().expect("a key")).collect();
+    let found: String = rows
+        .map(|entity| entity["RowKey"].as_str().expect("a key"))
+        .collect();
     assert_eq!(found, if finds == "nothing" { "" } else { finds });
 }
 
@@ -67,7 +104,9 @@ fn pages(site: &Site, most: usize) {
     let mut keys = Vec::new();
     for partition in ["", " ", "!", "a", "a b", "a!", "b"] {
         for row in ["1", "10", "2", "é"] {
-            table.insert(partition, row, &json!({ "third": keys.len() % 3 == 0 })).is(204);
+            table
+                .insert(partition, row, &json!({ "third": keys.len() % 3 == 0 }))
+                .is(204);
             keys.push((partition.to_owned(), row.to_owned()));
         }
     }
@@ -84,11 +123,16 @@ fn pages(site: &Site, most: usize) {
 fn walk(table: &mut Table<'_>, query: &str) -> Vec<Vec<(String, String)>> {
     let (mut pages, mut next) = (Vec::new(), String::new());
     loop {
-        let page = table.send("GET", &format!("()?{query}{next}"), &[], "").is(200);
+        let page = table
+            .send("GET", &format!("()?{query}{next}"), &[], "")
+            .is(200);
         let json = page.json();
         let text = |value: &Value| value.as_str().expect("text").to_owned();
         let rows = json["value"].as_array().expect("a list").iter();
-        pages.push(rows.map(|entity| (text(&entity["PartitionKey"]), text(&entity["RowKey"]))).collect());
+        pages.push(
+            rows.map(|entity| (text(&entity["PartitionKey"]), text(&entity["RowKey"])))
+                .collect(),
+        );
         match continuation(&page) {
             Some(token) => next = token,
             None => return pages,
@@ -111,17 +155,33 @@ fn continued(site: &Site) {
     }
     let first = table.send("GET", "()?$top=2", &[], "").is(200);
     let next = continuation(&first).expect("another page");
-    table.send("DELETE", "(PartitionKey='p',RowKey='b')", &[("if-match", "*")], "").is(204);
+    table
+        .send(
+            "DELETE",
+            "(PartitionKey='p',RowKey='b')",
+            &[("if-match", "*")],
+            "",
+        )
+        .is(204);
     table.insert("p", "a1", &json!({})).is(204);
-    let rest = table.send("GET", &format!("()?{next}"), &[], "").is(200).json();
-    let rows = rest["value"].as_array().expect("a list").iter().map(|entity| entity["RowKey"].clone());
+    let rest = table
+        .send("GET", &format!("()?{next}"), &[], "")
+        .is(200)
+        .json();
+    let rows = rest["value"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|entity| entity["RowKey"].clone());
     assert_eq!(rows.collect::<Vec<_>>(), ["c", "d"]);
 }
 
 /// A page must fit into memory, regardless of the size of its entities.
 fn large(site: &Site) {
     let mut table = Table::new(site);
-    let large: Value = (0..15).map(|number| (format!("p{number}"), Value::from("x".repeat(32 * 1024)))).collect();
+    let large: Value = (0..15)
+        .map(|number| (format!("p{number}"), Value::from("x".repeat(32 * 1024))))
+        .collect();
     for row in 0..6 {
         table.insert("p", &row.to_string(), &large).is(204);
     }
@@ -134,16 +194,28 @@ fn tables(site: &Site) {
     let (mut http, prefix) = (site.tables(), site.name());
     let names = ["Four", "one", "three", "Two"].map(|name| format!("{prefix}{name}"));
     for name in &names {
-        http.send("POST", "/Tables", &JSON, json!({ "TableName": name }).to_string()).is(201);
+        http.send(
+            "POST",
+            "/Tables",
+            &JSON,
+            json!({ "TableName": name }).to_string(),
+        )
+        .is(201);
     }
     let (mut found, mut next) = (Vec::new(), String::new());
     loop {
-        let filter = format!("$filter=TableName%20ge%20'{prefix}A'%20and%20TableName%20lt%20'{prefix}z'");
-        let page = http.send("GET", &format!("/Tables?$top=3&{filter}{next}"), &JSON, "").is(200);
+        let filter =
+            format!("$filter=TableName%20ge%20'{prefix}A'%20and%20TableName%20lt%20'{prefix}z'");
+        let page = http
+            .send("GET", &format!("/Tables?$top=3&{filter}{next}"), &JSON, "")
+            .is(200);
         let json = page.json();
         let rows = json["value"].as_array().expect("a list");
         assert!(rows.len() <= 3);
-        found.extend(rows.iter().map(|table| table["TableName"].as_str().expect("a name").to_owned()));
+        found.extend(
+            rows.iter()
+                .map(|table| table["TableName"].as_str().expect("a name").to_owned()),
+        );
         match page.field("x-ms-continuation-nexttablename") {
             "" => break,
             token => next = format!("&NextTableName={token}"),
@@ -181,7 +253,10 @@ fn read(table: &mut Table<'_>, address: &str, accept: &str) -> Reply {
 fn levels(site: &Site) {
     let mut table = Table::new(site);
     let tag = table.insert("p", "r", &typed()).is(204).etag().to_owned();
-    let (account, name) = (site.signer.account(), table.path.trim_start_matches('/').to_owned());
+    let (account, name) = (
+        site.signer.account(),
+        table.path.trim_start_matches('/').to_owned(),
+    );
     let values = json!({
         "PartitionKey": "p", "RowKey": "r",
         "text": "it's 🦀", "whole": 42, "real": 2.5, "even": 5.0, "truth": true, "large": "1099511627776",
@@ -202,29 +277,65 @@ fn levels(site: &Site) {
         ("fullmetadata", vec![&values, &minimal, &full]),
     ];
     for (level, parts) in rows {
-        let parts = parts.into_iter().flat_map(|part| part.as_object().expect("an object").clone());
-        let reply = read(&mut table, ENTITY, &format!("application/json;odata={level}")).is(200);
-        assert!(reply.header("content-type").starts_with(&format!("application/json;odata={level};")));
+        let parts = parts
+            .into_iter()
+            .flat_map(|part| part.as_object().expect("an object").clone());
+        let reply = read(
+            &mut table,
+            ENTITY,
+            &format!("application/json;odata={level}"),
+        )
+        .is(200);
+        assert!(
+            reply
+                .header("content-type")
+                .starts_with(&format!("application/json;odata={level};"))
+        );
         assert_eq!(reply.etag(), tag);
         let mut json = reply.json();
         let entity = json.as_object_mut().expect("an object");
         assert!(entity.remove("Timestamp").is_some());
         for (url, path, expected) in [
-            ("odata.metadata", format!("/{account}/$metadata#{name}/@Element"), level != "nometadata"),
-            ("odata.id", format!("/{account}/{name}{ENTITY}"), level == "fullmetadata"),
+            (
+                "odata.metadata",
+                format!("/{account}/$metadata#{name}/@Element"),
+                level != "nometadata",
+            ),
+            (
+                "odata.id",
+                format!("/{account}/{name}{ENTITY}"),
+                level == "fullmetadata",
+            ),
         ] {
             let value = entity.remove(url);
             assert_eq!(value.is_some(), expected, "{level} {url}");
-            assert!(value.is_none_or(|value| value.as_str().is_some_and(|value| value.ends_with(&path))), "{url}");
+            assert!(
+                value
+                    .is_none_or(|value| value.as_str().is_some_and(|value| value.ends_with(&path))),
+                "{url}"
+            );
         }
         assert_eq!(json, Value::Object(parts.collect()), "{level}");
     }
     let reply = read(&mut table, ENTITY, "*/*").is(200);
-    assert!(reply.text().contains("\"even\":5.0,"), "doubles keep the point: {}", reply.text());
-    refused(read(&mut table, ENTITY, "application/atom+xml"), 415, "AtomFormatNotSupported");
+    assert!(
+        reply.text().contains("\"even\":5.0,"),
+        "doubles keep the point: {}",
+        reply.text()
+    );
+    refused(
+        read(&mut table, ENTITY, "application/atom+xml"),
+        415,
+        "AtomFormatNotSupported",
+    );
     let by_parameter = format!("{ENTITY}?$format=application/json;odata=nometadata");
-    let json = read(&mut table, &by_parameter, "application/atom+xml").is(200).json();
-    assert_eq!((json["whole"].clone(), json["odata.etag"].clone()), (json!(42), Value::Null));
+    let json = read(&mut table, &by_parameter, "application/atom+xml")
+        .is(200)
+        .json();
+    assert_eq!(
+        (json["whole"].clone(), json["odata.etag"].clone()),
+        (json!(42), Value::Null)
+    );
 }
 
 fn kept(site: &Site) {
@@ -235,17 +346,37 @@ fn kept(site: &Site) {
     expected["whole"] = 43.into();
     assert_eq!(table.properties(), expected);
     let mut one = read(&mut table, ENTITY, "application/json").is(200).json();
-    one.as_object_mut().expect("an object").remove("odata.metadata");
+    one.as_object_mut()
+        .expect("an object")
+        .remove("odata.metadata");
     let listed = read(&mut table, "()", "application/json").is(200).json();
     assert_eq!(listed["value"], json!([one]));
 }
 
 fn selected_content(site: &Site) {
     let mut table = Table::new(site);
-    table.insert("p", "r", &json!({ "a": 1, "b": "2", "b@odata.type": "Edm.Int64" })).is(204);
-    let one = table.send("GET", &format!("{ENTITY}?$select=b,RowKey,none"), &[], "").is(200).json();
+    table
+        .insert(
+            "p",
+            "r",
+            &json!({ "a": 1, "b": "2", "b@odata.type": "Edm.Int64" }),
+        )
+        .is(204);
+    let one = table
+        .send("GET", &format!("{ENTITY}?$select=b,RowKey,none"), &[], "")
+        .is(200)
+        .json();
     assert_eq!(one, json!({ "RowKey": "r", "b": "2" }));
-    let minimal = read(&mut table, &format!("{ENTITY}?$select=b"), "application/json").is(200).json();
-    assert_eq!((&minimal["b@odata.type"], &minimal["a"]), (&json!("Edm.Int64"), &Value::Null));
+    let minimal = read(
+        &mut table,
+        &format!("{ENTITY}?$select=b"),
+        "application/json",
+    )
+    .is(200)
+    .json();
+    assert_eq!(
+        (&minimal["b@odata.type"], &minimal["a"]),
+        (&json!("Edm.Int64"), &Value::Null)
+    );
     assert!(minimal["odata.etag"].is_string());
 }

@@ -16,11 +16,27 @@ fn the_gateway_honours_conditions() {
     let gateway = Gateway::on_folder(&[]);
     let end = run(["check", &gateway.url("/box")]);
     assert_eq!(end.status.code(), Some(0), "{end:#?}");
-    assert!(end.stdout.contains("yes      13.1.1    one of 16 concurrent replacements succeeds\n"), "{}", end.stdout);
-    assert!(end.stdout.lines().all(|line| line.chars().count() <= 80), "{}", end.stdout);
-    assert!(!end.stdout.contains("304"), "not part of the short check: {}", end.stdout);
+    assert!(
+        end.stdout
+            .contains("yes      13.1.1    one of 16 concurrent replacements succeeds\n"),
+        "{}",
+        end.stdout
+    );
+    assert!(
+        end.stdout.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        end.stdout
+    );
+    assert!(
+        !end.stdout.contains("304"),
+        "not part of the short check: {}",
+        end.stdout
+    );
     let json = run(["check", "--json", &gateway.url("/box")]).stdout;
-    assert!(json.contains("\"winners of 10 races: 1 1 1 1 1 1 1 1 1 1\""), "{json}");
+    assert!(
+        json.contains("\"winners of 10 races: 1 1 1 1 1 1 1 1 1 1\""),
+        "{json}"
+    );
 }
 
 /// A server that ignores all conditions, but wants a field and a query in each request.
@@ -30,8 +46,14 @@ async fn careless() -> Server {
         let stored = Arc::clone(&stored);
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let known = request.headers().contains_key("x-key") && request.uri().query() == Some("sig=a%2Fb");
-            let body = request.into_body().collect().await.expect("a body").to_bytes();
+            let known = request.headers().contains_key("x-key")
+                && request.uri().query() == Some("sig=a%2Fb");
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("a body")
+                .to_bytes();
             let mut stored = stored.lock().expect("no panic");
             let mut response = Response::new(Full::new(Bytes::new()));
             match method {
@@ -43,7 +65,9 @@ async fn careless() -> Server {
                 Method::PUT => drop(stored.insert(path, body)),
                 _ => drop(stored.remove(&path)),
             }
-            response.headers_mut().insert("etag", "\"constant\"".parse().expect("a tag"));
+            response
+                .headers_mut()
+                .insert("etag", "\"constant\"".parse().expect("a tag"));
             Ok::<_, Infallible>(response)
         }
     });
@@ -54,7 +78,9 @@ async fn careless() -> Server {
 async fn a_server_that_ignores_conditions_is_found() {
     let server = careless().await;
     let url = format!("http://{}/box?sig=a%2Fb", server.address());
-    let end = tokio::task::spawn_blocking(move || run(["check", "--header", "x-key: 1", &url])).await.unwrap();
+    let end = tokio::task::spawn_blocking(move || run(["check", "--header", "x-key: 1", &url]))
+        .await
+        .unwrap();
     assert_eq!(end.status.code(), Some(3), "{end:#?}");
     for found in [
         "a write changes the tag",
@@ -63,7 +89,11 @@ async fn a_server_that_ignores_conditions_is_found() {
         "If-None-Match: * rejects PUT of an existing resource",
         "one of 16 concurrent creates succeeds",
     ] {
-        let line = end.stdout.lines().find(|line| line.contains(found)).unwrap_or_else(|| panic!("{end:#?}"));
+        let line = end
+            .stdout
+            .lines()
+            .find(|line| line.contains(found))
+            .unwrap_or_else(|| panic!("{end:#?}"));
         assert!(line.starts_with("NO "), "{line}");
     }
 }
@@ -72,9 +102,14 @@ async fn a_server_that_ignores_conditions_is_found() {
 async fn a_server_that_rejects_all_writes_is_an_error() {
     let server = careless().await;
     let url = format!("http://{}/box?sig=secret", server.address());
-    let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
+    let end = tokio::task::spawn_blocking(move || run(["check", &url]))
+        .await
+        .unwrap();
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    assert!(end.stderr.contains("(403)") && end.stderr.contains("--token-file FILE"), "{end:#?}");
+    assert!(
+        end.stderr.contains("(403)") && end.stderr.contains("--token-file FILE"),
+        "{end:#?}"
+    );
     assert!(!end.stderr.contains("secret"), "{end:#?}");
 }
 

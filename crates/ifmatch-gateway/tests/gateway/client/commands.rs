@@ -20,34 +20,70 @@ fn the_command_gets_its_fence_and_its_exit_code_is_passed_on() {
     let url = gateway.url("/locks/a");
     let fence = |end: &support::Finished| end.stdout.trim().parse::<u64>().expect("a number");
     let first = locked(&url, &["--name", "test"], "echo $IFMATCH_FENCE");
-    let second = locked(&url, &[], "echo $IFMATCH_FENCE; test ${#IFMATCH_LEASE_ID} -eq 16");
+    let second = locked(
+        &url,
+        &[],
+        "echo $IFMATCH_FENCE; test ${#IFMATCH_LEASE_ID} -eq 16",
+    );
     assert!(fence(&second) > fence(&first));
-    assert_eq!((first.status.code(), second.status.code()), (Some(0), Some(0)));
+    assert_eq!(
+        (first.status.code(), second.status.code()),
+        (Some(0), Some(0))
+    );
     assert_eq!(locked(&url, &[], "exit 7").status.code(), Some(7));
     assert_eq!(locked(&url, &[], "kill -KILL $$").status.code(), Some(137));
-    assert_eq!(run(["lock", &url, "--", "/no/such/command"]).status.code(), Some(127));
+    assert_eq!(
+        run(["lock", &url, "--", "/no/such/command"]).status.code(),
+        Some(127)
+    );
     assert_eq!(locked("nonsense", &[], "true").status.code(), Some(2));
-    assert_eq!(locked(&url, &["--ttl", "1s"], "true").status.code(), Some(2));
-    assert_eq!(locked("http://127.0.0.1:1/locks/a", &["--wait", "0s"], "true").status.code(), Some(75));
+    assert_eq!(
+        locked(&url, &["--ttl", "1s"], "true").status.code(),
+        Some(2)
+    );
+    assert_eq!(
+        locked("http://127.0.0.1:1/locks/a", &["--wait", "0s"], "true")
+            .status
+            .code(),
+        Some(75)
+    );
 }
 
 #[test]
 fn a_held_lock_is_not_acquired_until_its_command_ends() {
     let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
-    let mut first = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
+    let mut first = Guarded::start(
+        &["lock", &url, "--ttl", "3s"],
+        "echo started; exec sleep 600",
+    );
     assert_eq!(first.line(), "started");
     let end = locked(&url, &["--wait", "3s"], "echo ran");
     assert!(end.stderr.contains("held by process "), "{end:#?}");
     let end = locked(&url, &["--wait", "0s"], "echo ran");
     assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""));
     let end = locked(&url, &["--unless-held"], "echo ran");
-    assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""), "the first one renews its lock");
-    assert_eq!(locked(&url, &["--unless-held", "--wait", "1s"], "true").status.code(), Some(2));
+    assert_eq!(
+        (end.status.code(), end.stdout.as_str()),
+        (Some(75), ""),
+        "the first one renews its lock"
+    );
+    assert_eq!(
+        locked(&url, &["--unless-held", "--wait", "1s"], "true")
+            .status
+            .code(),
+        Some(2)
+    );
     first.signal("TERM");
     assert_eq!(first.code(), Some(143));
-    assert_eq!(locked(&url, &["--unless-held"], "true").status.code(), Some(0));
-    assert_eq!(locked(&url, &["--wait", "0s"], "true").status.code(), Some(0));
+    assert_eq!(
+        locked(&url, &["--unless-held"], "true").status.code(),
+        Some(0)
+    );
+    assert_eq!(
+        locked(&url, &["--wait", "0s"], "true").status.code(),
+        Some(0)
+    );
 }
 
 #[test]
@@ -55,11 +91,16 @@ fn signals_reach_the_command() {
     let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
     for signal in ["TERM", "INT", "HUP", "USR1"] {
-        let script = format!("trap 'echo got; exit 9' {signal}; echo started; while :; do sleep 0.05; done");
+        let script =
+            format!("trap 'echo got; exit 9' {signal}; echo started; while :; do sleep 0.05; done");
         let mut guarded = Guarded::start(&["lock", &url], &script);
         assert_eq!(guarded.line(), "started");
         guarded.signal(signal);
-        assert_eq!((guarded.line().as_str(), guarded.code()), ("got", Some(9)), "{signal}");
+        assert_eq!(
+            (guarded.line().as_str(), guarded.code()),
+            ("got", Some(9)),
+            "{signal}"
+        );
     }
 }
 
@@ -96,7 +137,10 @@ async fn the_processes_that_a_command_has_started_are_ended_with_it() {
     if ended.is_err() {
         kill("KILL", &format!("-{group}"));
     }
-    assert_eq!(ended.expect("a process works without the lock").unwrap(), (String::new(), Some(70)));
+    assert_eq!(
+        ended.expect("a process works without the lock").unwrap(),
+        (String::new(), Some(70))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,26 +151,47 @@ async fn a_server_that_does_not_answer_is_reported_until_it_does() {
     let url = format!("http://{}/leaders/a", proxy.address());
     let run = tokio::task::spawn_blocking(move || {
         let mut command = Gateway::command();
-        command.args(["elect", &url, "--", "echo", "leads"]).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ifmatch starts");
+        command
+            .args(["elect", &url, "--", "echo", "leads"])
+            .stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ifmatch starts");
         let mut report = String::new();
-        BufReader::new(child.stderr.as_mut().expect("piped")).read_line(&mut report).expect("a pipe");
+        BufReader::new(child.stderr.as_mut().expect("piped"))
+            .read_line(&mut report)
+            .expect("a pipe");
         proxy.set(Network::Whole);
         (report, child.wait_with_output().expect("a child"))
     });
     let (report, end) = run.await.unwrap();
-    assert!(report.contains("Retrying until the server responds"), "{report}");
-    assert_eq!((end.status.code(), &*end.stdout), (Some(0), &b"leads\n"[..]), "{end:?}");
+    assert!(
+        report.contains("Retrying until the server responds"),
+        "{report}"
+    );
+    assert_eq!(
+        (end.status.code(), &*end.stdout),
+        (Some(0), &b"leads\n"[..]),
+        "{end:?}"
+    );
 }
 
 #[test]
 fn a_stopped_holder_finds_the_lock_lost() {
     let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/locks/a");
-    let mut stopped = Guarded::start(&["lock", &url, "--ttl", "9s"], "echo started; exec sleep 600");
+    let mut stopped = Guarded::start(
+        &["lock", &url, "--ttl", "9s"],
+        "echo started; exec sleep 600",
+    );
     assert_eq!(stopped.line(), "started");
     stopped.signal("STOP");
-    assert_eq!(locked(&url, &["--ttl", "9s"], "true").status.code(), Some(0));
+    assert_eq!(
+        locked(&url, &["--ttl", "9s"], "true").status.code(),
+        Some(0)
+    );
     stopped.signal("CONT");
     assert_eq!(stopped.code(), Some(70));
 }
@@ -137,16 +202,31 @@ fn a_lost_lock_is_no_success_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path());
     let go = folder.path().join("go");
-    let script = format!("echo started; while [ ! -e {} ]; do sleep 0.05; done; echo ended", go.display());
-    let urls: Vec<_> = (0..4).map(|number| gateway.url(&format!("/locks/{number}"))).collect();
-    let mut stopped: Vec<_> = urls.iter().map(|url| Guarded::start(&["lock", url, "--ttl", "9s"], &script)).collect();
+    let script = format!(
+        "echo started; while [ ! -e {} ]; do sleep 0.05; done; echo ended",
+        go.display()
+    );
+    let urls: Vec<_> = (0..4)
+        .map(|number| gateway.url(&format!("/locks/{number}")))
+        .collect();
+    let mut stopped: Vec<_> = urls
+        .iter()
+        .map(|url| Guarded::start(&["lock", url, "--ttl", "9s"], &script))
+        .collect();
     for holder in &mut stopped {
         assert_eq!(holder.line(), "started");
         holder.signal("STOP");
     }
     std::thread::scope(|scope| {
-        let others: Vec<_> = urls.iter().map(|url| scope.spawn(|| locked(url, &["--ttl", "9s"], "true"))).collect();
-        assert!(others.into_iter().all(|other| other.join().unwrap().status.code() == Some(0)));
+        let others: Vec<_> = urls
+            .iter()
+            .map(|url| scope.spawn(|| locked(url, &["--ttl", "9s"], "true")))
+            .collect();
+        assert!(
+            others
+                .into_iter()
+                .all(|other| other.join().unwrap().status.code() == Some(0))
+        );
     });
     std::fs::write(&go, "").unwrap();
     for holder in &mut stopped {
@@ -180,8 +260,10 @@ async fn a_signal_ends_a_release() {
         BufReader::new(stderr).read_line(&mut said).expect("a pipe");
         (guarded.code(), said)
     });
-    let (code, said) =
-        tokio::time::timeout(Duration::from_mins(2), run).await.expect("it ends within two minutes").unwrap();
+    let (code, said) = tokio::time::timeout(Duration::from_mins(2), run)
+        .await
+        .expect("it ends within two minutes")
+        .unwrap();
     assert_eq!(code, Some(143));
     assert!(said.contains("a signal interrupted the release"), "{said}");
 }
@@ -194,7 +276,10 @@ fn a_killed_holder_is_followed() {
     let command = killed.line();
     killed.signal("KILL");
     assert_eq!(killed.code(), None);
-    assert_eq!(locked(&url, &["--wait", "10m"], "true").status.code(), Some(0));
+    assert_eq!(
+        locked(&url, &["--wait", "10m"], "true").status.code(),
+        Some(0)
+    );
     // SIGKILL can't be passed on: the command went on without the lock.
     kill("KILL", &command);
 }
@@ -203,12 +288,18 @@ fn a_killed_holder_is_followed() {
 fn a_candidate_leads_after_the_leader_and_ends_with_its_command() {
     let gateway = Gateway::on_folder(&[]);
     let url = gateway.url("/leaders/a");
-    let mut leader = Guarded::start(&["elect", &url, "--name", "one"], "echo leads; exec sleep 600");
+    let mut leader = Guarded::start(
+        &["elect", &url, "--name", "one"],
+        "echo leads; exec sleep 600",
+    );
     assert_eq!(leader.line(), "leads");
     let mut candidate = Guarded::start(&["elect", &url, "--name", "two"], "echo leads; exit 4");
     leader.signal("TERM");
     assert_eq!(leader.code(), Some(143));
-    assert_eq!((candidate.line().as_str(), candidate.code()), ("leads", Some(4)));
+    assert_eq!(
+        (candidate.line().as_str(), candidate.code()),
+        ("leads", Some(4))
+    );
 }
 
 #[test]
@@ -219,7 +310,16 @@ fn a_leader_that_was_stopped_leads_again_with_a_new_command() {
     let mut leader = Guarded::start(&["elect", &url, "--ttl", "3s"], script);
     let first: u64 = leader.line().parse().unwrap();
     leader.signal("STOP");
-    let between = run(["elect", &url, "--ttl", "3s", "--", "sh", "-c", "echo $IFMATCH_FENCE"]);
+    let between = run([
+        "elect",
+        &url,
+        "--ttl",
+        "3s",
+        "--",
+        "sh",
+        "-c",
+        "echo $IFMATCH_FENCE",
+    ]);
     let between: u64 = between.stdout.trim().parse().unwrap();
     leader.signal("CONT");
     let second: u64 = leader.line().parse().unwrap();
@@ -238,30 +338,74 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
         path.to_str().unwrap().to_owned()
     };
     let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (cert, key) = (file("cert.pem", signed.cert.pem()), file("key.pem", signed.signing_key.serialize_pem()));
-    let gateway = Gateway::start(["serve", "--store", "memory://", "--tls-cert", &cert, "--tls-key", &key]);
+    let (cert, key) = (
+        file("cert.pem", signed.cert.pem()),
+        file("key.pem", signed.signing_key.serialize_pem()),
+    );
+    let gateway = Gateway::start([
+        "serve",
+        "--store",
+        "memory://",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ]);
     let (lock, container) = (gateway.url("/locks/a"), gateway.url("/box"));
     let code = |arguments: &[&str]| run(arguments).status.code();
-    assert_eq!(code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]), Some(0));
-    assert_eq!(code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]), Some(4));
+    assert_eq!(
+        code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]),
+        Some(0)
+    );
+    assert_eq!(
+        code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]),
+        Some(4)
+    );
     assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
     // The system doesn't trust it, and `http` isn't its protocol: no other attempt can succeed.
     let plain = [&lock, &container].map(|url| url.replace("https:", "http:"));
-    for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "Use https://")] {
-        for arguments in [&["lock", lock, "--", "true"][..], &["elect", lock, "--", "true"], &["check", container]] {
+    for (lock, container, advice) in [
+        (&lock, &container, "certificate"),
+        (&plain[0], &plain[1], "Use https://"),
+    ] {
+        for arguments in [
+            &["lock", lock, "--", "true"][..],
+            &["elect", lock, "--", "true"],
+            &["check", container],
+        ] {
             let end = run(arguments);
             assert_eq!(end.status.code(), Some(1), "{end:#?}");
-            assert!(end.stderr.contains(advice) && !end.stderr.contains("Error("), "{end:#?}");
+            assert!(
+                end.stderr.contains(advice) && !end.stderr.contains("Error("),
+                "{end:#?}"
+            );
         }
     }
     let http = Gateway::start(["serve", "--store", "memory://"]);
-    let end = run(["lock", &http.url("/locks/a").replace("http:", "https:"), "--ca", &cert, "--", "true"]);
-    assert!(end.status.code() == Some(1) && end.stderr.contains("Use http://"), "{end:#?}");
+    let end = run([
+        "lock",
+        &http.url("/locks/a").replace("http:", "https:"),
+        "--ca",
+        &cert,
+        "--",
+        "true",
+    ]);
+    assert!(
+        end.status.code() == Some(1) && end.stderr.contains("Use http://"),
+        "{end:#?}"
+    );
 
     let text = file("text.pem", "no certificate".to_owned());
-    for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {
+    for command in [
+        &["lock", &lock, "--ca", &text, "--", "true"][..],
+        &["check", &container, "--ca", &text],
+    ] {
         let end = run(command);
         assert_eq!(end.status.code(), Some(2));
-        assert!(end.stderr.contains("--ca") && end.stderr.contains("PEM"), "{}", end.stderr);
+        assert!(
+            end.stderr.contains("--ca") && end.stderr.contains("PEM"),
+            "{}",
+            end.stderr
+        );
     }
 }

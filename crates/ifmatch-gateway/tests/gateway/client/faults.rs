@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_hours(1);
 /// Long enough for a holder on a busy machine, which has lost the lock if it is late with a renewal by five seconds.
 const TTL: Duration = Duration::from_secs(9);
 /// Name of the test that runs itself in other processes, and the variables with which it does.
-const STOPPED: &str = "client::faults::a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_one";
+const STOPPED: &str =
+    "client::faults::a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_one";
 const URL: &str = "IFMATCH_STOPPED_URL";
 const NUMBER: &str = "IFMATCH_STOPPED_NUMBER";
 /// Number of those processes.
@@ -39,7 +40,10 @@ async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
     let cut = async |network: Network| {
         let proxy = Proxy::start(gateway.address()).await;
         let lock = |url: &str| client(url).lock(format!("{network:?}")).ttl(TTL);
-        let held = lock(&format!("http://{}/box", proxy.address())).acquire().await.unwrap();
+        let held = lock(&format!("http://{}/box", proxy.address()))
+            .acquire()
+            .await
+            .unwrap();
         proxy.set(network);
         let direct = lock(&gateway.url("/box"));
         let acquire = async {
@@ -47,7 +51,10 @@ async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
             assert!(held.is_lost(), "two holders: {network:?}");
             next
         };
-        let (next, ()) = within("the next holder", async { tokio::join!(acquire, held.lost()) }).await;
+        let (next, ()) = within("the next holder", async {
+            tokio::join!(acquire, held.lost())
+        })
+        .await;
         assert!(next.fence() > held.fence());
     };
     join_all([Network::Silent, Network::BlackHole, Network::Reset].map(cut)).await;
@@ -86,7 +93,16 @@ async fn updates_go_on_after_the_gateway_was_killed_and_none_is_lost_or_repeated
     for writer in writers {
         within("the end of a writer", writer).await.unwrap();
     }
-    assert_eq!(client(&url).json::<usize>("hits").get().await.unwrap().unwrap().value, 400);
+    assert_eq!(
+        client(&url)
+            .json::<usize>("hits")
+            .get()
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        400
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,8 +114,15 @@ async fn a_lock_is_still_held_after_the_gateway_was_killed() {
     tokio::task::block_in_place(|| gateway.restart());
     proxy.redirect(gateway.address());
     let other = client.lock("lock");
-    assert!(other.acquire_within(TTL).await.unwrap().is_none(), "two holders");
-    client.json::<u64>("bill").update_fenced(&held, |sum| *sum += 1).await.unwrap();
+    assert!(
+        other.acquire_within(TTL).await.unwrap().is_none(),
+        "two holders"
+    );
+    client
+        .json::<u64>("bill")
+        .update_fenced(&held, |sum| *sum += 1)
+        .await
+        .unwrap();
     held.release().await.unwrap();
     assert!(other.acquire().await.unwrap().fence() > 0);
 }
@@ -123,28 +146,55 @@ async fn a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_on
 /// Stops a holder that writes all the time, writes as the next holder, and lets the first one continue.
 async fn stop_in_the_middle(url: &str, number: usize) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([STOPPED, "--exact", "--nocapture"]).env(URL, url).env(NUMBER, number.to_string());
-    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    command
+        .args([STOPPED, "--exact", "--nocapture"])
+        .env(URL, url)
+        .env(NUMBER, number.to_string());
+    let mut process = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let output = BufReader::new(process.stdout.take().unwrap());
-    let mut accepted = output.lines().filter_map(|line| line.unwrap().strip_prefix(ACCEPTED)?.parse::<usize>().ok());
+    let mut accepted = output
+        .lines()
+        .filter_map(|line| line.unwrap().strip_prefix(ACCEPTED)?.parse::<usize>().ok());
     let pid = process.id().to_string();
-    assert_eq!(accepted.next(), Some(1), "the lock was lost before the first write");
+    assert_eq!(
+        accepted.next(),
+        Some(1),
+        "the lock was lost before the first write"
+    );
     kill("STOP", &pid);
     let (client, key) = (client(url), number.to_string());
-    let next = client.lock(format!("lock-{key}")).ttl(TTL).acquire().await.unwrap();
+    let next = client
+        .lock(format!("lock-{key}"))
+        .ttl(TTL)
+        .acquire()
+        .await
+        .unwrap();
     let sum = client.json::<usize>(key.as_str());
     let written = sum.update_fenced(&next, |sum| *sum += MILLION).await;
     kill("CONT", &pid);
     let accepted = accepted.next().expect("the number of accepted writes");
     assert!(process.wait().unwrap().success());
     assert_eq!(written.unwrap(), accepted + MILLION);
-    assert_eq!(sum.get().await.unwrap().unwrap().value, accepted + MILLION, "a late write was accepted");
+    assert_eq!(
+        sum.get().await.unwrap().unwrap().value,
+        accepted + MILLION,
+        "a late write was accepted"
+    );
 }
 
 /// Adds one under a lock until it is lost, and prints how often.
 #[expect(clippy::print_stdout, reason = "the first process reads it")]
 async fn write_until_lost(client: &Client, number: &str) {
-    let held = client.lock(format!("lock-{number}")).ttl(TTL).acquire().await.unwrap();
+    let held = client
+        .lock(format!("lock-{number}"))
+        .ttl(TTL)
+        .acquire()
+        .await
+        .unwrap();
     let sum = client.json::<usize>(number);
     let mut accepted = 0;
     while accepted < WRITES {

@@ -29,7 +29,9 @@ fn client(url: &str) -> Client {
 async fn of_64_tasks_with_100_updates_each_none_is_lost() {
     let gateway = Gateway::on_folder(&[]);
     // Eight documents contend. The tasks of each take turns.
-    let documents: Vec<_> = (0..8).map(|_| client(&gateway.url("/box")).json::<u64>("hits")).collect();
+    let documents: Vec<_> = (0..8)
+        .map(|_| client(&gateway.url("/box")).json::<u64>("hits"))
+        .collect();
     let task = |number: usize| {
         let document = documents[number % documents.len()].clone();
         tokio::spawn(async move {
@@ -51,7 +53,11 @@ async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
     let document = client(&format!("http://{}/box", proxy.address())).json::<u64>("hits");
     for number in 0..1_000 {
         // The closure runs after the read, so the answer of the write is lost.
-        let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
+        let cut = if number % 2 == 0 {
+            Network::CutAfterCommit
+        } else {
+            Network::CutBeforeSending
+        };
         document
             .update(|count| {
                 proxy.set(cut);
@@ -71,8 +77,17 @@ async fn the_gateway_itself_fences_late_writes_off() {
     let old = lock.acquire().await.unwrap();
     let next = {
         // An operator deletes the record, and another client acquires the lock.
-        let record = client.json::<serde_json::Value>("lock").get().await.unwrap().unwrap();
-        client.backend().delete("lock", &record.version).await.unwrap();
+        let record = client
+            .json::<serde_json::Value>("lock")
+            .get()
+            .await
+            .unwrap()
+            .unwrap();
+        client
+            .backend()
+            .delete("lock", &record.version)
+            .await
+            .unwrap();
         client.lock("lock").acquire().await.unwrap()
     };
     assert!(next.fence() > old.fence());
@@ -81,9 +96,17 @@ async fn the_gateway_itself_fences_late_writes_off() {
     // Replaces the document with one that has no stamp, so only the gateway knows the larger token.
     let version = bill.get().await.unwrap().unwrap().version;
     let server = Http::new(&gateway.url("/box")).unwrap();
-    let headers = http::HeaderMap::from_iter([(http::header::IF_MATCH, version.as_str().parse().unwrap())]);
-    server.send(http::Method::PUT, "bill", headers, "5".into()).await.unwrap();
-    let late = client.json::<u64>("bill").update_fenced(&old, |sum| *sum += 100).await.unwrap_err();
+    let headers =
+        http::HeaderMap::from_iter([(http::header::IF_MATCH, version.as_str().parse().unwrap())]);
+    server
+        .send(http::Method::PUT, "bill", headers, "5".into())
+        .await
+        .unwrap();
+    let late = client
+        .json::<u64>("bill")
+        .update_fenced(&old, |sum| *sum += 100)
+        .await
+        .unwrap_err();
     assert_eq!(*late.kind(), ErrorKind::Lost);
     assert_eq!(bill.get().await.unwrap().unwrap().value, 5);
 }
@@ -91,11 +114,19 @@ async fn the_gateway_itself_fences_late_writes_off() {
 #[tokio::test]
 async fn jobs_go_through_the_listing_of_the_gateway() {
     let gateway = Gateway::on_folder(&[]);
-    for url in [gateway.url(""), gateway.url("/box"), gateway.url("/box/deep")] {
+    for url in [
+        gateway.url(""),
+        gateway.url("/box"),
+        gateway.url("/box/deep"),
+    ] {
         let queue = client(&url).queue("jobs");
         assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
         queue.push(&"résumé").await.unwrap();
-        let job = queue.take(Duration::from_mins(1)).await.unwrap().expect("a job");
+        let job = queue
+            .take(Duration::from_mins(1))
+            .await
+            .unwrap()
+            .expect("a job");
         assert_eq!(job.payload::<String>().unwrap(), "résumé");
         job.done().await.unwrap();
         assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
@@ -109,7 +140,13 @@ async fn workers_that_end_at_once_recover_a_job_from_the_gateway() {
     let gateway = Gateway::on_folder(&[]);
     let worker = || client(&gateway.url("/box")).queue("jobs");
     worker().push(&"resize").await.unwrap();
-    drop(worker().take(Duration::from_secs(3)).await.unwrap().expect("a job"));
+    drop(
+        worker()
+            .take(Duration::from_secs(3))
+            .await
+            .unwrap()
+            .expect("a job"),
+    );
     let taken_again = async {
         loop {
             if let Some(job) = worker().take(Duration::from_mins(1)).await.unwrap() {
@@ -118,7 +155,9 @@ async fn workers_that_end_at_once_recover_a_job_from_the_gateway() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
-    let job = tokio::time::timeout(Duration::from_mins(2), taken_again).await.expect("a job within two minutes");
+    let job = tokio::time::timeout(Duration::from_mins(2), taken_again)
+        .await
+        .expect("a job within two minutes");
     assert_eq!(job.attempts(), 2);
 }
 
@@ -170,20 +209,31 @@ async fn flawed(flaw: Flaw) -> (Server, Documents) {
     (Server::start(service).await, documents)
 }
 
-fn answer(flaw: Flaw, head: &Parts, body: Bytes, documents: &mut HashMap<String, Document>) -> Response<Full<Bytes>> {
+fn answer(
+    flaw: Flaw,
+    head: &Parts,
+    body: Bytes,
+    documents: &mut HashMap<String, Document>,
+) -> Response<Full<Bytes>> {
     let current = documents.get_mut(head.uri.path());
     let tag = current.map(|found| {
         found.reads += u32::from(head.method == Method::GET);
         found.tag(flaw)
     });
-    let field = |name: HeaderName| head.headers.get(name).map(|value| value.to_str().expect("text").to_owned());
+    let field = |name: HeaderName| {
+        head.headers
+            .get(name)
+            .map(|value| value.to_str().expect("text").to_owned())
+    };
     let named = field(IF_MATCH).filter(|_| flaw != Flaw::IgnoresConditions);
     let excluded = field(IF_NONE_MATCH)
         .filter(|_| flaw != Flaw::IgnoresConditions)
         .filter(|_| flaw != Flaw::IgnoresIfNoneMatch || head.method == Method::GET);
     // The comparison of If-Match is strong.
-    let is_named = named.is_none_or(|named| tag.as_ref() == Some(&named) && !named.starts_with("W/"));
-    let is_excluded = excluded.is_some_and(|excluded| tag.is_some() && (excluded == "*" || tag == Some(excluded)));
+    let is_named =
+        named.is_none_or(|named| tag.as_ref() == Some(&named) && !named.starts_with("W/"));
+    let is_excluded = excluded
+        .is_some_and(|excluded| tag.is_some() && (excluded == "*" || tag == Some(excluded)));
     let mut response = Response::new(Full::new(Bytes::new()));
     match (&head.method, documents.get(head.uri.path())) {
         (&Method::GET | &Method::DELETE, None) => *response.status_mut() = StatusCode::NOT_FOUND,
@@ -193,7 +243,14 @@ fn answer(flaw: Flaw, head: &Parts, body: Bytes, documents: &mut HashMap<String,
         (&Method::DELETE, _) => drop(documents.remove(head.uri.path())),
         (_, found) => {
             let version = found.map_or(0, |found| found.version) + 1;
-            documents.insert(head.uri.path().to_owned(), Document { body, version, reads: 0 });
+            documents.insert(
+                head.uri.path().to_owned(),
+                Document {
+                    body,
+                    version,
+                    reads: 0,
+                },
+            );
         }
     }
     if let Some(found) = documents.get(head.uri.path()) {
@@ -204,20 +261,33 @@ fn answer(flaw: Flaw, head: &Parts, body: Bytes, documents: &mut HashMap<String,
 }
 
 fn client_of(server: &Server) -> Client {
-    Client::http(&format!("http://{}/box", server.address())).unwrap().with_patience(Duration::from_mins(10))
+    Client::http(&format!("http://{}/box", server.address()))
+        .unwrap()
+        .with_patience(Duration::from_mins(10))
 }
 
-const UNSAFE: [Flaw; 3] = [Flaw::IgnoresConditions, Flaw::IgnoresIfNoneMatch, Flaw::WeakTags];
+const UNSAFE: [Flaw; 3] = [
+    Flaw::IgnoresConditions,
+    Flaw::IgnoresIfNoneMatch,
+    Flaw::WeakTags,
+];
 
 /// Without the probe, both of two clients create the lock, or replace the same version of it.
 #[tokio::test]
 async fn a_lock_is_refused_and_not_left_behind() {
     for flaw in UNSAFE {
         let (server, documents) = flawed(flaw).await;
-        let (one, other) = (client_of(&server).lock("lock"), client_of(&server).lock("lock"));
+        let (one, other) = (
+            client_of(&server).lock("lock"),
+            client_of(&server).lock("lock"),
+        );
         let (one, other) = tokio::join!(one.acquire(), other.acquire());
         for refused in [one, other] {
-            assert_eq!(*refused.expect_err("a lock on an unsafe server").kind(), ErrorKind::Refused, "{flaw:?}");
+            assert_eq!(
+                *refused.expect_err("a lock on an unsafe server").kind(),
+                ErrorKind::Refused,
+                "{flaw:?}"
+            );
         }
         assert!(documents.lock().unwrap().is_empty(), "{flaw:?}");
     }
@@ -228,16 +298,26 @@ async fn a_document_is_neither_changed_nor_left_behind() {
     for flaw in UNSAFE {
         let (server, documents) = flawed(flaw).await;
         let before = Bytes::from_static(b"{ \"count\": 1 }");
-        let old = Document { body: before.clone(), version: 1, reads: 0 };
+        let old = Document {
+            body: before.clone(),
+            version: 1,
+            reads: 0,
+        };
         documents.lock().unwrap().insert("/box/old".to_owned(), old);
         for key in ["old", "new"] {
             let document = client_of(&server).json::<serde_json::Value>(key);
-            let error = document.update(|value| *value = 2.into()).await.expect_err("an update on an unsafe server");
+            let error = document
+                .update(|value| *value = 2.into())
+                .await
+                .expect_err("an update on an unsafe server");
             assert_eq!(*error.kind(), ErrorKind::Refused, "{flaw:?}: {error}");
         }
         let documents = documents.lock().unwrap();
         assert_eq!(
-            documents.iter().map(|(key, old)| (key.as_str(), &old.body)).collect::<Vec<_>>(),
+            documents
+                .iter()
+                .map(|(key, old)| (key.as_str(), &old.body))
+                .collect::<Vec<_>>(),
             [("/box/old", &before)]
         );
     }
@@ -249,9 +329,25 @@ async fn tags_that_are_weak_at_first_are_waited_for() {
     for flaw in [Flaw::None, Flaw::WeakAtFirst] {
         let (server, documents) = flawed(flaw).await;
         let held = client_of(&server).lock("lock").acquire().await.unwrap();
-        assert!(client_of(&server).lock("lock").try_acquire().await.unwrap().is_none(), "{flaw:?}");
+        assert!(
+            client_of(&server)
+                .lock("lock")
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_none(),
+            "{flaw:?}"
+        );
         held.release().await.unwrap();
-        assert!(client_of(&server).lock("lock").try_acquire().await.unwrap().is_some(), "{flaw:?}");
+        assert!(
+            client_of(&server)
+                .lock("lock")
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_some(),
+            "{flaw:?}"
+        );
         let count = client_of(&server).json::<u32>("count");
         for _ in 0..2 {
             count.update(|count| *count += 1).await.unwrap();
@@ -275,7 +371,10 @@ async fn a_signal_during_an_acquisition_leaves_no_lock() {
         guarded.signal("TERM");
         guarded.code()
     });
-    let code = tokio::time::timeout(Duration::from_mins(2), code).await.expect("it ends within two minutes").unwrap();
+    let code = tokio::time::timeout(Duration::from_mins(2), code)
+        .await
+        .expect("it ends within two minutes")
+        .unwrap();
     assert_eq!(code, Some(143));
     let documents = documents.lock().unwrap();
     let record: serde_json::Value = serde_json::from_slice(&documents["/box/lock"].body).unwrap();

@@ -23,8 +23,9 @@ fn the_second_client_gets_the_stored_response() {
     let miss = get(&gateway, "/a", "").expect(200);
     assert_eq!(miss.text(), "hello");
     assert!(status(&miss).contains("fwd=uri-miss"), "{miss:?}");
-    let hit =
-        eventually("a hit", || Some(get(&gateway, "/a", "").expect(200)).filter(|hit| status(hit).contains("; hit")));
+    let hit = eventually("a hit", || {
+        Some(get(&gateway, "/a", "").expect(200)).filter(|hit| status(hit).contains("; hit"))
+    });
     assert_eq!((hit.text(), hit.etag()), ("hello", "\"v1\""));
     assert!(hit.headers.contains_key("age"), "{hit:?}");
 
@@ -34,7 +35,10 @@ fn the_second_client_gets_the_stored_response() {
     get(&gateway, "/a", "if-none-match: \"v0\"\r\n").expect(200);
     get(&gateway, "/a", "").expect(200);
     let part = get(&gateway, "/a", "range: bytes=1-2\r\n").expect(206);
-    assert_eq!((part.text(), part.header("content-range")), ("el", "bytes 1-2/5"));
+    assert_eq!(
+        (part.text(), part.header("content-range")),
+        ("el", "bytes 1-2/5")
+    );
     let head = {
         let mut connection = Connection::open(gateway.address());
         connection.send("HEAD /a HTTP/1.1\r\nhost: example.com\r\n\r\n");
@@ -67,7 +71,9 @@ fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
         stream.write_all(HINTS.as_bytes()).unwrap();
         // Fails if the test has failed.
         let _ = released.lock().unwrap().recv();
-        stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
+        stream
+            .write_all(ok("cache-control: no-store\r\n", "hello").as_bytes())
+            .unwrap();
     });
     (origin, release)
 }
@@ -91,24 +97,36 @@ fn a_client_of_http_1_1_gets_that_version_from_any_origin() {
         let mut client = Connection::open(gateway.address());
         client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         let answer = client.rest();
-        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            answer.starts_with(b"HTTP/1.1 200 OK\r\n"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
     }
 }
 
 /// Accepts an upgrade, and then echoes everything in upper case.
 fn shouter() -> Origin {
     Origin::converse(|asked, stream| {
-        assert_eq!((asked.field("upgrade"), asked.field("connection")), (Some("shout"), Some("upgrade")), "{asked:?}");
-        let agreed = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout\r\n\r\n";
+        assert_eq!(
+            (asked.field("upgrade"), asked.field("connection")),
+            (Some("shout"), Some("upgrade")),
+            "{asked:?}"
+        );
+        let agreed =
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout\r\n\r\n";
         stream.write_all(agreed.as_bytes()).unwrap();
         let mut buffer = [0; 64];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
-            stream.write_all(&buffer[..count].to_ascii_uppercase()).unwrap();
+            stream
+                .write_all(&buffer[..count].to_ascii_uppercase())
+                .unwrap();
         }
     })
 }
 
-const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: shout\r\n\r\n";
+const UPGRADE: &str =
+    "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: shout\r\n\r\n";
 
 #[test]
 fn a_shutdown_waits_for_upgraded_connections_up_to_its_grace_period() {
@@ -143,7 +161,9 @@ fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
 /// Returns the status of a complete response.
 fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
     let mut connection = Connection::open(gateway.address());
-    connection.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n"));
+    connection.send(format!(
+        "GET {path} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n"
+    ));
     let mut answer = connection.rest();
     while answer.starts_with(b"HTTP/1.1 1") && !answer.starts_with(b"HTTP/1.1 101") {
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
@@ -152,7 +172,9 @@ fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
     let content = &answer[end + 4..];
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
     let is_whole = match length {
         Some(length) => length.parse() == Ok(content.len()),
         None if head.contains("transfer-encoding: chunked") => content.ends_with(b"0\r\n\r\n"),
@@ -169,12 +191,16 @@ fn false_responses_are_not_stored() {
     let gateway = before(&origin, &["--answer-timeout", "2s"]);
     let mut wrong = Vec::new();
     for (at, case) in cases.iter().enumerate() {
-        let [expected, then] = &case.statuses[..] else { panic!("{}: {:?}", case.name, case.statuses) };
+        let [expected, then] = &case.statuses[..] else {
+            panic!("{}: {:?}", case.name, case.statuses)
+        };
         let path = format!("/{at}");
         let first = status_of_whole(&gateway, &path).unwrap_or_else(|| "-".to_owned());
         if then == "kept" {
             // The response may arrive before it is stored.
-            crate::eventually(&case.name, || is_hit(&get(&gateway, &path, "")).then_some(()));
+            crate::eventually(&case.name, || {
+                is_hit(&get(&gateway, &path, "")).then_some(())
+            });
         }
         told.store(at + 1, Ordering::SeqCst);
         let second = get(&gateway, &path, "").expect(200);
@@ -185,7 +211,11 @@ fn false_responses_are_not_stored() {
             other => other,
         };
         if (&*first, found, other.text()) != (expected, then, "good") {
-            wrong.push(format!("{}: {first} {found} {}, not {expected} {then}", case.name, other.text()));
+            wrong.push(format!(
+                "{}: {first} {found} {}, not {expected} {then}",
+                case.name,
+                other.text()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -202,10 +232,17 @@ fn no_request_smuggles_another() {
         let before = origin.asked().len();
         let statuses = raw::statuses(gateway.address(), &case.sent);
         let asked = &origin.asked()[before..];
-        let passed = case.statuses.iter().filter(|status| &***status < "400").count();
+        let passed = case
+            .statuses
+            .iter()
+            .filter(|status| &***status < "400")
+            .count();
         let hidden = asked.iter().any(|asked| asked.head.contains("evil"));
         if statuses != case.statuses || asked.len() != passed || hidden {
-            wrong.push(format!("{}: {statuses:?}, not {:?}: {asked:?}", case.name, case.statuses));
+            wrong.push(format!(
+                "{}: {statuses:?}, not {:?}: {asked:?}",
+                case.name, case.statuses
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

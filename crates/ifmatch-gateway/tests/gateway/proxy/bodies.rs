@@ -17,8 +17,12 @@ use crate::eventually;
 use support::origin::{Origin, ok};
 
 fn bodies(folder: &Path) -> usize {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| name.to_string_lossy().starts_with("ifmatch-body-")).count()
+    let names = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("ifmatch-body-"))
+        .count()
 }
 
 #[test]
@@ -28,34 +32,63 @@ fn large_bodies_are_served_from_the_folder_also_after_a_crash() {
     let origin = Origin::start(move |asked| {
         let confirms = asked.head.contains("if-none-match: \"1\"");
         let fields = "cache-control: max-age=600\r\netag: \"1\"\r\n";
-        if confirms { "HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n".into() } else { ok(fields, &content) }
+        if confirms {
+            "HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n".into()
+        } else {
+            ok(fields, &content)
+        }
     });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let flags = ["--cache", "1MiB", "--cache-body-size", "1KiB", "--cache-disk", "1MiB", "--cache-dir", path];
+    let flags = [
+        "--cache",
+        "1MiB",
+        "--cache-body-size",
+        "1KiB",
+        "--cache-disk",
+        "1MiB",
+        "--cache-dir",
+        path,
+    ];
     let mut gateway = before(&origin, &flags);
     assert_eq!(get(&gateway, "/a", "").expect(200).text(), large);
-    let hit =
-        eventually("a hit", || Some(get(&gateway, "/a", "").expect(200)).filter(|hit| status(hit).contains("; hit")));
+    let hit = eventually("a hit", || {
+        Some(get(&gateway, "/a", "").expect(200)).filter(|hit| status(hit).contains("; hit"))
+    });
     assert_eq!(hit.text(), large);
-    assert_eq!(get(&gateway, "/a", "range: bytes=65530-65545\r\n").expect(206).text(), &large[65_530..=65_545]);
+    assert_eq!(
+        get(&gateway, "/a", "range: bytes=65530-65545\r\n")
+            .expect(206)
+            .text(),
+        &large[65_530..=65_545]
+    );
     assert!(bodies(folder.path()) >= 1);
 
     // Another process can use the folder only afterwards.
     let upstream = origin.url();
-    let end = run(["proxy", "--upstream", &upstream, "--listen", "127.0.0.1:0"].iter().chain(&flags));
+    let end = run(
+        ["proxy", "--upstream", &upstream, "--listen", "127.0.0.1:0"]
+            .iter()
+            .chain(&flags),
+    );
     assert_eq!(end.status.code(), Some(11), "{end:#?}");
     assert!(end.stderr.contains("--cache-dir"), "{end:#?}");
 
     gateway.kill();
     let mut gateway = before(&origin, &flags);
     let validated = get(&gateway, "/a", "").expect(200);
-    assert_eq!(status(&validated), "ifmatch; fwd=stale; fwd-status=304; ttl=600");
+    assert_eq!(
+        status(&validated),
+        "ifmatch; fwd=stale; fwd-status=304; ttl=600"
+    );
     assert!(validated.text() == large);
     assert!(status(&get(&gateway, "/a", "").expect(200)).contains("; hit"));
 
     // A purge outlives the next crash.
-    let purge = exchange(gateway.address(), "DELETE /-/cache?prefix= HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let purge = exchange(
+        gateway.address(),
+        "DELETE /-/cache?prefix= HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    );
     assert_eq!(purge.expect(200).json()["purged"], 1);
     gateway.kill();
     let gateway = before(&origin, &flags);
@@ -64,7 +97,15 @@ fn large_bodies_are_served_from_the_folder_also_after_a_crash() {
 
 #[test]
 fn a_cache_folder_needs_memory() {
-    let end = run(["proxy", "--upstream", "http://a", "--cache", "0", "--cache-dir", "d"]);
+    let end = run([
+        "proxy",
+        "--upstream",
+        "http://a",
+        "--cache",
+        "0",
+        "--cache-dir",
+        "d",
+    ]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
     assert!(end.stderr.contains("--cache-dir needs --cache"), "{end:#?}");
 }
@@ -81,23 +122,44 @@ fn slow_clients_of_bodies_that_are_too_long_for_the_memory_take_a_bounded_share(
     let sent = Arc::new(AtomicU64::new(0));
     let (counter, piece) = (Arc::clone(&sent), vec![b'x'; 64 << 10]);
     let origin = Origin::converse(move |_, stream| {
-        let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=600\r\ncontent-length: 1073741824\r\n\r\n";
+        let head =
+            "HTTP/1.1 200 OK\r\ncache-control: max-age=600\r\ncontent-length: 1073741824\r\n\r\n";
         let mut open = stream.write_all(head.as_bytes()).is_ok();
         while open {
             open = stream.write_all(&piece).is_ok();
             counter.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
     });
-    let most = ["--max-connections", "2000", "--max-requests", "2000", "--upstream-requests", "2000"];
-    let patience = ["--body-timeout", "1h", "--connect-timeout", "1h", "--answer-timeout", "1h"];
-    let gateway = before(&origin, &[&["--cache", "16MiB"], &most[..], &patience].concat());
+    let most = [
+        "--max-connections",
+        "2000",
+        "--max-requests",
+        "2000",
+        "--upstream-requests",
+        "2000",
+    ];
+    let patience = [
+        "--body-timeout",
+        "1h",
+        "--connect-timeout",
+        "1h",
+        "--answer-timeout",
+        "1h",
+    ];
+    let gateway = before(
+        &origin,
+        &[&["--cache", "16MiB"], &most[..], &patience].concat(),
+    );
     let mut clients = Vec::new();
     for path in 0..CLIENTS {
         let mut client = TcpStream::connect(gateway.address()).expect("a connection");
-        write!(client, "GET /{path} HTTP/1.1\r\nhost: example.com\r\n\r\n").expect("an open connection");
+        write!(client, "GET /{path} HTTP/1.1\r\nhost: example.com\r\n\r\n")
+            .expect("an open connection");
         clients.push(client);
     }
-    crate::eventually("all requests reach the origin", || (origin.asked().len() == CLIENTS).then_some(()));
+    crate::eventually("all requests reach the origin", || {
+        (origin.asked().len() == CLIENTS).then_some(())
+    });
     // Until all buffers are full.
     let mut before = 0;
     while sent.load(Ordering::Relaxed) != before {

@@ -35,7 +35,9 @@ fn forgetful_with(fields: &'static str) -> (Origin, Arc<Mutex<String>>) {
 
 fn put(gateway: SocketAddr, tag: &str, content: &str) -> Answer {
     let length = content.len();
-    let head = format!("PUT /doc HTTP/1.1\r\nhost: example.com\r\nif-match: {tag}\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "PUT /doc HTTP/1.1\r\nhost: example.com\r\nif-match: {tag}\r\ncontent-length: {length}\r\n\r\n"
+    );
     exchange(gateway, head + content)
 }
 
@@ -52,13 +54,23 @@ fn one_of_several_conditional_writers_wins() {
     let statuses: Vec<u16> = thread::scope(|scope| {
         let write = &write;
         let writers: Vec<_> = (0..8).map(|at| scope.spawn(move || write(at))).collect();
-        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect()
     });
     let winners: Vec<usize> = (0..8).filter(|at| statuses[*at] == 204).collect();
     assert_eq!(winners.len(), 1, "{statuses:?}");
-    assert!(statuses.iter().all(|status| [204, 412].contains(status)), "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| [204, 412].contains(status)),
+        "{statuses:?}"
+    );
     assert_eq!(*document.lock().unwrap(), format!("by {}", winners[0]));
-    let puts = origin.asked().iter().filter(|asked| asked.head.starts_with("put ")).count();
+    let puts = origin
+        .asked()
+        .iter()
+        .filter(|asked| asked.head.starts_with("put "))
+        .count();
     assert_eq!(puts, 1);
 
     // The next client reads the new version and writes again.
@@ -74,18 +86,30 @@ fn one_of_several_writers_with_different_spellings_wins() {
     let (origin, document) = forgetful();
     let gateway = before(&origin, &["--guard-writes"]);
     let tag = get(&gateway, "/doc", "").expect(200).etag().to_owned();
-    let spellings =
-        [("example.com", "/doc"), ("example.com.", "/doc"), ("Example.com:8080", "/%64oc"), ("example.com", "/./doc")];
+    let spellings = [
+        ("example.com", "/doc"),
+        ("example.com.", "/doc"),
+        ("Example.com:8080", "/%64oc"),
+        ("example.com", "/./doc"),
+    ];
     let (address, all) = (gateway.address(), Barrier::new(spellings.len()));
     let write = |(host, path): (&str, &str)| {
         all.wait();
-        let head = format!("PUT {path} HTTP/1.1\r\nhost: {host}\r\nif-match: {tag}\r\ncontent-length: 4\r\n\r\n");
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nhost: {host}\r\nif-match: {tag}\r\ncontent-length: 4\r\n\r\n"
+        );
         exchange(address, head + "next").status.as_u16()
     };
     let mut statuses: Vec<u16> = thread::scope(|scope| {
         let write = &write;
-        let writers: Vec<_> = spellings.into_iter().map(|spelling| scope.spawn(move || write(spelling))).collect();
-        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        let writers: Vec<_> = spellings
+            .into_iter()
+            .map(|spelling| scope.spawn(move || write(spelling)))
+            .collect();
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect()
     });
     statuses.sort_unstable();
     assert_eq!(statuses, [204, 412, 412, 412]);
@@ -127,7 +151,9 @@ fn origin(fields: &'static str) -> Origin {
 /// Sends requests until the response is stored.
 #[track_caller]
 fn store(gateway: &Gateway, path: &str) {
-    eventually("a hit", || is_hit(&get(gateway, path, "").expect(200)).then_some(()));
+    eventually("a hit", || {
+        is_hit(&get(gateway, path, "").expect(200)).then_some(())
+    });
 }
 
 /// Sends several requests, each of which reaches the origin.
@@ -141,9 +167,10 @@ fn assert_is_not_shared(origin: &Origin, gateway: &Gateway) {
 
 #[test]
 fn responses_that_vary_by_client_address_are_not_shared() {
-    for fields in
-        ["cache-control: max-age=600\r\nvary: x-forwarded-for\r\n", "cache-control: max-age=600\r\nvary: via\r\n"]
-    {
+    for fields in [
+        "cache-control: max-age=600\r\nvary: x-forwarded-for\r\n",
+        "cache-control: max-age=600\r\nvary: via\r\n",
+    ] {
         for flags in [&[][..], &["--trust-forwarded"]] {
             let origin = origin(fields);
             assert_is_not_shared(&origin, &before(&origin, flags));
@@ -182,7 +209,10 @@ fn lifetimes_are_guessed_unless_disabled() {
 fn responses_without_a_lifetime_get_one_only_by_a_flag() {
     let own = origin("");
     assert_is_not_shared(&own, &before(&own, &[]));
-    for flags in [&["--default-ttl", "1m"][..], &["--default-ttl", "1m", "--guess-lifetimes=false"]] {
+    for flags in [
+        &["--default-ttl", "1m"][..],
+        &["--default-ttl", "1m", "--guess-lifetimes=false"],
+    ] {
         let shared = origin("");
         store(&before(&shared, flags), "/a");
     }
@@ -194,7 +224,11 @@ fn clients_can_bypass_the_cache_unless_a_flag_forbids_it() {
     for (flags, expected) in [(&[][..], false), (&["--ignore-client-cache-control"], true)] {
         let gateway = before(&origin, flags);
         store(&gateway, "/a");
-        assert_eq!(is_hit(&get(&gateway, "/a", "cache-control: no-cache\r\n")), expected, "{flags:?}");
+        assert_eq!(
+            is_hit(&get(&gateway, "/a", "cache-control: no-cache\r\n")),
+            expected,
+            "{flags:?}"
+        );
     }
 }
 
@@ -202,8 +236,15 @@ fn clients_can_bypass_the_cache_unless_a_flag_forbids_it() {
 fn stale_responses_are_used_while_revalidated_only_by_a_flag() {
     // Stale after a second.
     let fields = |asked: &support::origin::Asked| {
-        let strict = if asked.head.contains("/strict") { ", must-revalidate" } else { "" };
-        ok(&format!("cache-control: max-age=1{strict}\r\nage: 0\r\n"), "hello")
+        let strict = if asked.head.contains("/strict") {
+            ", must-revalidate"
+        } else {
+            ""
+        };
+        ok(
+            &format!("cache-control: max-age=1{strict}\r\nage: 0\r\n"),
+            "hello",
+        )
     };
     for (flags, path, expected) in [
         (&[][..], "/a", false),
@@ -214,10 +255,21 @@ fn stale_responses_are_used_while_revalidated_only_by_a_flag() {
         let gateway = before(&origin, flags);
         store(&gateway, path);
         thread::sleep(Duration::from_millis(1_500));
-        assert_eq!(is_hit(&get(&gateway, path, "")), expected, "{flags:?} {path}");
+        assert_eq!(
+            is_hit(&get(&gateway, path, "")),
+            expected,
+            "{flags:?} {path}"
+        );
         // The stale response was revalidated, in the background or before its use.
-        let asked = eventually("a second request", || Some(origin.asked()).filter(|asked| asked.len() > 1));
-        assert!(asked.iter().all(|asked| asked.head.starts_with(&format!("get {path}"))), "{asked:?}");
+        let asked = eventually("a second request", || {
+            Some(origin.asked()).filter(|asked| asked.len() > 1)
+        });
+        assert!(
+            asked
+                .iter()
+                .all(|asked| asked.head.starts_with(&format!("get {path}"))),
+            "{asked:?}"
+        );
     }
 }
 
@@ -227,7 +279,14 @@ fn dropped_fields_do_not_evict_responses() {
     let gateway = before(&origin, &[]);
     store(&gateway, "/a");
     for at in 0..300 {
-        assert!(is_hit(&get(&gateway, "/a", &format!("x-forwarded-host: h{at}.example\r\n"))), "{at}");
+        assert!(
+            is_hit(&get(
+                &gateway,
+                "/a",
+                &format!("x-forwarded-host: h{at}.example\r\n")
+            )),
+            "{at}"
+        );
     }
 }
 
@@ -237,7 +296,10 @@ fn an_incomplete_write_invalidates_nothing() {
     let gateway = before(&origin, &["--max-body-size", "10"]);
     store(&gateway, "/a");
     let head = "POST /a HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\n";
-    let answer = exchange(gateway.address(), format!("{head}15\r\nmore than ten letters\r\n0\r\n\r\n"));
+    let answer = exchange(
+        gateway.address(),
+        format!("{head}15\r\nmore than ten letters\r\n0\r\n\r\n"),
+    );
     assert!(answer.status.is_client_error(), "{answer:?}");
     assert!(is_hit(&get(&gateway, "/a", "")));
     let whole = "PUT /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 1\r\n\r\nx";

@@ -27,8 +27,12 @@ async fn ask(
     content: &'static str,
 ) -> Option<StatusCode> {
     let request = Request::builder().method(Method::POST).uri(uri);
-    let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    let (response, mut stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    let request = fields.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
+    let (response, mut stream) = client
+        .send_request(request.body(()).unwrap(), false)
+        .unwrap();
     stream.send_data(content.into(), true).unwrap();
     response.await.ok().map(|response| response.status())
 }
@@ -39,22 +43,42 @@ async fn invalid_hosts_are_not_forwarded() {
     let gateway = before(&origin, &[]);
     let mut client = connect(&gateway).await;
     assert_eq!(
-        ask(&mut client, "http://shop.example:80/", &[("host", "SHOP.example")], "").await,
+        ask(
+            &mut client,
+            "http://shop.example:80/",
+            &[("host", "SHOP.example")],
+            ""
+        )
+        .await,
         Some(StatusCode::OK)
     );
     let asked = origin.asked().len();
-    for odd in ["evil@shop.example", "evil:x@shop.example", "shop.example:x", "shop.example:99999"] {
+    for odd in [
+        "evil@shop.example",
+        "evil:x@shop.example",
+        "shop.example:x",
+        "shop.example:99999",
+    ] {
         let status = ask(&mut client, &format!("http://{odd}/"), &[], "").await;
         assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{odd}");
     }
-    for odd in
-        ["evil.example", "evil@shop.example", "shop.example:x", "shop.example/evil", "shop.example evil", "", "a,b"]
-    {
+    for odd in [
+        "evil.example",
+        "evil@shop.example",
+        "shop.example:x",
+        "shop.example/evil",
+        "shop.example evil",
+        "",
+        "a,b",
+    ] {
         let status = ask(&mut client, "http://shop.example/", &[("host", odd)], "").await;
         assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{odd}");
     }
     let twice = [("host", "shop.example"), ("host", "shop.example")];
-    assert_eq!(ask(&mut client, "http://shop.example/", &twice, "").await, Some(StatusCode::BAD_REQUEST));
+    assert_eq!(
+        ask(&mut client, "http://shop.example/", &twice, "").await,
+        Some(StatusCode::BAD_REQUEST)
+    );
     assert_eq!(origin.asked().len(), asked, "{:?}", origin.asked());
 }
 
@@ -69,8 +93,9 @@ async fn an_answer_that_ends_with_its_head_is_forwarded_as_one_frame() {
             tokio::spawn(async move {
                 let mut connection = server::handshake(stream).await.unwrap();
                 while let Some(Ok((_, mut reply))) = connection.accept().await {
-                    let error =
-                        Response::builder().header("content-type", "application/grpc").header("grpc-status", "5");
+                    let error = Response::builder()
+                        .header("content-type", "application/grpc")
+                        .header("grpc-status", "5");
                     reply.send_response(error.body(()).unwrap(), true).unwrap();
                 }
             });
@@ -80,9 +105,21 @@ async fn an_answer_that_ends_with_its_head_is_forwarded_as_one_frame() {
         let gateway = Gateway::start(["proxy", "--upstream", &url].iter().chain(flags));
         let mut connection = Connection::open(gateway.address());
         let goodbye = frame(GOAWAY, 0, 0, &[0; 8]);
-        connection.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &frames::get(1, "/"), &goodbye].concat());
+        connection.send(
+            [
+                PREFACE,
+                &frame(SETTINGS, 0, 0, &[]),
+                &frames::get(1, "/"),
+                &goodbye,
+            ]
+            .concat(),
+        );
         let answer = frames::frames(&connection.rest());
-        let kinds: Vec<u8> = answer.iter().map(|(kind, _)| *kind).filter(|kind| *kind <= RST_STREAM).collect();
+        let kinds: Vec<u8> = answer
+            .iter()
+            .map(|(kind, _)| *kind)
+            .filter(|kind| *kind <= RST_STREAM)
+            .collect();
         assert_eq!(kinds, [HEADERS], "{flags:?}: {answer:?}");
     }
 }

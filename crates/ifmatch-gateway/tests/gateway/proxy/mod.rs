@@ -22,7 +22,10 @@ fn before(origin: &Origin, flags: &[&str]) -> Gateway {
 }
 
 fn get(gateway: &Gateway, path: &str, fields: &str) -> Answer {
-    exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
+    exchange(
+        gateway.address(),
+        format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"),
+    )
 }
 
 /// Returns `Cache-Status` without the name of the cache.
@@ -33,5 +36,7 @@ fn status(answer: &Answer) -> &str {
 /// Returns `true` if our cache, the last in `Cache-Status`, had the response.
 fn is_hit(answer: &Answer) -> bool {
     let mut members = answer.headers.get_all("cache-status").iter();
-    members.next_back().is_some_and(|own| own.to_str().unwrap().starts_with("ifmatch; hit; ttl"))
+    members
+        .next_back()
+        .is_some_and(|own| own.to_str().unwrap().starts_with("ifmatch; hit; ttl"))
 }

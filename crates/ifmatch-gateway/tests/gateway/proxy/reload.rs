@@ -33,7 +33,11 @@ impl Site {
         let file = folder.path().join("proxy.toml");
         fs::write(&file, config).unwrap();
         let gateway = Gateway::start(["proxy", "--cache", "0", "--config", file.to_str().unwrap()]);
-        Self { gateway, file, _folder: folder }
+        Self {
+            gateway,
+            file,
+            _folder: folder,
+        }
     }
 
     /// Replaces the file and waits until the log contains this line once more.
@@ -98,13 +102,19 @@ fn a_request_in_progress_ends_at_its_former_upstream() {
     let (arrival, permission) = (Mutex::new(arrival), Mutex::new(permission));
     let former = Origin::start(move |_| {
         arrival.lock().unwrap().send(()).unwrap();
-        permission.lock().unwrap().recv_timeout(LIMIT).expect("the test releases the request");
+        permission
+            .lock()
+            .unwrap()
+            .recv_timeout(LIMIT)
+            .expect("the test releases the request");
         ok("", "former")
     });
     let site = Site::start(&to(&former));
     let mut slow = Connection::open(site.gateway.address());
     slow.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n");
-    arrived.recv_timeout(LIMIT).expect("the request reaches its upstream");
+    arrived
+        .recv_timeout(LIMIT)
+        .expect("the request reaches its upstream");
     site.reload(&to(&named("new")), RELOADED);
     release.send(()).unwrap();
     assert_eq!(slow.answer().expect(200).text(), "former");
@@ -123,7 +133,11 @@ fn an_invalid_configuration_changes_nothing() {
         "tls-cert = 'missing.pem'\ntls-key = 'missing.pem'\n[proxy]\nupstream = ['http://localhost:1']",
     ] {
         site.reload(invalid, FAILED);
-        assert_eq!(get(&site.gateway, "/", "").expect(200).text(), "a", "{invalid}");
+        assert_eq!(
+            get(&site.gateway, "/", "").expect(200).text(),
+            "a",
+            "{invalid}"
+        );
     }
     assert_eq!(site.gateway.stderr().matches(RELOADED).count(), 0);
     site.reload(&to(&named("b")), RELOADED);
@@ -134,12 +148,18 @@ fn an_invalid_configuration_changes_nothing() {
 fn an_unhealthy_server_stays_so() {
     let sick = Origin::start(|asked| {
         let health = asked.head.starts_with("get /health ");
-        if health { "HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_owned() } else { ok("", "sick") }
+        if health {
+            "HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_owned()
+        } else {
+            ok("", "sick")
+        }
     });
     let well = named("well");
     let config = |interval: &str| {
         let (sick, well) = (sick.url(), well.url());
-        format!("[proxy]\nupstream = ['{sick}', '{well}']\nhealth-path = '/health'\nhealth-interval = '{interval}'")
+        format!(
+            "[proxy]\nupstream = ['{sick}', '{well}']\nhealth-path = '/health'\nhealth-interval = '{interval}'"
+        )
     };
     let site = Site::start(&config("20ms"));
     let all_well = || (0..4).all(|_| get(&site.gateway, "/", "").expect(200).text() == "well");
@@ -153,7 +173,9 @@ fn an_unhealthy_server_stays_so() {
 /// Returns the certificate that a server presents.
 async fn presented(files: &Files, gateway: &Gateway) -> CertificateDer<'static> {
     let stream = files.connect(gateway, &["http/1.1"]).await;
-    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+    stream.get_ref().1.peer_certificates().unwrap()[0]
+        .clone()
+        .into_owned()
 }
 
 fn copy(from: &Files, to: &Path) {
@@ -170,7 +192,10 @@ async fn certificates_are_exchanged() {
     let (cert, key) = (path("cert.pem"), path("key.pem"));
     let origin = named("a");
     let upstream = origin.url();
-    for command in [&["serve", "--store", "memory://"][..], &["proxy", "--upstream", &upstream]] {
+    for command in [
+        &["serve", "--store", "memory://"][..],
+        &["proxy", "--upstream", &upstream],
+    ] {
         copy(&first, folder.path());
         let gateway = Gateway::start([command, &["--tls-cert", &cert, "--tls-key", &key]].concat());
         let before = presented(&first, &gateway).await;
@@ -184,11 +209,19 @@ async fn certificates_are_exchanged() {
         assert_ne!(presented(&second, &gateway).await, before);
         // Connections continue.
         let (mut client, connection) =
-            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(open)).await.unwrap();
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(open))
+                .await
+                .unwrap();
         tokio::spawn(connection);
         let request = http::Request::get("/-/health").header("host", "localhost");
-        let health =
-            client.send_request(request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
+        let health = client
+            .send_request(
+                request
+                    .body(http_body_util::Empty::<bytes::Bytes>::new())
+                    .unwrap(),
+            )
+            .await
+            .unwrap();
         assert_eq!(health.status(), 200);
     }
 }
@@ -198,11 +231,28 @@ async fn certificates_are_exchanged() {
 fn a_reload_gives_no_route_of_a_guarded_proxy_a_time_of_its_own() {
     let origin = named("one");
     let site = Site::start(&format!("{}guard-writes = true\n", to(&origin)));
-    let slow = format!("[[proxy.route]]\nmatch = '/slow'\nupstream = ['{}']\nanswer-timeout = '1h'\n", origin.url());
+    let slow = format!(
+        "[[proxy.route]]\nmatch = '/slow'\nupstream = ['{}']\nanswer-timeout = '1h'\n",
+        origin.url()
+    );
     site.reload(&format!("{}{slow}", to(&origin)), FAILED);
-    site.reload(&format!("{}guard-writes = true\n{slow}", to(&origin)), FAILED);
-    assert!(site.gateway.stderr().contains("Remove answer-timeout from the routes"));
-    site.reload(&format!("{}{}", to(&origin), slow.replace("answer-timeout = '1h'", "")), RELOADED);
+    site.reload(
+        &format!("{}guard-writes = true\n{slow}", to(&origin)),
+        FAILED,
+    );
+    assert!(
+        site.gateway
+            .stderr()
+            .contains("Remove answer-timeout from the routes")
+    );
+    site.reload(
+        &format!(
+            "{}{}",
+            to(&origin),
+            slow.replace("answer-timeout = '1h'", "")
+        ),
+        RELOADED,
+    );
 }
 
 const SITE: &str = include_str!("../../../../../examples/site.toml");
@@ -219,17 +269,28 @@ async fn ask(gateway: &Gateway, files: &[&Files], host: &str, path: &str) -> Ans
     let stream = Files::request(files, gateway, host, &["http/1.1"]).await;
     let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let request = Request::get(path).header("host", host).header("cookie", "visitor=1");
-    let response = client.send_request(request.body(Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
+    let request = Request::get(path)
+        .header("host", host)
+        .header("cookie", "visitor=1");
+    let response = client
+        .send_request(request.body(Empty::<bytes::Bytes>::new()).unwrap())
+        .await
+        .unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    Answer { status: head.status, headers: head.headers, body, trailers: http::HeaderMap::default() }
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        body,
+        trailers: http::HeaderMap::default(),
+    }
 }
 
 #[tokio::test]
 async fn the_example_of_a_site_works() {
     let certificates = [Files::of("shop.example"), Files::of("blog.example")];
-    let [shop, blog] = ["shop", "blog"].map(|name| Origin::start(move |_| ok("cache-control: no-store\r\n", name)));
+    let [shop, blog] = ["shop", "blog"]
+        .map(|name| Origin::start(move |_| ok("cache-control: no-store\r\n", name)));
     let images = Origin::start(|asked| match asked.head.split(' ').nth(1).unwrap() {
         "/own" => ok("cache-control: private\r\nset-cookie: visitor=2\r\n", "own"),
         "/busy" => "HTTP/1.1 429 Busy\r\ncontent-length: 4\r\n\r\nbusy".to_owned(),
@@ -260,37 +321,85 @@ async fn the_example_of_a_site_works() {
     );
     fs::write(&site, text).unwrap();
     let checked = run(["proxy", "--check", "--config", &site]);
-    assert_eq!((checked.status.code(), checked.stdout.as_str()), (Some(0), "ok\n"), "{checked:#?}");
+    assert_eq!(
+        (checked.status.code(), checked.stdout.as_str()),
+        (Some(0), "ok\n"),
+        "{checked:#?}"
+    );
 
     let mut gateway = Gateway::start(["proxy", "--config", &site, "--listen", "127.0.0.1:0"]);
-    let admin = gateway.line_after("endpoints on http://").replace("/-/", "").parse().unwrap();
-    let plain = gateway.line_after("redirecting http://").replace(" to https", "").parse().unwrap();
+    let admin = gateway
+        .line_after("endpoints on http://")
+        .replace("/-/", "")
+        .parse()
+        .unwrap();
+    let plain = gateway
+        .line_after("redirecting http://")
+        .replace(" to https", "")
+        .parse()
+        .unwrap();
     let trusted: Vec<_> = certificates.iter().collect();
 
-    let page = ask(&gateway, &trusted, "shop.example", "/page?utm_source=a&b=1").await.expect(200);
-    assert_eq!((page.text(), page.header("strict-transport-security")), ("shop", "max-age=31536000"));
-    assert!(shop.asked().iter().any(|asked| asked.head.starts_with("get /page?b=1 ")), "{:?}", shop.asked());
-    assert_eq!(ask(&gateway, &trusted, "blog.example", "/").await.expect(200).text(), "blog");
-    let image = ask(&gateway, &trusted, "shop.example", "/images/cat").await.expect(200);
+    let page = ask(&gateway, &trusted, "shop.example", "/page?utm_source=a&b=1")
+        .await
+        .expect(200);
+    assert_eq!(
+        (page.text(), page.header("strict-transport-security")),
+        ("shop", "max-age=31536000")
+    );
+    assert!(
+        shop.asked()
+            .iter()
+            .any(|asked| asked.head.starts_with("get /page?b=1 ")),
+        "{:?}",
+        shop.asked()
+    );
+    assert_eq!(
+        ask(&gateway, &trusted, "blog.example", "/")
+            .await
+            .expect(200)
+            .text(),
+        "blog"
+    );
+    let image = ask(&gateway, &trusted, "shop.example", "/images/cat")
+        .await
+        .expect(200);
     assert_eq!(image.text(), "image");
     assert!(!image.headers.contains_key("set-cookie"), "{image:?}");
-    let asked = images.asked().into_iter().find(|asked| asked.head.starts_with("get /cat ")).unwrap();
+    let asked = images
+        .asked()
+        .into_iter()
+        .find(|asked| asked.head.starts_with("get /cat "))
+        .unwrap();
     assert_eq!(asked.field("cookie"), None);
-    assert!(is_hit(&ask(&gateway, &trusted, "shop.example", "/images/cat").await));
+    assert!(is_hit(
+        &ask(&gateway, &trusted, "shop.example", "/images/cat").await
+    ));
     for path in ["/images/own", "/images/busy"] {
         for _ in 0..2 {
             let answer = ask(&gateway, &trusted, "shop.example", path).await;
-            assert!(!is_hit(&answer), "{path} is private or an error: {answer:?}");
+            assert!(
+                !is_hit(&answer),
+                "{path} is private or an error: {answer:?}"
+            );
         }
     }
 
     let moved = exchange(plain, "GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n").expect(308);
-    assert_eq!(moved.header("location"), format!("https://shop.example:{}/a", gateway.address().port()));
+    assert_eq!(
+        moved.header("location"),
+        format!("https://shop.example:{}/a", gateway.address().port())
+    );
     exchange(admin, "GET /-/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect(200);
-    let purged = exchange(admin, "PURGE /images/cat HTTP/1.1\r\nHost: shop.example\r\n\r\n").expect(200);
+    let purged = exchange(
+        admin,
+        "PURGE /images/cat HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+    )
+    .expect(200);
     assert_eq!(purged.json()["purged"], 1);
     eventually("a line of the log", || {
         let log = fs::read_to_string(&log).unwrap_or_default();
-        log.contains("\"GET /images/cat HTTP/1.1\" 200 5 \"-\" \"-\"").then_some(())
+        log.contains("\"GET /images/cat HTTP/1.1\" 200 5 \"-\" \"-\"")
+            .then_some(())
     });
 }

@@ -21,7 +21,10 @@ fn start(routes: &str) -> Gateway {
 }
 
 fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Answer {
-    exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n"))
+    exchange(
+        gateway.address(),
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n"),
+    )
 }
 
 #[test]
@@ -41,12 +44,19 @@ fn a_route_strips_its_prefix_and_changes_fields_of_both_messages() {
     // A client can neither set the field in another spelling, nor remove it as an option of its connection.
     let fields = "cookie: a=1\r\nx_site: evil\r\nx-site: evil\r\nconnection: x-site\r\nx-forwarded-prefix: /evil\r\n";
     let first = ask(&gateway, "a.example", "/app/page?x", fields).expect(200);
-    assert_eq!((first.header("cache-control"), first.etag()), ("max-age=600", "\"1\""));
+    assert_eq!(
+        (first.header("cache-control"), first.etag()),
+        ("max-age=600", "\"1\"")
+    );
     for name in ["x-powered-by", "x_powered_by", "set-cookie"] {
         assert!(!first.headers.contains_key(name), "{first:?}");
     }
     let asked = &origin.asked()[0];
-    assert!(asked.head.starts_with("get /base/page?x http/1.1\r\n"), "{}", asked.head);
+    assert!(
+        asked.head.starts_with("get /base/page?x http/1.1\r\n"),
+        "{}",
+        asked.head
+    );
     for (name, value) in [
         ("x-site", Some("shop")),
         ("x_site", None),
@@ -58,7 +68,9 @@ fn a_route_strips_its_prefix_and_changes_fields_of_both_messages() {
         assert_eq!(asked.field(name), value, "{name}: {}", asked.head);
     }
     // The cache decides by the changed response.
-    crate::eventually("a hit", || super::is_hit(&ask(&gateway, "a.example", "/app/page?x", "")).then_some(()));
+    crate::eventually("a hit", || {
+        super::is_hit(&ask(&gateway, "a.example", "/app/page?x", "")).then_some(())
+    });
     ask(&gateway, "a.example", "/other", "").expect(404);
 }
 
@@ -71,17 +83,35 @@ fn a_write_below_a_stripped_prefix_invalidates_what_its_location_names() {
         }
         ok("cache-control: max-age=600\r\n", "hello")
     });
-    let gateway =
-        start(&format!("[[proxy.route]]\nmatch = '/app'\nupstream = ['{}/base']\nstrip-prefix = true\n", origin.url()));
+    let gateway = start(&format!(
+        "[[proxy.route]]\nmatch = '/app'\nupstream = ['{}/base']\nstrip-prefix = true\n",
+        origin.url()
+    ));
     for path in ["/app/list?all", "/app/entry", "/app/other"] {
         ask(&gateway, "a.example", path, "").expect(200);
-        crate::eventually("a hit", || super::is_hit(&ask(&gateway, "a.example", path, "")).then_some(()));
+        crate::eventually("a hit", || {
+            super::is_hit(&ask(&gateway, "a.example", path, "")).then_some(())
+        });
     }
     let post = "POST /app/new HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\n\r\n";
     let created = exchange(gateway.address(), post).expect(201);
-    assert_eq!((created.header("location"), created.header("content-location")), ("/app/list?all", "/app/entry"));
-    for (path, is_kept) in [("/app/list?all", false), ("/app/entry", false), ("/app/other", true)] {
-        assert_eq!(super::is_hit(&ask(&gateway, "a.example", path, "")), is_kept, "{path}");
+    assert_eq!(
+        (
+            created.header("location"),
+            created.header("content-location")
+        ),
+        ("/app/list?all", "/app/entry")
+    );
+    for (path, is_kept) in [
+        ("/app/list?all", false),
+        ("/app/entry", false),
+        ("/app/other", true),
+    ] {
+        assert_eq!(
+            super::is_hit(&ask(&gateway, "a.example", path, "")),
+            is_kept,
+            "{path}"
+        );
     }
 }
 
@@ -97,34 +127,61 @@ fn a_route_redirects_without_being_cached() {
     let gateway = Gateway::start(["proxy", "--config", file.to_str().unwrap()]);
     for path in ["/a?b=c", "//evil.example/", "/"] {
         let moved = ask(&gateway, "old.example", path, "").expect(308);
-        assert_eq!(moved.header("location"), format!("https://new.example{path}"));
-        assert_eq!((moved.header("cache-control"), moved.text()), ("max-age=600", ""));
+        assert_eq!(
+            moved.header("location"),
+            format!("https://new.example{path}")
+        );
+        assert_eq!(
+            (moved.header("cache-control"), moved.text()),
+            ("max-age=600", "")
+        );
     }
     ask(&gateway, "other.example", "/", "").expect(404);
     write("https://newer.example/");
     gateway.hang_up();
     crate::eventually("the new target", || {
-        (ask(&gateway, "old.example", "/a?b=c", "").header("location") == "https://newer.example/").then_some(())
+        (ask(&gateway, "old.example", "/a?b=c", "").header("location") == "https://newer.example/")
+            .then_some(())
     });
 }
 
 /// The cache sees the field, so a purge of the group holds. No client sees it, of a stored response or of a new one.
 #[test]
 fn a_hidden_field_still_names_the_groups_of_a_purge() {
-    let origin =
-        Origin::start(|_| ok("cache-control: max-age=600\r\nsurrogate-key: post-1\r\netag: \"1\"\r\n", "hello"));
+    let origin = Origin::start(|_| {
+        ok(
+            "cache-control: max-age=600\r\nsurrogate-key: post-1\r\netag: \"1\"\r\n",
+            "hello",
+        )
+    });
     let gateway = start(&format!(
         "[[proxy.route]]\nmatch = 'a.example'\nupstream = ['{0}']\nresponse-headers.hide = ['Surrogate-Key']\n\
          [[proxy.route]]\nmatch = 'b.example'\nupstream = ['{0}']\n",
         origin.url()
     ));
-    let answers = ["", "", "if-none-match: \"1\"\r\n"].map(|fields| ask(&gateway, "a.example", "/", fields));
-    assert_eq!(answers.each_ref().map(|answer| answer.status.as_u16()), [200, 200, 304]);
+    let answers =
+        ["", "", "if-none-match: \"1\"\r\n"].map(|fields| ask(&gateway, "a.example", "/", fields));
+    assert_eq!(
+        answers.each_ref().map(|answer| answer.status.as_u16()),
+        [200, 200, 304]
+    );
     assert!(super::is_hit(&answers[1]), "{answers:?}");
-    assert!(answers.iter().all(|answer| !answer.headers.contains_key("surrogate-key")), "{answers:?}");
-    assert_eq!(ask(&gateway, "b.example", "/", "").header("surrogate-key"), "post-1");
-    let purge = "DELETE /-/cache?group=post-1&origin=http://a.example HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    assert_eq!(exchange(gateway.address(), purge).expect(200).json()["purged"], 1);
+    assert!(
+        answers
+            .iter()
+            .all(|answer| !answer.headers.contains_key("surrogate-key")),
+        "{answers:?}"
+    );
+    assert_eq!(
+        ask(&gateway, "b.example", "/", "").header("surrogate-key"),
+        "post-1"
+    );
+    let purge =
+        "DELETE /-/cache?group=post-1&origin=http://a.example HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(
+        exchange(gateway.address(), purge).expect(200).json()["purged"],
+        1
+    );
     assert!(!super::is_hit(&ask(&gateway, "a.example", "/", "")));
 }
 
@@ -138,8 +195,13 @@ fn a_cookie_that_the_route_removes_rules_out_no_lifetime() {
          [[proxy.route]]\nmatch = 'c.example'\nupstream = ['{0}']\nrequest-headers.remove = ['X-Site']\n",
         origin.url()
     ));
-    for (host, is_stored) in [("a.example", true), ("b.example", true), ("c.example", false)] {
-        let answers = [(); 2].map(|()| ask(&gateway, host, "/", "cookie: visitor=1\r\n").expect(200));
+    for (host, is_stored) in [
+        ("a.example", true),
+        ("b.example", true),
+        ("c.example", false),
+    ] {
+        let answers =
+            [(); 2].map(|()| ask(&gateway, host, "/", "cookie: visitor=1\r\n").expect(200));
         assert_eq!(super::is_hit(&answers[1]), is_stored, "{host}: {answers:?}");
     }
 }
@@ -158,10 +220,13 @@ fn the_most_specific_route_wins_and_has_its_own_responses() {
     ];
     let gateway = Gateway::start(["proxy".to_owned()].iter().chain(&flags));
     let ask = |host: &str, path: &str| {
-        exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
-            .expect(200)
-            .text()
-            .to_owned()
+        exchange(
+            gateway.address(),
+            format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        )
+        .expect(200)
+        .text()
+        .to_owned()
     };
     // The second response comes from the cache.
     for _ in 0..2 {
@@ -191,12 +256,33 @@ fn unhealthy_servers_get_no_requests_until_they_recover() {
     });
     let other = Origin::start(|_| ok("cache-control: no-store\r\n", "other"));
     let upstreams = format!("{},{}", sick.url(), other.url());
-    let gateway =
-        Gateway::start(["proxy", "--upstream", &upstreams, "--health-path", "/health", "--health-interval", "50ms"]);
-    let answers = || (0..4).map(|_| get(&gateway, "/page", "").expect(200).text().to_owned()).collect::<Vec<_>>();
-    eventually("only the other one", || answers().iter().all(|answer| answer == "other").then_some(()));
+    let gateway = Gateway::start([
+        "proxy",
+        "--upstream",
+        &upstreams,
+        "--health-path",
+        "/health",
+        "--health-interval",
+        "50ms",
+    ]);
+    let answers = || {
+        (0..4)
+            .map(|_| get(&gateway, "/page", "").expect(200).text().to_owned())
+            .collect::<Vec<_>>()
+    };
+    eventually("only the other one", || {
+        answers()
+            .iter()
+            .all(|answer| answer == "other")
+            .then_some(())
+    });
     well.store(true, Ordering::SeqCst);
-    eventually("both", || answers().iter().any(|answer| answer == "sick").then_some(()));
+    eventually("both", || {
+        answers()
+            .iter()
+            .any(|answer| answer == "sick")
+            .then_some(())
+    });
 }
 
 #[test]
@@ -212,9 +298,18 @@ fn upstreams_are_measured() {
         }
     });
     let closed = Port::claim();
-    let flags = [format!("--upstream={}", origin.url()), format!("--route=/closed=http://{}", closed.address())];
+    let flags = [
+        format!("--upstream={}", origin.url()),
+        format!("--route=/closed=http://{}", closed.address()),
+    ];
     let gateway = Gateway::start(["proxy".to_owned()].iter().chain(&flags));
-    for (path, status) in [("/", 200), ("/", 200), ("/missing", 404), ("/broken", 502), ("/closed", 502)] {
+    for (path, status) in [
+        ("/", 200),
+        ("/", 200),
+        ("/missing", 404),
+        ("/broken", 502),
+        ("/closed", 502),
+    ] {
         get(&gateway, path, "").expect(status);
     }
     let server = origin.url().replace("http://", "");

@@ -34,8 +34,15 @@ fn stale_responses_replace_errors_if_the_origin_allows_it() {
         if failing.load(Ordering::SeqCst) {
             return "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n".to_owned();
         }
-        let policy = if asked.head.contains("/strict") { "must-revalidate" } else { "stale-if-error=600" };
-        ok(&format!("cache-control: max-age=0, {policy}\r\netag: \"v1\"\r\n"), "hello")
+        let policy = if asked.head.contains("/strict") {
+            "must-revalidate"
+        } else {
+            "stale-if-error=600"
+        };
+        ok(
+            &format!("cache-control: max-age=0, {policy}\r\netag: \"v1\"\r\n"),
+            "hello",
+        )
     });
     let gateway = before(&origin, &[]);
     for path in ["/a", "/strict"] {
@@ -58,9 +65,19 @@ fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served
         if hanging.load(Ordering::SeqCst) {
             return String::new();
         }
-        ok("cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n", "hello")
+        ok(
+            "cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n",
+            "hello",
+        )
     });
-    let flags = ["--answer-timeout", "3s", "--breaker-failures", "2", "--breaker-pause", "1h"];
+    let flags = [
+        "--answer-timeout",
+        "3s",
+        "--breaker-failures",
+        "2",
+        "--breaker-pause",
+        "1h",
+    ];
     let gateway = before(&origin, &flags);
     get(&gateway, "/stored", "").expect(200);
     crate::wait_for(&gateway, "ifmatch_cache_stored_total 1");
@@ -73,8 +90,14 @@ fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served
     assert!((1..=3600).contains(&seconds), "{refused:?}");
     assert_eq!(get(&gateway, "/stored", "").expect(200).text(), "hello");
     assert_eq!(origin.asked().len(), asked);
-    let labels = format!("route=\"/\",server=\"{}\"", origin.url().replace("http://", ""));
-    crate::wait_for(&gateway, &format!("ifmatch_upstream_breaker_open{{{labels}}} 1"));
+    let labels = format!(
+        "route=\"/\",server=\"{}\"",
+        origin.url().replace("http://", "")
+    );
+    crate::wait_for(
+        &gateway,
+        &format!("ifmatch_upstream_breaker_open{{{labels}}} 1"),
+    );
     crate::wait_for(&gateway, &format!("ifmatch_upstream_healthy{{{labels}}} 0"));
 }
 
@@ -82,11 +105,11 @@ fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served
 fn large_bodies_get_413_with_and_without_a_length() {
     let origin = Origin::start(|_| ok("", "hello"));
     let gateway = before(&origin, &["--max-body-size", "10"]);
-    let with_length = "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 11\r\n\r\n01234567890";
+    let with_length =
+        "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 11\r\n\r\n01234567890";
     exchange(gateway.address(), with_length).expect(413);
     assert_eq!(origin.asked().len(), 0);
-    let chunked =
-        "POST /a HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n";
+    let chunked = "POST /a HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n";
     exchange(gateway.address(), chunked).expect(413);
     let allowed = "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 10\r\n\r\n0123456789";
     exchange(gateway.address(), allowed).expect(200);
@@ -96,7 +119,9 @@ fn large_bodies_get_413_with_and_without_a_length() {
 fn max_forwards_0_is_not_forwarded() {
     let origin = Origin::start(|_| ok("", "hello"));
     let gateway = before(&origin, &[]);
-    let options = |most: u8| format!("OPTIONS / HTTP/1.1\r\nhost: example.com\r\nmax-forwards: {most}\r\n\r\n");
+    let options = |most: u8| {
+        format!("OPTIONS / HTTP/1.1\r\nhost: example.com\r\nmax-forwards: {most}\r\n\r\n")
+    };
     exchange(gateway.address(), options(0)).expect(501);
     assert_eq!(origin.asked().len(), 0);
     exchange(gateway.address(), options(1)).expect(200);
@@ -106,17 +131,32 @@ fn max_forwards_0_is_not_forwarded() {
 #[test]
 fn storage_flags_are_rejected_and_an_upstream_is_required() {
     for (args, expected) in [
-        (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),
-        (&["--store", "memory://", "--upstream", "http://a"], "--store is for `ifmatch serve`"),
+        (
+            &["--data", "d", "--upstream", "http://a"][..],
+            "--data is for `ifmatch serve`",
+        ),
+        (
+            &["--store", "memory://", "--upstream", "http://a"],
+            "--store is for `ifmatch serve`",
+        ),
         (&[], "--upstream http://127.0.0.1:8000"),
-        (&["--upstream", "ftp://a"], "'ftp://a' is not a valid upstream"),
+        (
+            &["--upstream", "ftp://a"],
+            "'ftp://a' is not a valid upstream",
+        ),
     ] {
         let end = run(["proxy"].iter().chain(args));
         assert_eq!(end.status.code(), Some(2), "{end:#?}");
-        assert!(end.stderr.contains(expected), "{expected:?} is missing in {end:#?}");
+        assert!(
+            end.stderr.contains(expected),
+            "{expected:?} is missing in {end:#?}"
+        );
     }
     let help = run(["proxy", "--help"]).stdout;
-    assert!(help.contains("ifmatch proxy --upstream http://127.0.0.1:8000") && !help.contains("--data"), "{help}");
+    assert!(
+        help.contains("ifmatch proxy --upstream http://127.0.0.1:8000") && !help.contains("--data"),
+        "{help}"
+    );
 }
 
 /// A relay to an address that is set later.
@@ -128,7 +168,10 @@ struct Way {
 impl Way {
     fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (from, to) = (listener.local_addr().unwrap(), Arc::<OnceLock<SocketAddr>>::default());
+        let (from, to) = (
+            listener.local_addr().unwrap(),
+            Arc::<OnceLock<SocketAddr>>::default(),
+        );
         let known = Arc::clone(&to);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -168,6 +211,10 @@ fn loops_of_two_proxies_are_rejected_and_chains_are_not() {
     way.leads_to(&inner);
     assert_eq!(get(&outer, "/a", "").expect(200).text(), "hello");
     let asked = origin.asked();
-    let via = asked[0].head.lines().filter(|line| line.starts_with("via: ")).collect::<Vec<_>>();
+    let via = asked[0]
+        .head
+        .lines()
+        .filter(|line| line.starts_with("via: "))
+        .collect::<Vec<_>>();
     assert_eq!(via.concat().matches("ifmatch-").count(), 2, "{via:?}");
 }

@@ -53,7 +53,12 @@ impl<K: Clone + Eq + Hash> KeyedQueue<K> {
         let mut queues = self.lock();
         let queue = queues.entry(key.clone()).or_default();
         queue.length += 1;
-        Turn { queue: self, key, notify: Arc::clone(&queue.notify), wakes_next: queue.length == 1 }
+        Turn {
+            queue: self,
+            key,
+            notify: Arc::clone(&queue.notify),
+            wakes_next: queue.length == 1,
+        }
     }
 }
 
@@ -72,7 +77,9 @@ impl<K: Eq + Hash> KeyedQueue<K> {
 
 impl<K: Eq + Hash> Default for KeyedQueue<K> {
     fn default() -> Self {
-        Self { queues: Mutex::default() }
+        Self {
+            queues: Mutex::default(),
+        }
     }
 }
 
@@ -99,7 +106,9 @@ impl<K: Eq + Hash> Turn<'_, K> {
 impl<K: Eq + Hash> Drop for Turn<'_, K> {
     fn drop(&mut self) {
         let mut queues = self.queue.lock();
-        let Some(queue) = queues.get_mut(self.key) else { return };
+        let Some(queue) = queues.get_mut(self.key) else {
+            return;
+        };
         queue.length -= 1;
         if queue.length == 0 {
             queues.remove(self.key);

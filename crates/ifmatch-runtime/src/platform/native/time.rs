@@ -19,9 +19,14 @@ pub(crate) fn interval() -> Duration {
 }
 
 /// Returns the current system time since 1970. An earlier one counts as 1970: no lease or permit ends too early by it.
-#[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is one of the places that ask the system for the time"
+)]
 pub(crate) fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
 }
 
 /// Waits. Needs the runtime only when the future is polled.
@@ -63,7 +68,10 @@ mod elapsed {
     use std::time::{Duration, Instant};
 
     /// Returns the time since an arbitrary moment. It never goes back.
-    #[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is one of the places that ask the system for the time"
+    )]
     pub(super) fn elapsed() -> Duration {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed()

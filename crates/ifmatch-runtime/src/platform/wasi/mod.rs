@@ -41,7 +41,8 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 
 /// Returns the system's time since 1970 at the first call, plus the time elapsed since that call.
 pub(crate) fn interval() -> Duration {
-    static START: LazyLock<(Duration, u64)> = LazyLock::new(|| (since_1970(), monotonic_clock::now()));
+    static START: LazyLock<(Duration, u64)> =
+        LazyLock::new(|| (since_1970(), monotonic_clock::now()));
 
     let (since_1970, start) = &*START;
     *since_1970 + Duration::from_nanos(monotonic_clock::now().saturating_sub(*start))
@@ -55,5 +56,7 @@ pub(crate) fn since_1970() -> Duration {
 
 /// Waits. The timer starts when the future is first polled.
 pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
-    SendWrapper::new(monotonic_clock::wait_for(duration.as_nanos().try_into().unwrap_or(u64::MAX)))
+    SendWrapper::new(monotonic_clock::wait_for(
+        duration.as_nanos().try_into().unwrap_or(u64::MAX),
+    ))
 }

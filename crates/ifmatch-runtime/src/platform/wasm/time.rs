@@ -29,7 +29,9 @@ pub(crate) fn interval() -> Duration {
 
 /// Returns the current system time since 1970.
 pub(crate) fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Waits, in whole milliseconds. The timer starts when the future is first polled.
@@ -60,8 +62,13 @@ impl Timer {
             // The receiver may have been dropped.
             let _ = tell.send(());
         });
-        let id = SET.with(|set| set.call2(&JsValue::UNDEFINED, call.as_ref(), &milliseconds.into()));
-        Self { id: id.unwrap_or_default(), over, _call: call }
+        let id =
+            SET.with(|set| set.call2(&JsValue::UNDEFINED, call.as_ref(), &milliseconds.into()));
+        Self {
+            id: id.unwrap_or_default(),
+            over,
+            _call: call,
+        }
     }
 
     /// Waits until the timer fires.
@@ -85,5 +92,7 @@ thread_local! {
 
 /// Returns a global function that every JavaScript runtime has.
 fn global(name: &str) -> Function {
-    Reflect::get(&js_sys::global(), &name.into()).unwrap_or_default().unchecked_into()
+    Reflect::get(&js_sys::global(), &name.into())
+        .unwrap_or_default()
+        .unchecked_into()
 }

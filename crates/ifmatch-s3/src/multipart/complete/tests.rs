@@ -35,40 +35,80 @@ struct Setup {
 
 /// The first completion stops before it reads the part.
 async fn setup() -> Setup {
-    setup_with(Stop::new(|step, container| step == Step::Open && *container == *PARTS, 0)).await
+    setup_with(Stop::new(
+        |step, container| step == Step::Open && *container == *PARTS,
+        0,
+    ))
+    .await
 }
 
 async fn setup_with(stop: Stop) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::default();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
-    let inner: Arc<dyn BlobStore> = Arc::new(IndexedStore::with_driver(folder.path(), driver).await.unwrap());
-    let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner: Arc::clone(&inner), hook: stop.clone() });
+    let inner: Arc<dyn BlobStore> = Arc::new(
+        IndexedStore::with_driver(folder.path(), driver)
+            .await
+            .unwrap(),
+    );
+    let store: Arc<dyn BlobStore> = Arc::new(Hooked {
+        inner: Arc::clone(&inner),
+        hook: stop.clone(),
+    });
     let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
-    let backend =
-        Backend { context: service.context().clone(), accounts: Accounts::development(), is_encrypted: false };
+    let backend = Backend {
+        context: service.context().clone(),
+        accounts: Accounts::development(),
+        is_encrypted: false,
+    };
     let container = ContainerName::new("docs").unwrap();
-    let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
+    let info = store
+        .create_container(&container, BlobHeaders::default())
+        .await
+        .unwrap();
     let place = UploadLocation::new(container, &info, &"0".repeat(32));
     let (fields, checksum) = (ObjectFields::default(), ChecksumPlan::default());
-    let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: UploadState::Open };
+    let upload = Upload {
+        key: "a".into(),
+        fields,
+        checksum,
+        initiated: 0,
+        state: UploadState::Open,
+    };
     place.save(&*inner, &upload, None).await.unwrap();
     let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
     inner.put(&place.part(1).unwrap(), part).await.unwrap();
     let part = place.parts(&*inner, 0, usize::MAX).await.unwrap().remove(0);
-    Setup { backend, clock, stop, place, part, _folder: folder }
+    Setup {
+        backend,
+        clock,
+        stop,
+        place,
+        part,
+        _folder: folder,
+    }
 }
 
 impl Setup {
     fn completion(&self) -> CompletionRequest {
         let tag = convert::e_tag(self.part.tag.as_ref()).unwrap();
-        let wanted = vec![WantedPart { number: 1, tag, checksum: Checksum::default() }];
+        let wanted = vec![WantedPart {
+            number: 1,
+            tag,
+            checksum: Checksum::default(),
+        }];
         let name = ifmatch_blob::name::BlobName::new("a").unwrap();
         CompletionRequest {
             backend: self.backend.clone(),
-            blob: BlobPath { container: self.place.container.clone(), name },
+            blob: BlobPath {
+                container: self.place.container.clone(),
+                name,
+            },
             place: self.place.clone(),
-            write: WriteConditions { preconditions: ifmatch_core::precondition::Preconditions::NONE, request: None },
+            write: WriteConditions {
+                preconditions: ifmatch_core::precondition::Preconditions::NONE,
+                request: None,
+            },
             headers: HeaderMap::new(),
             parts: fingerprint(&wanted),
             wanted,
@@ -89,20 +129,30 @@ impl Setup {
     async fn resume<T>(&self, running: tokio::task::JoinHandle<T>) -> T {
         self.stop.go_on();
         let ended = tokio::time::timeout(LIMIT, running).await;
-        ended.expect("the request ends within a minute").expect("no panic")
+        ended
+            .expect("the request ends within a minute")
+            .expect("no panic")
     }
 
     /// Stores the part as a request that began while the upload was open.
     async fn store_part(&self, bytes: &'static str) -> S3Result<()> {
-        let part = NewPart { place: &self.place, key: "a", number: 1 };
+        let part = NewPart {
+            place: &self.place,
+            key: "a",
+            number: 1,
+        };
         let put = Put::new(Body::new(Full::new(Bytes::from(bytes))));
-        part.store(&self.backend, put, |failed| error::of_store(failed, false)).await.map(drop)
+        part.store(&self.backend, put, |failed| error::of_store(failed, false))
+            .await
+            .map(drop)
     }
 
     /// Aborts the upload if it is open.
     async fn abort(&self) -> bool {
         let store = &*self.backend.context.store;
-        let Some(LoadedUpload { upload, tag }) = self.place.load(store).await.unwrap() else { return false };
+        let Some(LoadedUpload { upload, tag }) = self.place.load(store).await.unwrap() else {
+            return false;
+        };
         let is_open = upload.state == UploadState::Open;
         if is_open {
             self.place.remove(store, tag.as_ref()).await.unwrap();
@@ -113,7 +163,11 @@ impl Setup {
 
     /// Returns the tags of the stored parts.
     async fn tags(&self) -> Vec<Option<EntityTag>> {
-        let parts = self.place.parts(&*self.backend.context.store, 0, usize::MAX).await.unwrap();
+        let parts = self
+            .place
+            .parts(&*self.backend.context.store, 0, usize::MAX)
+            .await
+            .unwrap();
         parts.into_iter().map(|part| part.tag).collect()
     }
 }
@@ -127,11 +181,18 @@ async fn a_claim_lasts_as_long_as_its_request_works() {
         setup.clock.advance(RENEWAL);
         // Longer than the renewal's timer, so the renewal comes first.
         tokio::time::sleep(RENEWAL + Duration::from_secs(1)).await;
-        let refused = setup.completion().run().await.expect_err("the first request goes on");
+        let refused = setup
+            .completion()
+            .run()
+            .await
+            .expect_err("the first request goes on");
         assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
     }
     setup.stop.go_on();
-    let done = first.await.unwrap().expect("no other request completed the upload");
+    let done = first
+        .await
+        .unwrap()
+        .expect("no other request completed the upload");
     let again = setup.completion().run().await.expect("it is complete");
     assert_eq!(again.tag, done.tag);
 }
@@ -142,29 +203,52 @@ async fn a_request_that_lost_its_claim_writes_nothing() {
     let setup = setup().await;
     let first = tokio::spawn(setup.completion().run());
     setup.stop.reached().await;
-    setup.clock.advance(Duration::from_secs(STALE.unsigned_abs()));
-    setup.completion().run().await.expect_err("it may still be running");
+    setup
+        .clock
+        .advance(Duration::from_secs(STALE.unsigned_abs()));
+    setup
+        .completion()
+        .run()
+        .await
+        .expect_err("it may still be running");
     setup.clock.advance(Duration::from_secs(1));
     let done = setup.completion().run().await.expect("it took over");
     setup.stop.go_on();
     let refused = first.await.unwrap().expect_err("its claim is lost");
     assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
     let store = &setup.backend.context.store;
-    let opened = store.open(&setup.completion().blob, Reading::HEAD).await.unwrap().expect("the object");
+    let opened = store
+        .open(&setup.completion().blob, Reading::HEAD)
+        .await
+        .unwrap()
+        .expect("the object");
     assert_eq!(opened.info.tag, done.tag);
 }
 
 #[tokio::test]
 async fn a_renewal_that_comes_late_does_not_undo_the_end() {
     let setup = setup().await;
-    let LoadedUpload { upload, tag } =
-        setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
+    let LoadedUpload { upload, tag } = setup
+        .place
+        .load(&*setup.backend.context.store)
+        .await
+        .unwrap()
+        .expect("the upload");
     let claim = UploadClaim::new(&setup.backend, &setup.place, upload, tag);
     claim.renew().await.unwrap();
-    let done = UploadState::Done { parts: String::new(), tag: None, checksum: None };
+    let done = UploadState::Done {
+        parts: String::new(),
+        tag: None,
+        checksum: None,
+    };
     claim.end(done.clone()).await.unwrap();
     claim.renew().await.unwrap();
-    let found = setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
+    let found = setup
+        .place
+        .load(&*setup.backend.context.store)
+        .await
+        .unwrap()
+        .expect("the upload");
     assert_eq!(found.upload.state, done);
 }
 
@@ -173,17 +257,37 @@ async fn a_renewal_that_comes_late_does_not_undo_the_end() {
 async fn a_part_that_arrives_during_a_completion_stays_and_can_be_sent_again() {
     let mut setup = setup().await;
     let running = setup.stopped_completion().await;
-    let refused = setup.store_part("late").await.expect_err("the upload is being completed");
+    let refused = setup
+        .store_part("late")
+        .await
+        .expect_err("the upload is being completed");
     assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
     let left = setup.tags().await;
-    assert!(left.len() == 1 && left[0] != setup.part.tag, "the part of the late attempt is left: {left:?}");
-    let refused = setup.resume(running).await.expect_err("the listed part was replaced");
+    assert!(
+        left.len() == 1 && left[0] != setup.part.tag,
+        "the part of the late attempt is left: {left:?}"
+    );
+    let refused = setup
+        .resume(running)
+        .await
+        .expect_err("the listed part was replaced");
     assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
-    let refused = setup.completion().run().await.expect_err("the listed part was replaced");
+    let refused = setup
+        .completion()
+        .run()
+        .await
+        .expect_err("the listed part was replaced");
     assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
-    setup.store_part("part").await.expect("the upload takes parts again");
+    setup
+        .store_part("part")
+        .await
+        .expect("the upload takes parts again");
     setup.part.tag = setup.tags().await.remove(0);
-    setup.completion().run().await.expect("the part is listed with its new tag");
+    setup
+        .completion()
+        .run()
+        .await
+        .expect("the part is listed with its new tag");
 }
 
 /// An earlier attempt of the part that the completion lists arrives late, before the part is read, or before the upload is
@@ -192,16 +296,38 @@ async fn a_part_that_arrives_during_a_completion_stays_and_can_be_sent_again() {
 async fn a_part_with_the_same_bytes_takes_the_place_of_the_listed_one() {
     let setup = setup().await;
     let running = setup.stopped_completion().await;
-    setup.store_part("part").await.expect_err("the upload is being completed");
+    setup
+        .store_part("part")
+        .await
+        .expect_err("the upload is being completed");
     assert_ne!(setup.tags().await.first(), Some(&setup.part.tag));
-    let done = setup.resume(running).await.expect("the part still has the listed bytes");
+    let done = setup
+        .resume(running)
+        .await
+        .expect("the part still has the listed bytes");
     let other = setup_with(Stop::new(|_, _| false, 0)).await;
     other.store_part("part").await.expect("the upload is open");
     assert_ne!(other.tags().await.first(), Some(&other.part.tag));
-    assert_eq!(other.completion().run().await.expect("the tag names these bytes").tag.is_some(), done.tag.is_some());
+    assert_eq!(
+        other
+            .completion()
+            .run()
+            .await
+            .expect("the tag names these bytes")
+            .tag
+            .is_some(),
+        done.tag.is_some()
+    );
     let replaced = setup_with(Stop::new(|_, _| false, 0)).await;
-    replaced.store_part("other").await.expect("the upload is open");
-    let refused = replaced.completion().run().await.expect_err("the tag names other bytes");
+    replaced
+        .store_part("other")
+        .await
+        .expect("the upload is open");
+    let refused = replaced
+        .completion()
+        .run()
+        .await
+        .expect_err("the tag names other bytes");
     assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
 }
 
@@ -211,12 +337,22 @@ async fn a_part_that_arrives_after_the_end_of_its_upload_is_removed() {
         let setup = setup().await;
         if is_completed {
             let running = setup.stopped_completion().await;
-            setup.resume(running).await.expect("no other request replaced the part");
+            setup
+                .resume(running)
+                .await
+                .expect("no other request replaced the part");
         } else {
             assert!(setup.abort().await);
         }
-        let refused = setup.store_part("part").await.expect_err("the upload has ended");
-        assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
+        let refused = setup
+            .store_part("part")
+            .await
+            .expect_err("the upload has ended");
+        assert_eq!(
+            *refused.code(),
+            S3ErrorCode::NoSuchUpload,
+            "completed: {is_completed}"
+        );
         assert_eq!(setup.tags().await, [], "completed: {is_completed}");
     }
 }
@@ -229,8 +365,13 @@ async fn an_upload_whose_completion_ended_in_a_crash_takes_parts_again() {
     // Otherwise it would renew its claim.
     stopped.abort();
     assert!(stopped.await.expect_err("it was stopped").is_cancelled());
-    setup.clock.advance(Duration::from_secs(STALE.unsigned_abs() + 1));
-    setup.store_part("part").await.expect("nothing renews the claim anymore");
+    setup
+        .clock
+        .advance(Duration::from_secs(STALE.unsigned_abs() + 1));
+    setup
+        .store_part("part")
+        .await
+        .expect("nothing renews the claim anymore");
     setup.part.tag = setup.tags().await.remove(0);
     setup.completion().run().await.expect("it took over");
 }
@@ -254,7 +395,10 @@ async fn before_each_step<T: Send + 'static, F: Future<Output = T> + Send + 'sta
                 _ = &mut running => false,
             }
         };
-        if !tokio::time::timeout(LIMIT, is_stopped).await.expect("the request stops or ends within a minute") {
+        if !tokio::time::timeout(LIMIT, is_stopped)
+            .await
+            .expect("the request stops or ends within a minute")
+        {
             return passing;
         }
         other(&setup, running).await;
@@ -297,22 +441,35 @@ async fn a_completion_finds_an_upload_aborted_or_completes_it() {
 #[tokio::test]
 async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
     let list = |setup: &Setup| {
-        let (store, place) = (Arc::clone(&setup.backend.context.store), setup.place.clone());
+        let (store, place) = (
+            Arc::clone(&setup.backend.context.store),
+            setup.place.clone(),
+        );
         async move { place.find_with_parts(&*store, "a", 0, usize::MAX).await }
     };
     for is_completed in [true, false] {
         let other = async |setup: &Setup, running| {
             if is_completed {
-                setup.completion().run().await.expect("no other request completes the upload");
+                setup
+                    .completion()
+                    .run()
+                    .await
+                    .expect("no other request completes the upload");
             } else {
                 assert!(setup.abort().await);
             }
             let listed: S3Result<(LoadedUpload, Vec<StoredPart>)> = setup.resume(running).await;
             match listed {
-                Ok((found, parts)) => assert!(parts.len() == 1 || found.upload.state != UploadState::Open),
+                Ok((found, parts)) => {
+                    assert!(parts.len() == 1 || found.upload.state != UploadState::Open)
+                }
                 Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload),
             }
         };
-        assert_eq!(before_each_step(list, other).await, 2, "the listing, and the load of the upload");
+        assert_eq!(
+            before_each_step(list, other).await,
+            2,
+            "the listing, and the load of the upload"
+        );
     }
 }

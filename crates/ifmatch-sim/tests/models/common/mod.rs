@@ -33,5 +33,8 @@ where
     let name = format!("{sabotaged:?}");
     let is_found = HasDiscoveries::AnyOf(BTreeSet::from([property]));
     let checker = sabotaged.checker().finish_when(is_found).spawn_bfs().join();
-    assert!(checker.discovery(property).is_some(), "with {name}, {property:?} must fail");
+    assert!(
+        checker.discovery(property).is_some(),
+        "with {name}, {property:?} must fail"
+    );
 }

@@ -23,7 +23,9 @@ pub(crate) type Sent = ifmatch::RequestBody<Full<Bytes>>;
 /// Waits for a spawned task, for five minutes at most, and panics with its name.
 pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
     let ended = tokio::time::timeout(Duration::from_secs(300), task).await;
-    ended.unwrap_or_else(|_| panic!("{name} did not end within five minutes")).unwrap()
+    ended
+        .unwrap_or_else(|_| panic!("{name} did not end within five minutes"))
+        .unwrap()
 }
 
 /// Returns a register with records that outlast the processes of a test.
@@ -52,16 +54,22 @@ pub(crate) struct Reply {
 impl Reply {
     /// Returns the tag, which must exist.
     pub(crate) fn tag(&self) -> String {
-        self.header(ETAG.as_str()).unwrap_or_else(|| panic!("no ETag in {self:?}"))
+        self.header(ETAG.as_str())
+            .unwrap_or_else(|| panic!("no ETag in {self:?}"))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<String> {
-        self.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+        self.headers
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
     }
 
     pub(crate) fn problem(&self) -> String {
         let text = String::from_utf8_lossy(&self.body);
-        let kind = text.split("urn:ifmatch:problem:").nth(1).unwrap_or_else(|| panic!("no problem: {self:?}"));
+        let kind = text
+            .split("urn:ifmatch:problem:")
+            .nth(1)
+            .unwrap_or_else(|| panic!("no problem: {self:?}"));
         kind.split('"').next().unwrap().to_owned()
     }
 }
@@ -85,7 +93,11 @@ where
     let response = service.clone().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    Reply { status: head.status, headers: head.headers, body }
+    Reply {
+        status: head.status,
+        headers: head.headers,
+        body,
+    }
 }
 
 /// Sends a request without a body.

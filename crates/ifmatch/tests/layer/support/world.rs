@@ -54,12 +54,18 @@ impl World {
 
     /// Changes a document without the layer.
     pub(crate) fn set(&self, path: &str, text: &str) {
-        self.0.documents.lock().unwrap().insert(path.to_owned(), Bytes::from(text.to_owned()));
+        self.0
+            .documents
+            .lock()
+            .unwrap()
+            .insert(path.to_owned(), Bytes::from(text.to_owned()));
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<String> {
         let documents = self.0.documents.lock().unwrap();
-        documents.get(path).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+        documents
+            .get(path)
+            .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
     }
 
     /// Adds a header field to all responses of this method and path.
@@ -67,19 +73,35 @@ impl World {
         let (method, path) = line.split_once(' ').unwrap();
         let key = (method.parse().unwrap(), path.to_owned());
         let value = HeaderValue::from_str(value).unwrap();
-        self.0.fields.lock().unwrap().entry(key).or_default().insert(HeaderName::from_static(name), value);
+        self.0
+            .fields
+            .lock()
+            .unwrap()
+            .entry(key)
+            .or_default()
+            .insert(HeaderName::from_static(name), value);
     }
 
     /// Sets the status of responses to this method and path.
     pub(crate) fn answer(&self, line: &str, status: u16) {
         let (method, path) = line.split_once(' ').unwrap();
         let key = (method.parse().unwrap(), path.to_owned());
-        self.0.statuses.lock().unwrap().insert(key, StatusCode::from_u16(status).unwrap());
+        self.0
+            .statuses
+            .lock()
+            .unwrap()
+            .insert(key, StatusCode::from_u16(status).unwrap());
     }
 
     /// Returns the number of requests with this method.
     pub(crate) fn runs(&self, method: &Method) -> usize {
-        self.0.seen.lock().unwrap().iter().filter(|head| head.method == method).count()
+        self.0
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|head| head.method == method)
+            .count()
     }
 
     /// Returns the heads of all requests.
@@ -90,8 +112,12 @@ impl World {
     /// Waits until a request has reached the latch.
     pub(crate) async fn reached(&self, latch: &str) {
         let latched = self.latch(latch);
-        let reached = tokio::time::timeout(Duration::from_secs(300), latched.reached.acquire()).await;
-        reached.unwrap_or_else(|_| panic!("no request reached {latch} within five minutes")).unwrap().forget();
+        let reached =
+            tokio::time::timeout(Duration::from_secs(300), latched.reached.acquire()).await;
+        reached
+            .unwrap_or_else(|_| panic!("no request reached {latch} within five minutes"))
+            .unwrap()
+            .forget();
     }
 
     /// Releases one request from the latch.
@@ -100,8 +126,20 @@ impl World {
     }
 
     fn latch(&self, name: &str) -> Arc<Latch> {
-        let new = || Arc::new(Latch { reached: Semaphore::new(0), released: Semaphore::new(0) });
-        Arc::clone(self.0.latches.lock().unwrap().entry(name.to_owned()).or_insert_with(new))
+        let new = || {
+            Arc::new(Latch {
+                reached: Semaphore::new(0),
+                released: Semaphore::new(0),
+            })
+        };
+        Arc::clone(
+            self.0
+                .latches
+                .lock()
+                .unwrap()
+                .entry(name.to_owned())
+                .or_insert_with(new),
+        )
     }
 
     async fn hold(&self, head: &Parts, field: &str) {
@@ -112,18 +150,31 @@ impl World {
         }
     }
 
-    async fn run<B: Body<Error: std::fmt::Debug>>(self, request: Request<B>) -> Response<Full<Bytes>> {
+    async fn run<B: Body<Error: std::fmt::Debug>>(
+        self,
+        request: Request<B>,
+    ) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         self.0.seen.lock().unwrap().push(head.clone());
         let mut response = if head.method == Method::GET {
             self.hold(&head, "x-get-hold-before").await;
-            let document = self.0.documents.lock().unwrap().get(head.uri.path()).cloned();
+            let document = self
+                .0
+                .documents
+                .lock()
+                .unwrap()
+                .get(head.uri.path())
+                .cloned();
             self.hold(&head, "x-get-hold-after").await;
             document.map_or_else(|| status(404), |bytes| Response::new(Full::new(bytes)))
         } else {
             let is_guarded = head.extensions.get::<Permit>().is_some();
-            assert!(is_guarded || head.method == Method::POST, "a write without a permit: {head:?}");
-            self.change(&head, body.collect().await.unwrap().to_bytes()).await
+            assert!(
+                is_guarded || head.method == Method::POST,
+                "a write without a permit: {head:?}"
+            );
+            self.change(&head, body.collect().await.unwrap().to_bytes())
+                .await
         };
         let key = (head.method.clone(), head.uri.path().to_owned());
         if let Some(status) = self.0.statuses.lock().unwrap().get(&key) {
@@ -180,5 +231,7 @@ fn status(code: u16) -> Response<Full<Bytes>> {
 }
 
 fn text(head: &Parts, field: &str) -> Option<String> {
-    head.headers.get(field).map(|value| value.to_str().unwrap().to_owned())
+    head.headers
+        .get(field)
+        .map(|value| value.to_str().unwrap().to_owned())
 }

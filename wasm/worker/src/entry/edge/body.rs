@@ -30,17 +30,28 @@ pub(crate) struct EdgeBody {
 impl EdgeBody {
     /// Returns an empty body.
     pub(crate) fn empty() -> Self {
-        Self { stream: None, length: Some(0), room: None }
+        Self {
+            stream: None,
+            length: Some(0),
+            room: None,
+        }
     }
 
     /// Wraps a stream of the given length.
     pub(crate) fn new(stream: ByteStream, length: Option<u64>) -> Self {
-        Self { stream: Some(stream), length, room: None }
+        Self {
+            stream: Some(stream),
+            length,
+            room: None,
+        }
     }
 
     /// Limits the bytes in memory.
     pub(crate) fn limited_by(self, room: &Arc<BodyRoom>) -> Self {
-        Self { room: Some(Arc::clone(room)), ..self }
+        Self {
+            room: Some(Arc::clone(room)),
+            ..self
+        }
     }
 
     /// Returns the runtime's stream, unless some of it was read.
@@ -57,7 +68,9 @@ impl Body for EdgeBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenStream>>> {
-        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(None);
+        };
         let polled = Pin::new(stream).poll_next(context).map_ok(Frame::data);
         if let Poll::Ready(None | Some(Err(_))) = polled {
             self.stream = None;
@@ -69,7 +82,9 @@ impl Body for EdgeBody {
             }
             if self.room.as_ref().is_some_and(|room| !room.grow(arrived)) {
                 self.stream = None;
-                return Poll::Ready(Some(Err(BrokenStream::new("the bodies in memory exceed the limit"))));
+                return Poll::Ready(Some(Err(BrokenStream::new(
+                    "the bodies in memory exceed the limit",
+                ))));
             }
         }
         polled
@@ -141,7 +156,9 @@ impl Stream for ByteStream {
             *state = StreamState::Read(read(StreamReader::new(whole)));
         }
         match state {
-            StreamState::Read(chunks) => chunks.poll_next_unpin(context).map_err(|error| broken(&error)),
+            StreamState::Read(chunks) => chunks
+                .poll_next_unpin(context)
+                .map_err(|error| broken(&error)),
             StreamState::Whole(_) => Poll::Ready(None),
         }
     }
@@ -188,7 +205,11 @@ extern "C" {
 
     /// Cloudflare's extension of the standard: resolves once the buffer has at least this many bytes, or the stream ends.
     #[wasm_bindgen(method, catch, js_name = readAtLeast)]
-    async fn read_at_least(this: &ByobReader, bytes: u32, buffer: Uint8Array) -> Result<Step, JsValue>;
+    async fn read_at_least(
+        this: &ByobReader,
+        bytes: u32,
+        buffer: Uint8Array,
+    ) -> Result<Step, JsValue>;
 
     #[wasm_bindgen(method)]
     fn cancel(this: &ByobReader) -> Promise;
@@ -217,7 +238,10 @@ impl StreamReader {
     pub(crate) fn new(stream: &web_sys::ReadableStream) -> Result<Self, JsValue> {
         let mode = Byob::new();
         mode.set_mode("byob");
-        Ok(Self { reader: stream.unchecked_ref::<ByteSource>().get_reader(&mode)?, has_ended: false })
+        Ok(Self {
+            reader: stream.unchecked_ref::<ByteSource>().get_reader(&mode)?,
+            has_ended: false,
+        })
     }
 
     /// Returns the next bytes, or `None` at the end of the stream.
@@ -228,8 +252,15 @@ impl StreamReader {
         if self.has_ended {
             return Ok(None);
         }
-        let step = timeout(STILL, self.reader.read_at_least(STEP, Uint8Array::new_with_length(STEP))).await;
-        let step = step.map_err(|late| js_sys::Error::new(&format!("waited for the next bytes of a body: {late}")))?;
+        let step = timeout(
+            STILL,
+            self.reader
+                .read_at_least(STEP, Uint8Array::new_with_length(STEP)),
+        )
+        .await;
+        let step = step.map_err(|late| {
+            js_sys::Error::new(&format!("waited for the next bytes of a body: {late}"))
+        })?;
         self.has_ended = step.as_ref().map_or(true, Step::done);
         Ok(step?.value().filter(|bytes| bytes.length() > 0))
     }

@@ -6,14 +6,18 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
+};
 use http_body::Body;
 use http_body_util::{BodyDataStream, BodyExt};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Peer;
 use js_sys::Uint8Array;
 use wasm_bindgen::{JsCast, JsValue};
-use worker::{EncodeBody, Error, FixedLengthStream, Headers, ResponseBody, ResponseBuilder, Result, web_sys};
+use worker::{
+    EncodeBody, Error, FixedLengthStream, Headers, ResponseBody, ResponseBuilder, Result, web_sys,
+};
 
 use body::{ByteStream, EdgeBody};
 
@@ -23,19 +27,31 @@ use body::{ByteStream, EdgeBody};
 /// The request isn't valid in HTTP.
 pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
     let mut parsed = Request::new(EdgeBody::empty());
-    *parsed.method_mut() = request.method().parse().map_err(|error| Error::from(http::Error::from(error)))?;
+    *parsed.method_mut() = request
+        .method()
+        .parse()
+        .map_err(|error| Error::from(http::Error::from(error)))?;
     let url = request.url();
     *parsed.uri_mut() = target(&url)?;
     *parsed.headers_mut() = from_js_headers(&Headers(request.headers()))?;
     // The edge sets the field, whatever the client sent.
-    let address = parsed.headers().get("cf-connecting-ip").and_then(|address| address.to_str().ok()?.parse().ok());
+    let address = parsed
+        .headers()
+        .get("cf-connecting-ip")
+        .and_then(|address| address.to_str().ok()?.parse().ok());
     if let Some(address) = address {
-        parsed.extensions_mut().insert(Peer { address, is_secure: url.starts_with("https://") });
+        parsed.extensions_mut().insert(Peer {
+            address,
+            is_secure: url.starts_with("https://"),
+        });
     }
     // A body has no meaning in these.
     let is_read = matches!(*parsed.method(), Method::GET | Method::HEAD);
     if let Some(whole) = (!is_read).then(|| request.body()).flatten() {
-        let length = parsed.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length = parsed
+            .headers()
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
         *parsed.body_mut() = EdgeBody::new(ByteStream::new(whole), length);
     }
     Ok(parsed)
@@ -44,8 +60,12 @@ pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
 /// Returns the path and query of a URL, in origin form.
 fn target(url: &str) -> Result<Uri> {
     let after_scheme = url.find("//").map_or(0, |at| at + 2);
-    let path = url[after_scheme..].find('/').map_or(url.len(), |at| after_scheme + at);
-    url[path..].parse().map_err(|error| Error::from(http::Error::from(error)))
+    let path = url[after_scheme..]
+        .find('/')
+        .map_or(url.len(), |at| after_scheme + at);
+    url[path..]
+        .parse()
+        .map_err(|error| Error::from(http::Error::from(error)))
 }
 
 /// Converts a response to a request with this method.
@@ -55,9 +75,14 @@ fn target(url: &str) -> Result<Uri> {
 pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<worker::Response> {
     let (mut head, body) = response.into_parts();
     // A body in parts has no size hint.
-    let promised = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let promised = head
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     let length = body.size_hint().exact().or(promised);
-    if let Some(length) = length.filter(|length| method == Method::HEAD && promised.is_none() && *length > 0) {
+    if let Some(length) =
+        length.filter(|length| method == Method::HEAD && promised.is_none() && *length > 0)
+    {
         head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
     let send = |body: ResponseBody| sent(head.status, &head.headers, body);
@@ -66,7 +91,12 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
     }
     let mut body = match body.downcast::<EdgeBody>() {
         // The runtime knows the length of its own streams and sends it.
-        Ok(own) => return send(own.into_whole().map_or(ResponseBody::Empty, ResponseBody::Stream)),
+        Ok(own) => {
+            return send(
+                own.into_whole()
+                    .map_or(ResponseBody::Empty, ResponseBody::Stream),
+            );
+        }
         Err(body) => body,
     };
     let first = at_once(&mut body);
@@ -76,23 +106,35 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
     let chunks = futures_util::stream::iter(first.map(Ok)).chain(chunks(body));
     let stream = match length {
         Some(length) => sized(chunks, length),
-        None => wasm_streams::ReadableStream::from_stream(chunks.map(to_array)).into_raw().unchecked_into(),
+        None => wasm_streams::ReadableStream::from_stream(chunks.map(to_array))
+            .into_raw()
+            .unchecked_into(),
     };
     send(ResponseBody::Stream(stream))
 }
 
 fn sent(status: StatusCode, headers: &HeaderMap, body: ResponseBody) -> Result<worker::Response> {
-    let response = ResponseBuilder::new().with_status(status.as_u16()).with_headers(to_js_headers(headers)?);
+    let response = ResponseBuilder::new()
+        .with_status(status.as_u16())
+        .with_headers(to_js_headers(headers)?);
     // By default, the runtime would encode an encoded body again.
     let is_encoded = headers.contains_key(header::CONTENT_ENCODING);
-    let response = if is_encoded { response.with_encode_body(EncodeBody::Manual) } else { response };
+    let response = if is_encoded {
+        response.with_encode_body(EncodeBody::Manual)
+    } else {
+        response
+    };
     Ok(response.body(body))
 }
 
 /// The runtime rejects these with a body (RFC 9110 §15).
 fn has_no_body(status: StatusCode) -> bool {
-    let bare =
-        [StatusCode::SWITCHING_PROTOCOLS, StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
+    let bare = [
+        StatusCode::SWITCHING_PROTOCOLS,
+        StatusCode::NO_CONTENT,
+        StatusCode::RESET_CONTENT,
+        StatusCode::NOT_MODIFIED,
+    ];
     bare.contains(&status)
 }
 
@@ -102,17 +144,23 @@ fn at_once(body: &mut BlobBody) -> Option<Bytes> {
 }
 
 fn chunks(body: BlobBody) -> impl Stream<Item = Result<Bytes>> + 'static {
-    BodyDataStream::new(body).map(|chunk| chunk.map_err(|error| Error::RustError(error.to_string())))
+    BodyDataStream::new(body)
+        .map(|chunk| chunk.map_err(|error| Error::RustError(error.to_string())))
 }
 
 /// Wraps chunks in a stream with a `Content-Length`.
-fn sized(chunks: impl Stream<Item = Result<Bytes>> + 'static, length: u64) -> web_sys::ReadableStream {
+fn sized(
+    chunks: impl Stream<Item = Result<Bytes>> + 'static,
+    length: u64,
+) -> web_sys::ReadableStream {
     let chunks = chunks.map(|chunk| chunk.map(Vec::from));
     worker::worker_sys::FixedLengthStream::from(FixedLengthStream::wrap(chunks, length)).readable()
 }
 
 fn to_array(chunk: Result<Bytes>) -> std::result::Result<JsValue, JsValue> {
-    chunk.map(|chunk| Uint8Array::from(&chunk[..]).into()).map_err(JsValue::from)
+    chunk
+        .map(|chunk| Uint8Array::from(&chunk[..]).into())
+        .map_err(JsValue::from)
 }
 
 /// Reads the runtime's header fields, which joins repeated ones with a comma.
@@ -123,7 +171,11 @@ pub(crate) fn from_js_headers(fields: &Headers) -> Result<HeaderMap> {
     let mut map = HeaderMap::with_capacity(16);
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
-        map.try_append(name, HeaderValue::from_bytes(&bytes(&value)).map_err(invalid)?).map_err(invalid)?;
+        map.try_append(
+            name,
+            HeaderValue::from_bytes(&bytes(&value)).map_err(invalid)?,
+        )
+        .map_err(invalid)?;
     }
     Ok(map)
 }
@@ -151,7 +203,10 @@ fn bytes(text: &str) -> Cow<'_, [u8]> {
 
 /// Returns one character per byte.
 fn text(value: &HeaderValue) -> Cow<'_, str> {
-    value.to_str().map_or_else(|_| value.as_bytes().iter().copied().map(char::from).collect(), Cow::Borrowed)
+    value.to_str().map_or_else(
+        |_| value.as_bytes().iter().copied().map(char::from).collect(),
+        Cow::Borrowed,
+    )
 }
 
 fn invalid(error: impl Into<http::Error>) -> Error {
@@ -170,7 +225,10 @@ mod tests {
         for text in ["a\u{20ac}", "a"] {
             assert_eq!(bytes(text), text.as_bytes());
         }
-        assert_eq!(text(&HeaderValue::from_bytes(b"\"a\", \"\xe4\"").unwrap()), "\"a\", \"\u{e4}\"");
+        assert_eq!(
+            text(&HeaderValue::from_bytes(b"\"a\", \"\xe4\"").unwrap()),
+            "\"a\", \"\u{e4}\""
+        );
         assert_eq!(text(&HeaderValue::from_static("")), "");
     }
 }

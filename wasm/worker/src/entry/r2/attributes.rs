@@ -36,7 +36,9 @@ pub(super) fn metadata(attributes: &Attributes) -> Result<(HttpMetadata, HashMap
 }
 
 fn unsupported(attribute: &Attribute) -> Error {
-    Error::NotSupported { source: format!("R2 cannot store {attribute:?}").into() }
+    Error::NotSupported {
+        source: format!("R2 cannot store {attribute:?}").into(),
+    }
 }
 
 /// Returns the metadata that every object has. The version is the date in milliseconds.
@@ -44,11 +46,24 @@ fn unsupported(attribute: &Attribute) -> Error {
 /// # Errors
 /// The date is out of range.
 pub(super) fn meta(object: &Object, location: Path) -> Result<ObjectMeta> {
-    let millis = i64::try_from(object.uploaded().as_millis()).ok().and_then(DateTime::from_timestamp_millis);
-    let last_modified = millis
-        .ok_or_else(|| Error::Generic { store: "R2", source: "R2 returned an object without a valid date".into() })?;
-    let (e_tag, version) = (Some(object.http_etag()), Some(object.uploaded().as_millis().to_string()));
-    Ok(ObjectMeta { location, last_modified, size: object.size(), e_tag, version })
+    let millis = i64::try_from(object.uploaded().as_millis())
+        .ok()
+        .and_then(DateTime::from_timestamp_millis);
+    let last_modified = millis.ok_or_else(|| Error::Generic {
+        store: "R2",
+        source: "R2 returned an object without a valid date".into(),
+    })?;
+    let (e_tag, version) = (
+        Some(object.http_etag()),
+        Some(object.uploaded().as_millis().to_string()),
+    );
+    Ok(ObjectMeta {
+        location,
+        last_modified,
+        size: object.size(),
+        e_tag,
+        version,
+    })
 }
 
 /// Returns the attributes of an object.
@@ -56,8 +71,14 @@ pub(super) fn meta(object: &Object, location: Path) -> Result<ObjectMeta> {
 /// # Errors
 /// R2 returned metadata that isn't text.
 pub(super) fn attributes(object: &Object) -> Result<Attributes> {
-    let HttpMetadata { content_type, content_language, content_disposition, content_encoding, cache_control, .. } =
-        object.http_metadata();
+    let HttpMetadata {
+        content_type,
+        content_language,
+        content_disposition,
+        content_encoding,
+        cache_control,
+        ..
+    } = object.http_metadata();
     let http = [
         (Attribute::ContentType, content_type),
         (Attribute::ContentLanguage, content_language),
@@ -65,9 +86,15 @@ pub(super) fn attributes(object: &Object) -> Result<Attributes> {
         (Attribute::ContentEncoding, content_encoding),
         (Attribute::CacheControl, cache_control),
     ];
-    let http = http.into_iter().filter_map(|(attribute, value)| Some((attribute, value?)));
-    let custom = object.custom_metadata().map_err(|error| failure::of(&Path::default(), &error))?;
-    let custom = custom.into_iter().map(|(name, value)| (Attribute::Metadata(name.into()), value));
+    let http = http
+        .into_iter()
+        .filter_map(|(attribute, value)| Some((attribute, value?)));
+    let custom = object
+        .custom_metadata()
+        .map_err(|error| failure::of(&Path::default(), &error))?;
+    let custom = custom
+        .into_iter()
+        .map(|(name, value)| (Attribute::Metadata(name.into()), value));
     let mut attributes = Attributes::with_capacity(8);
     for (attribute, value) in http.chain(custom) {
         attributes.insert(attribute, value.into());
@@ -77,7 +104,9 @@ pub(super) fn attributes(object: &Object) -> Result<Attributes> {
 
 /// Returns a strong tag without its quotes, as R2's conditions take it, or `None` for anything else.
 pub(super) fn raw_tag(tag: &str) -> Option<&str> {
-    tag.strip_prefix('"')?.strip_suffix('"').filter(|raw| !raw.is_empty() && !raw.contains('"'))
+    tag.strip_prefix('"')?
+        .strip_suffix('"')
+        .filter(|raw| !raw.is_empty() && !raw.contains('"'))
 }
 
 #[cfg(test)]
@@ -92,8 +121,17 @@ mod tests {
         attributes.insert(Attribute::ContentType, "text/plain".into());
         attributes.insert(Attribute::Metadata("note".into()), "a\nb".into());
         let (http, custom) = metadata(&attributes).unwrap();
-        assert_eq!(http, HttpMetadata { content_type: Some("text/plain".to_owned()), ..HttpMetadata::default() });
-        assert_eq!(custom, HashMap::from([("note".to_owned(), "a\nb".to_owned())]));
+        assert_eq!(
+            http,
+            HttpMetadata {
+                content_type: Some("text/plain".to_owned()),
+                ..HttpMetadata::default()
+            }
+        );
+        assert_eq!(
+            custom,
+            HashMap::from([("note".to_owned(), "a\nb".to_owned())])
+        );
         attributes.insert(Attribute::Metadata("__proto__".into()), "x".into());
         assert!(metadata(&attributes).is_err());
     }

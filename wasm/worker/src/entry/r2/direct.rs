@@ -39,7 +39,10 @@ pub(super) async fn send(
     let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
     let pipe = FixedLengthStream::new_big_int(direct.length().into()).map_err(failed)?;
     let writers = [&pipe.writable(), writable(&digest)].map(WritableStream::get_writer);
-    let writers = writers.into_iter().collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+    let writers = writers
+        .into_iter()
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(failed)?;
     let moved = async {
         let moved = pump(location, &body, &writers).await;
         if moved.is_err() {
@@ -61,7 +64,12 @@ pub(super) async fn send(
             in_time("R2 to answer the upload of a body", TIMEOUT, sent).await?
         }
     };
-    let hash = async { digest.digest().await.map_err(|error| failure::of(location, &error)) };
+    let hash = async {
+        digest
+            .digest()
+            .await
+            .map_err(|error| failure::of(location, &error))
+    };
     let hash = in_time("the hash of a body", TIMEOUT, hash).await?;
     direct.arrived(content_hash(&hash));
     Ok(tag)
@@ -74,26 +82,49 @@ pub(super) fn writable(digest: &DigestStream) -> &WritableStream {
 
 /// Converts a hash of the runtime.
 pub(super) fn content_hash(hash: &Uint8Array) -> ContentHash {
-    ContentHash::from_bytes(array::from_fn(|at| hash.get_index(u32::try_from(at).unwrap_or(u32::MAX))))
+    ContentHash::from_bytes(array::from_fn(|at| {
+        hash.get_index(u32::try_from(at).unwrap_or(u32::MAX))
+    }))
 }
 
 /// Writes all bytes of a stream to each of the writers.
-async fn pump(location: &Path, from: &ReadableStream, to: &[WritableStreamDefaultWriter]) -> Result<()> {
+async fn pump(
+    location: &Path,
+    from: &ReadableStream,
+    to: &[WritableStreamDefaultWriter],
+) -> Result<()> {
     let failed = |error: JsValue| failure::of(location, &error.into());
     let all = |promises: Vec<Promise>| {
-        let done = async { try_join_all(promises.into_iter().map(JsFuture::from)).await.map_err(failed) };
-        in_time("R2 and the hash to take the next bytes of a body", TIMEOUT, done)
+        let done = async {
+            try_join_all(promises.into_iter().map(JsFuture::from))
+                .await
+                .map_err(failed)
+        };
+        in_time(
+            "R2 and the hash to take the next bytes of a body",
+            TIMEOUT,
+            done,
+        )
     };
     let mut reader = StreamReader::new(from).map_err(failed)?;
     while let Some(chunk) = reader.next().await.map_err(failed)? {
-        all(to.iter().map(|writer| writer.write_with_chunk(&chunk)).collect()).await?;
+        all(to
+            .iter()
+            .map(|writer| writer.write_with_chunk(&chunk))
+            .collect())
+        .await?;
     }
-    all(to.iter().map(WritableStreamDefaultWriter::close).collect()).await.map(drop)
+    all(to.iter().map(WritableStreamDefaultWriter::close).collect())
+        .await
+        .map(drop)
 }
 
 /// Error for a body that was read before.
 pub(super) fn unread() -> Error {
-    Error::Generic { store: "R2", source: "the body was read before it could be streamed to R2".into() }
+    Error::Generic {
+        store: "R2",
+        source: "the body was read before it could be streamed to R2".into(),
+    }
 }
 
 /// A hash in progress.
@@ -107,7 +138,10 @@ impl RuntimeHash {
     pub(in crate::entry) fn begin() -> Box<dyn RunningHash> {
         let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
         let writer = writable(&digest).get_writer();
-        Box::new(Self { digest: SendWrapper::new(digest), writer: SendWrapper::new(writer) })
+        Box::new(Self {
+            digest: SendWrapper::new(digest),
+            writer: SendWrapper::new(writer),
+        })
     }
 
     async fn end(self) -> Result<ContentHash, JsValue> {
@@ -125,8 +159,12 @@ impl RunningHash for RuntimeHash {
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ContentHash, BoxError>> {
-        let hashed =
-            async move { (*self).end().await.map_err(|error| BoxError::from(worker::Error::from(error).to_string())) };
+        let hashed = async move {
+            (*self)
+                .end()
+                .await
+                .map_err(|error| BoxError::from(worker::Error::from(error).to_string()))
+        };
         Box::pin(hashed.into_send())
     }
 }

@@ -22,8 +22,14 @@ pub(super) fn of(location: &Path, error: &worker::Error) -> Error {
         Some(10_012 | 10_020 | 100_100) => Error::NotSupported { source },
         Some(10_031) => Error::Precondition { path, source },
         // Over the limit of one write per second and object.
-        Some(10_058) => Error::Generic { store: "R2", source: Box::new(TooSoon) },
-        _ => Error::Generic { store: "R2", source },
+        Some(10_058) => Error::Generic {
+            store: "R2",
+            source: Box::new(TooSoon),
+        },
+        _ => Error::Generic {
+            store: "R2",
+            source,
+        },
     }
 }
 
@@ -34,15 +40,24 @@ pub(super) fn is_too_soon(error: &Error) -> bool {
 
 /// Error for a request that wasn't sent.
 pub(super) fn unsent(location: &Path, spent: BudgetSpent) -> Error {
-    Error::PermissionDenied { path: location.to_string(), source: Box::new(spent) }
+    Error::PermissionDenied {
+        path: location.to_string(),
+        source: Box::new(spent),
+    }
 }
 
 /// Error for a failed condition.
 pub(super) fn changed(location: &Path, expected: Option<&UpdateVersion>) -> Error {
     let path = location.to_string();
     match expected {
-        None => Error::AlreadyExists { path, source: "there is an object of this name".into() },
-        Some(_) => Error::Precondition { path, source: "the object is another version".into() },
+        None => Error::AlreadyExists {
+            path,
+            source: "there is an object of this name".into(),
+        },
+        Some(_) => Error::Precondition {
+            path,
+            source: "the object is another version".into(),
+        },
     }
 }
 
@@ -59,8 +74,14 @@ mod tests {
     #[test]
     fn an_error_has_a_code() {
         for (text, number) in [
-            ("Error: put: Your metadata headers exceed the maximum allowed metadata size. (10012)", Some(10_012)),
-            ("Error: get: (odd) The specified key does not exist. (10007)", Some(10_007)),
+            (
+                "Error: put: Your metadata headers exceed the maximum allowed metadata size. (10012)",
+                Some(10_012),
+            ),
+            (
+                "Error: get: (odd) The specified key does not exist. (10007)",
+                Some(10_007),
+            ),
             ("Network connection lost.", None),
             ("()", None),
             ("(a)", None),

@@ -21,8 +21,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_blob_objects::{ConditionalDeletion, DescribedListing};
 use object_store::path::Path;
 use object_store::{
-    Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UpdateVersion,
+    Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    UpdateVersion,
 };
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
@@ -47,18 +48,27 @@ pub(crate) struct R2Bucket {
 impl R2Bucket {
     /// Returns the store in a bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
-        Self { bucket: SendWrapper::new(bucket), by_date: false }
+        Self {
+            bucket: SendWrapper::new(bucket),
+            by_date: false,
+        }
     }
 
     /// Identifies versions by their date instead of their tag, which is a hash: the same bytes, written again, are another version.
     /// R2 accepts one write of an object per second.
     pub(crate) fn by_date(self) -> Self {
-        Self { by_date: true, ..self }
+        Self {
+            by_date: true,
+            ..self
+        }
     }
 
     /// Error for an operation that the blob service doesn't use.
     fn lacks(&self, operation: &str) -> Error {
-        Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
+        Error::NotImplemented {
+            operation: operation.to_owned(),
+            implementer: self.to_string(),
+        }
     }
 }
 
@@ -70,8 +80,15 @@ impl fmt::Display for R2Bucket {
 
 #[async_trait]
 impl ObjectStore for R2Bucket {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        put::put(&self.bucket, location, &payload, options, self.by_date).into_send().await
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        put::put(&self.bucket, location, &payload, options, self.by_date)
+            .into_send()
+            .await
     }
 
     async fn put_multipart_opts(
@@ -79,7 +96,9 @@ impl ObjectStore for R2Bucket {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        put::begin(&self.bucket, location, &options).into_send().await
+        put::begin(&self.bucket, location, &options)
+            .into_send()
+            .await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -90,7 +109,10 @@ impl ObjectStore for R2Bucket {
         Err(self.lacks("several ranges in one response"))
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         let store = self.clone();
         locations
             .try_chunks(PAGE)
@@ -110,11 +132,19 @@ impl ObjectStore for R2Bucket {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        get::objects(&self.bucket, get::folder(prefix), None, false).map_ok(|(meta, _)| meta).boxed()
+        get::objects(&self.bucket, get::folder(prefix), None, false)
+            .map_ok(|(meta, _)| meta)
+            .boxed()
     }
 
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        get::objects(&self.bucket, get::folder(prefix), Some(offset), false).map_ok(|(meta, _)| meta).boxed()
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        get::objects(&self.bucket, get::folder(prefix), Some(offset), false)
+            .map_ok(|(meta, _)| meta)
+            .boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -133,7 +163,9 @@ impl ObjectStore for R2Bucket {
 #[async_trait]
 impl ConditionalDeletion for R2Bucket {
     async fn delete_if(&self, location: &Path, version: &UpdateVersion) -> Result<()> {
-        tombstone::delete(&self.bucket, location, version).into_send().await
+        tombstone::delete(&self.bucket, location, version)
+            .into_send()
+            .await
     }
 }
 
@@ -149,21 +181,37 @@ impl DescribedListing for R2Bucket {
 
 /// Sends a request to R2, within the budget of subrequests and the time limit. After a timeout, the request may still
 /// take effect.
-async fn within_limits<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
+async fn within_limits<T>(
+    location: &Path,
+    request: impl Future<Output = worker::Result<T>>,
+) -> Result<T> {
     in_time("R2 to answer", TIMEOUT, within_budget(location, request)).await
 }
 
 /// Sends a request to R2, within the budget of subrequests.
-async fn within_budget<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
+async fn within_budget<T>(
+    location: &Path,
+    request: impl Future<Output = worker::Result<T>>,
+) -> Result<T> {
     subrequests::take(BudgetShare::Work).map_err(|spent| failure::unsent(location, spent))?;
     request.await.map_err(|error| failure::of(location, &error))
 }
 
 /// Waits for something, up to a number of milliseconds.
-async fn in_time<T>(subject: &'static str, limit: u32, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(
+    subject: &'static str,
+    limit: u32,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let late = |late| {
-        let source = io::Error::new(io::ErrorKind::TimedOut, format!("waited for {subject}: {late}"));
-        Err(Error::Generic { store: "R2", source: source.into() })
+        let source = io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("waited for {subject}: {late}"),
+        );
+        Err(Error::Generic {
+            store: "R2",
+            source: source.into(),
+        })
     };
     timeout(limit, work).await.unwrap_or_else(late)
 }

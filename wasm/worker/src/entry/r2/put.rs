@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use ifmatch_blob_objects::{DirectBody, DirectUpload};
 use object_store::path::Path;
 use object_store::{
-    Error, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UpdateVersion,
-    UploadPart,
+    Error, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result, UpdateVersion, UploadPart,
 };
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Bucket, Conditional, Data, Date, DateInit, Object, UploadedPart, web_sys};
@@ -32,24 +32,48 @@ pub(super) async fn put(
         }
         None => Data::Bytes(bytes(payload)),
     };
-    let request =
-        |data| bucket.put(location.as_ref(), data).http_metadata(http.clone()).custom_metadata(custom.clone());
-    let send = async |data, condition| within_limits(location, request(data).only_if(condition).execute()).await;
+    let request = |data| {
+        bucket
+            .put(location.as_ref(), data)
+            .http_metadata(http.clone())
+            .custom_metadata(custom.clone())
+    };
+    let send = async |data, condition| {
+        within_limits(location, request(data).only_if(condition).execute()).await
+    };
     let (object, expected) = match options.mode {
-        PutMode::Overwrite => (within_limits(location, request(data).execute()).await?, None),
-        PutMode::Update(version) => (send(data, unchanged(&version, by_date)?).await?, Some(version)),
+        PutMode::Overwrite => (
+            within_limits(location, request(data).execute()).await?,
+            None,
+        ),
+        PutMode::Update(version) => (
+            send(data, unchanged(&version, by_date)?).await?,
+            Some(version),
+        ),
         PutMode::Create => {
-            let nothing = Conditional { etag_does_not_match: Some("*".to_owned()), ..Conditional::default() };
+            let nothing = Conditional {
+                etag_does_not_match: Some("*".to_owned()),
+                ..Conditional::default()
+            };
             let created = send(data, nothing).await?;
             // The whole body is in memory: a body of the runtime is sent only if it replaces an object.
-            let left = if created.is_none() { tombstone::replaceable(bucket, location).await? } else { None };
+            let left = if created.is_none() {
+                tombstone::replaceable(bucket, location).await?
+            } else {
+                None
+            };
             match left {
-                Some(left) => (send(Data::Bytes(bytes(payload)), unchanged(&left, true)?).await?, None),
+                Some(left) => (
+                    send(Data::Bytes(bytes(payload)), unchanged(&left, true)?).await?,
+                    None,
+                ),
                 None => (created, None),
             }
         }
     };
-    object.map(|object| result(&object)).ok_or_else(|| failure::changed(location, expected.as_ref()))
+    object
+        .map(|object| result(&object))
+        .ok_or_else(|| failure::changed(location, expected.as_ref()))
 }
 
 /// Returns the condition that an object is still this version.
@@ -57,33 +81,55 @@ pub(super) async fn put(
 /// With a tag, R2 would ignore the latest date (RFC 9110 §13.2.2), so the dates stand alone. They are in whole milliseconds.
 pub(super) fn unchanged(version: &UpdateVersion, by_date: bool) -> Result<Conditional> {
     if !by_date {
-        return Ok(Conditional { etag_matches: Some(raw_tag(version)?), ..Conditional::default() });
+        return Ok(Conditional {
+            etag_matches: Some(raw_tag(version)?),
+            ..Conditional::default()
+        });
     }
-    let uploaded = version.version.as_deref().and_then(|millis| millis.parse::<u64>().ok());
-    let uploaded =
-        uploaded.ok_or_else(|| Error::NotSupported { source: "R2 compares with the date of a version".into() })?;
+    let uploaded = version
+        .version
+        .as_deref()
+        .and_then(|millis| millis.parse::<u64>().ok());
+    let uploaded = uploaded.ok_or_else(|| Error::NotSupported {
+        source: "R2 compares with the date of a version".into(),
+    })?;
     let date = |millis| Some(Date::new(DateInit::Millis(millis)));
     let (uploaded_after, uploaded_before) = (date(uploaded.saturating_sub(1)), date(uploaded + 1));
-    Ok(Conditional { uploaded_after, uploaded_before, ..Conditional::default() })
+    Ok(Conditional {
+        uploaded_after,
+        uploaded_before,
+        ..Conditional::default()
+    })
 }
 
 /// Returns the tag and version of a written object.
 pub(super) fn result(object: &Object) -> PutResult {
-    let (e_tag, version) = (Some(object.http_etag()), Some(object.uploaded().as_millis().to_string()));
-    PutResult { e_tag, version, extensions: http::Extensions::default() }
+    let (e_tag, version) = (
+        Some(object.http_etag()),
+        Some(object.uploaded().as_millis().to_string()),
+    );
+    PutResult {
+        e_tag,
+        version,
+        extensions: http::Extensions::default(),
+    }
 }
 
 /// Joins the chunks of a payload.
 pub(super) fn bytes(payload: &PutPayload) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload.content_length());
-    payload.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
+    payload
+        .iter()
+        .for_each(|chunk| bytes.extend_from_slice(chunk));
     bytes
 }
 
 fn raw_tag(version: &UpdateVersion) -> Result<String> {
     let raw = version.e_tag.as_deref().and_then(attributes::raw_tag);
     raw.map(ToOwned::to_owned)
-        .ok_or_else(|| Error::NotSupported { source: "R2 compares with one strong tag of its own".into() })
+        .ok_or_else(|| Error::NotSupported {
+            source: "R2 compares with one strong tag of its own".into(),
+        })
 }
 
 /// An upload at R2.
@@ -96,7 +142,11 @@ pub(super) struct R2Upload {
 
 impl R2Upload {
     pub(super) fn new(bucket: &Bucket, location: &Path, id: String) -> Self {
-        Self { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id }
+        Self {
+            bucket: SendWrapper::new(bucket.clone()),
+            location: location.clone(),
+            id,
+        }
     }
 
     /// Returns the name of the object.
@@ -106,13 +156,16 @@ impl R2Upload {
 
     /// Returns R2's handle of the upload.
     pub(super) fn resume(&self) -> worker::Result<worker::MultipartUpload> {
-        self.bucket.resume_multipart_upload(self.location.as_ref(), &self.id)
+        self.bucket
+            .resume_multipart_upload(self.location.as_ref(), &self.id)
     }
 
     /// Uploads a stream as a part, and returns the part's tag. There is no time limit, since the client determines the time.
     pub(super) async fn send(&self, number: u16, body: web_sys::ReadableStream) -> Result<String> {
         let sent = async { self.resume()?.upload_part(number, body).await };
-        within_budget(&self.location, sent).await.map(|part| part.etag())
+        within_budget(&self.location, sent)
+            .await
+            .map(|part| part.etag())
     }
 }
 
@@ -132,12 +185,24 @@ pub(super) async fn begin(
     options: &PutMultipartOptions,
 ) -> Result<Box<dyn MultipartUpload>> {
     let (http, custom) = attributes::metadata(&options.attributes)?;
-    let request = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
-    let id = within_limits(location, request.execute()).await?.upload_id().await;
+    let request = bucket
+        .create_multipart_upload(location.as_ref())
+        .http_metadata(http)
+        .custom_metadata(custom);
+    let id = within_limits(location, request.execute())
+        .await?
+        .upload_id()
+        .await;
     let upload = R2Upload::new(bucket, location, id);
-    let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
+    let mut begun = Parts {
+        upload,
+        begun: 0,
+        arrived: Arc::default(),
+    };
     let direct = options.extensions.get::<DirectUpload>();
-    if let Some((direct, body)) = direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?))) {
+    if let Some((direct, body)) =
+        direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?)))
+    {
         let body = body.into_whole().ok_or_else(direct::unread)?;
         match direct::send(location, &begun.upload, body, direct).await {
             Ok(tag) => begun.arrived = Arc::new(Mutex::new(vec![(direct::PART, tag)])),
@@ -154,7 +219,10 @@ pub(super) async fn begin(
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.upload.location();
-        f.debug_struct("Upload").field("location", location).field("begun", &self.begun).finish_non_exhaustive()
+        f.debug_struct("Upload")
+            .field("location", location)
+            .field("begun", &self.begun)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,7 +236,10 @@ impl MultipartUpload for Parts {
             let number = number.ok_or_else(|| too_many(upload.location()))?;
             let sent = async { upload.resume()?.upload_part(number, bytes(&data)).await };
             let part = within_limits(upload.location(), sent).await?;
-            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, part.etag()));
+            arrived
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((number, part.etag()));
             Ok(())
         };
         Box::pin(sent.into_send())
@@ -176,21 +247,39 @@ impl MultipartUpload for Parts {
 
     async fn complete(&mut self) -> Result<PutResult> {
         // Kept for a retry in case R2's rate limit rejects this attempt.
-        let mut parts = self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut parts = self
+            .arrived
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         parts.sort_unstable();
         let upload = &self.upload;
         let completed = async {
-            upload.resume()?.complete(parts.into_iter().map(|(number, tag)| UploadedPart::new(number, tag))).await
+            upload
+                .resume()?
+                .complete(
+                    parts
+                        .into_iter()
+                        .map(|(number, tag)| UploadedPart::new(number, tag)),
+                )
+                .await
         };
-        within_limits(upload.location(), completed).into_send().await.map(|object| result(&object))
+        within_limits(upload.location(), completed)
+            .into_send()
+            .await
+            .map(|object| result(&object))
     }
 
     async fn abort(&mut self) -> Result<()> {
         let upload = &self.upload;
-        within_limits(upload.location(), async { upload.resume()?.abort().await }).into_send().await
+        within_limits(upload.location(), async { upload.resume()?.abort().await })
+            .into_send()
+            .await
     }
 }
 
 fn too_many(location: &Path) -> Error {
-    Error::NotSupported { source: format!("{location} has more parts than an object may have").into() }
+    Error::NotSupported {
+        source: format!("{location} has more parts than an object may have").into(),
+    }
 }

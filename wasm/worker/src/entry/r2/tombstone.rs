@@ -40,16 +40,30 @@ const WAITS: u32 = 5;
 
 /// Returns `true` for a tombstone. The object must be described.
 pub(super) fn is_tombstone(object: &Object) -> bool {
-    object.custom_metadata().is_ok_and(|custom| custom.contains_key(MARK))
+    object
+        .custom_metadata()
+        .is_ok_and(|custom| custom.contains_key(MARK))
 }
 
 /// Deletes an object if it is still this version.
-pub(super) async fn delete(bucket: &Bucket, location: &Path, version: &UpdateVersion) -> Result<()> {
+pub(super) async fn delete(
+    bucket: &Bucket,
+    location: &Path,
+    version: &UpdateVersion,
+) -> Result<()> {
     // Its own bytes: the tags of two tombstones differ.
-    let bytes = nonce().map_err(|error| Error::Generic { store: "R2", source: error.into() })?.to_be_bytes().to_vec();
+    let bytes = nonce()
+        .map_err(|error| Error::Generic {
+            store: "R2",
+            source: error.into(),
+        })?
+        .to_be_bytes()
+        .to_vec();
     let request = bucket.put(location.as_ref(), Data::Bytes(bytes));
     let mark = HashMap::from([(MARK.to_owned(), "1".to_owned())]);
-    let request = request.custom_metadata(mark).only_if(unchanged(version, true)?);
+    let request = request
+        .custom_metadata(mark)
+        .only_if(unchanged(version, true)?);
     let tombstone = within_limits(location, request.execute()).await?;
     tombstone.ok_or_else(|| failure::changed(location, Some(version)))?;
     // It is deleted already. What remains is replaced by the next creation.
@@ -78,10 +92,18 @@ async fn remove(bucket: &Bucket, location: &Path) -> Result<()> {
 /// [`TooSoon`] if the request that made it may still remove it.
 pub(super) async fn replaceable(bucket: &Bucket, location: &Path) -> Result<Option<UpdateVersion>> {
     let found = within_limits(location, bucket.head(location.as_ref())).await?;
-    let Some(tombstone) = found.filter(is_tombstone) else { return Ok(None) };
+    let Some(tombstone) = found.filter(is_tombstone) else {
+        return Ok(None);
+    };
     let uploaded = tombstone.uploaded().as_millis();
     if Date::now().as_millis().saturating_sub(uploaded) < LASTS {
-        return Err(Error::Generic { store: "R2", source: Box::new(TooSoon) });
+        return Err(Error::Generic {
+            store: "R2",
+            source: Box::new(TooSoon),
+        });
     }
-    Ok(Some(UpdateVersion { e_tag: Some(tombstone.http_etag()), version: Some(uploaded.to_string()) }))
+    Ok(Some(UpdateVersion {
+        e_tag: Some(tombstone.http_etag()),
+        version: Some(uploaded.to_string()),
+    }))
 }

@@ -18,8 +18,9 @@ pub(super) struct MissingEngine {
 impl MissingEngine {
     fn error(&self) -> ConnectError {
         let Self { name, feature } = self;
-        let what =
-            format!("this build doesn't support {name}. Add `--features {feature}` to the cargo command that built it");
+        let what = format!(
+            "this build doesn't support {name}. Add `--features {feature}` to the cargo command that built it"
+        );
         ConnectError::new(ConnectErrorKind::Unsuitable, what)
     }
 }

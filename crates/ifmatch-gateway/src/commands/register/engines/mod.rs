@@ -18,18 +18,24 @@ mod redis;
 
 #[cfg(not(feature = "etcd"))]
 mod etcd {
-    pub(super) const ETCD: super::missing::MissingEngine =
-        super::missing::MissingEngine { name: "etcd", feature: "etcd" };
+    pub(super) const ETCD: super::missing::MissingEngine = super::missing::MissingEngine {
+        name: "etcd",
+        feature: "etcd",
+    };
 }
 #[cfg(not(feature = "postgres"))]
 mod postgres {
-    pub(super) const POSTGRES: super::missing::MissingEngine =
-        super::missing::MissingEngine { name: "PostgreSQL", feature: "postgres" };
+    pub(super) const POSTGRES: super::missing::MissingEngine = super::missing::MissingEngine {
+        name: "PostgreSQL",
+        feature: "postgres",
+    };
 }
 #[cfg(not(feature = "redis"))]
 mod redis {
-    pub(super) const REDIS: super::missing::MissingEngine =
-        super::missing::MissingEngine { name: "Redis", feature: "redis" };
+    pub(super) const REDIS: super::missing::MissingEngine = super::missing::MissingEngine {
+        name: "Redis",
+        feature: "redis",
+    };
 }
 
 /// A database that holds registers.
