@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await
     {
         Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {
-            println!("Bert must read again")
+            println!("Bert must read again");
         }
         other => println!("unexpected: {other:?}"),
     }

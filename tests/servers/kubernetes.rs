@@ -121,6 +121,6 @@ async fn one_gateway_starts_as_in_the_file_for_kubernetes() {
             &Gateway::launch(command(serve, folder.path())),
             folder.path(),
             &certificate,
-        )
+        );
     });
 }

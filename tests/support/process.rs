@@ -41,7 +41,7 @@ impl Process {
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let (heard, lines) = channel();
         let stdout = Captured::read(child.stdout.take().expect("piped"), move |line| {
-            drop(heard.send(line.to_owned()))
+            drop(heard.send(line.to_owned()));
         });
         let stderr = Captured::read(child.stderr.take().expect("piped"), |_| ());
         Self {

@@ -205,7 +205,7 @@ struct Time {
 fn summarise(times: &[Time], planned: usize) {
     println!("\n== summary{:>20}{:>12}", "time", "CPU time");
     let line = |name: &str, real: f64, cpu: f64, result: &str| {
-        println!("{name:<18} {real:>9.1} s {cpu:>9.1} s  {result}")
+        println!("{name:<18} {real:>9.1} s {cpu:>9.1} s  {result}");
     };
     for Time {
         step,

@@ -179,7 +179,7 @@ impl Bucket {
                 match deleted {
                     Ok(_) | Err(Error::NotFound { .. }) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "a replaced body remains; it is swept later")
+                        tracing::warn!(%error, "a replaced body remains; it is swept later");
                     }
                 }
             }

@@ -231,7 +231,7 @@ async fn once_free<T, F: Future<Output = Result<T, OpenError>>>(
         loop {
             match open().await {
                 Err(error) if error.kind() == OpenErrorKind::InUse => {
-                    tokio::task::yield_now().await
+                    tokio::task::yield_now().await;
                 }
                 opened => break opened,
             }

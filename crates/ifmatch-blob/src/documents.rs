@@ -195,7 +195,7 @@ impl Pieces {
     fn push(&mut self, data: &[u8]) {
         match self.all.last_mut() {
             Some(last) if last.capacity() - last.len() >= data.len() => {
-                last.extend_from_slice(data)
+                last.extend_from_slice(data);
             }
             _ => {
                 let is_large = data.len() > Self::SIZE / 4;

@@ -187,7 +187,7 @@ impl BlobHeaders {
         match name {
             APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
             BLOCK_LIST => {
-                self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?)
+                self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?);
             }
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
@@ -195,7 +195,7 @@ impl BlobHeaders {
             TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             LAST_SNAPSHOT => {
-                self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?)
+                self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?);
             }
             EMPTYING => self.emptying = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),

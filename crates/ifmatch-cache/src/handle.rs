@@ -104,7 +104,7 @@ impl CacheHandle {
                         .keys(url)
                         .iter()
                         .filter(|key| table.invalidate(key).found)
-                        .count()
+                        .count();
                 }
                 Purge::Prefix(prefix) => prefixes.push(self.prefix(prefix)),
                 Purge::Group { origin, name } => {

@@ -188,7 +188,7 @@ impl Queue {
                 Ok(None) => {}
                 // A document that isn't a job must not hold up the others.
                 Err(error) if *error.kind() == ErrorKind::Refused => {
-                    refused = refused.or(Some(error))
+                    refused = refused.or(Some(error));
                 }
                 Err(error) => return Err(error),
             }

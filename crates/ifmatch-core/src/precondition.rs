@@ -89,14 +89,14 @@ impl Preconditions {
         for name in headers.keys() {
             match name {
                 name if *name == IF_MATCH => {
-                    found.if_match = TagList::from_headers(headers, IF_MATCH)
+                    found.if_match = TagList::from_headers(headers, IF_MATCH);
                 }
                 name if *name == IF_UNMODIFIED_SINCE => {
                     found.if_unmodified_since =
                         HttpDate::from_headers(headers, IF_UNMODIFIED_SINCE);
                 }
                 name if *name == IF_NONE_MATCH => {
-                    found.if_none_match = TagList::from_headers(headers, IF_NONE_MATCH)
+                    found.if_none_match = TagList::from_headers(headers, IF_NONE_MATCH);
                 }
                 name if *name == IF_MODIFIED_SINCE => {
                     found.if_modified_since = HttpDate::from_headers(headers, IF_MODIFIED_SINCE);

@@ -65,7 +65,7 @@ fn reading_stops_at_the_limit_of_a_list() {
         assert_eq!(
             TagList::from_headers(&headers, IF_NONE_MATCH),
             Some(TagList::Unreadable)
-        )
+        );
     });
     assert!(
         counted.count_total < 1_100,

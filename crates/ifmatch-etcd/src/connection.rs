@@ -562,7 +562,7 @@ pub(crate) fn once() -> (
             let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(PORT))).await?;
             stream.set_nodelay(true)?;
             Ok::<_, Error>(TokioIo::new(InspectReader::new(stream, move |_| {
-                _ = &alive
+                _ = &alive;
             })))
         }
     };

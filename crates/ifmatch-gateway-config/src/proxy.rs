@@ -435,6 +435,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn errors_name_the_flag() {
         for (lines, part) in [
             ("", "--upstream"),

@@ -41,7 +41,7 @@ impl fmt::Display for Text {
         for character in self.0.chars() {
             match character {
                 '\0'..='\u{1f}' => {
-                    f.write_char(char::from_u32(0x2400 + u32::from(character)).unwrap_or('␀'))?
+                    f.write_char(char::from_u32(0x2400 + u32::from(character)).unwrap_or('␀'))?;
                 }
                 // Controls, and characters that have no width or change the direction.
                 '\u{7f}'..='\u{9f}'

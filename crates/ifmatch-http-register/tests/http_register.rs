@@ -130,7 +130,7 @@ impl Gateway {
         match failing {
             Failing::Answer => return Err("connection closed".into()),
             Failing::Replaced(status) => {
-                *answer.status_mut() = StatusCode::from_u16(status).unwrap()
+                *answer.status_mut() = StatusCode::from_u16(status).unwrap();
             }
             Failing::Hangs => pending().await,
             Failing::Untagged => drop(answer.headers_mut().remove(ETAG)),

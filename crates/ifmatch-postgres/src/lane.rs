@@ -292,7 +292,7 @@ impl PreparedConnection {
                     match self.execute(&[*swap]).await {
                         Ok(single) => results.extend(single),
                         Err(error) => {
-                            drop(results.insert(swap.key.clone(), Err(of_statement(&error))))
+                            drop(results.insert(swap.key.clone(), Err(of_statement(&error))));
                         }
                     }
                 }

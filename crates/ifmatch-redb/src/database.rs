@@ -86,7 +86,7 @@ impl SharedDatabase {
                         tracing::info!(
                             "the last commit in the index failed, was refused to its clients, and is left out: copying all other records \
                          into a new file"
-                        )
+                        );
                     }
                     Some(DatabaseEnd::LostCommit) => {
                         tracing::warn!(

@@ -679,13 +679,13 @@ impl Driver {
                     }
                 }
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
-                    ambiguous.add(expected, effect, error)
+                    ambiguous.add(expected, effect, error);
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             match pauses.next() {
                 Some(pause) if self.clock().now() < give_up => {
-                    self.clock().sleep(jittered(2 * pause)).await
+                    self.clock().sleep(jittered(2 * pause)).await;
                 }
                 _ => {
                     metrics::contention();

@@ -64,7 +64,7 @@ impl ManualClock {
         self.now.send_modify(|now| {
             *now = Timestamp::from_micros(*now)
                 .saturating_add(duration)
-                .micros()
+                .micros();
         });
     }
 

@@ -310,7 +310,7 @@ impl Model for ContainerModel {
         match world.container {
             Container::Present(_) => actions.push(ContainerEvent::Mark),
             Container::Deleting(_, marked) if self.may_end(marked, world.tick) => {
-                actions.push(ContainerEvent::End)
+                actions.push(ContainerEvent::End);
             }
             Container::Deleting(..) => {}
             Container::Gone(_) => actions.push(ContainerEvent::Create),

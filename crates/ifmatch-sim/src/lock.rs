@@ -424,7 +424,7 @@ impl Model for LockModel {
                 world.clients[at].step = Step::Settle(write);
             }
             LockEvent::Renew(_) | LockEvent::Release(_) | LockEvent::Work(_) => {
-                self.send(&mut world, event)?
+                self.send(&mut world, event)?;
             }
             LockEvent::Deliver(at) => self.deliver(&mut world, at)?,
             LockEvent::Tick => world.tick += 1,

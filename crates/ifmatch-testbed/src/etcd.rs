@@ -99,10 +99,10 @@ impl Isolable {
         for (at, proxy) in self.proxies.iter().enumerate() {
             match isolation {
                 Isolation::Full | Isolation::Inbound if at == index => {
-                    proxy.set(Network::BlackHole)
+                    proxy.set(Network::BlackHole);
                 }
                 Isolation::Full | Isolation::Outbound if at != index => {
-                    proxy.set_for(&from, Network::BlackHole)
+                    proxy.set_for(&from, Network::BlackHole);
                 }
                 _ => {}
             }

@@ -46,7 +46,7 @@ fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
                 .call(prepared.take().unwrap())
                 .now_or_never()
                 .unwrap(),
-        )
+        );
     });
     let more = with.count_total.saturating_sub(without.count_total);
     assert!(more <= 10, "{more} allocations more than the bare service");

@@ -217,7 +217,7 @@ fn response(asked: &Asked, answer: &str, content: &str, gate: &Gate) -> Option<S
             None if part == "hold" => gate.wait(),
             None => status = part,
             Some(("echo", name)) => {
-                content.extend([" ", name, "=", asked.field(name).unwrap_or("-")])
+                content.extend([" ", name, "=", asked.field(name).unwrap_or("-")]);
             }
             Some(("close", name)) if content.starts_with(name) => return None,
             Some(("close", _)) => {}

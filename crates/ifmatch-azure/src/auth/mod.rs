@@ -447,7 +447,7 @@ mod tests {
                 assert_eq!(
                     found.account.name(),
                     ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT
-                )
+                );
             })
         }
 

@@ -36,7 +36,7 @@ pub(crate) fn visit(bytes: &[u8], visitor: &mut impl XmlVisitor) -> Result<(), A
             }
             Event::End(_) => visitor.close()?,
             Event::Text(text) => {
-                visitor.text(&text.decode().map_err(|error| invalid(&error.to_string()))?)?
+                visitor.text(&text.decode().map_err(|error| invalid(&error.to_string()))?)?;
             }
             Event::Decl(_) | Event::Comment(_) => {}
             Event::Eof => return Ok(()),

@@ -140,6 +140,7 @@ async fn concurrent_appends_are_all_kept() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one history")]
 async fn a_blob_keeps_its_type_and_its_seal() {
     for (name, client) in clients().await {
         let typed = async |kind: &str, count: &str| {

@@ -109,7 +109,7 @@ async fn a_lease_that_ends_during_an_upload_stops_it() {
     let blob = fixture.leased("ends").await;
     let ended = fixture
         .upload(&blob, async || {
-            fixture.clock.advance(Duration::from_secs(15))
+            fixture.clock.advance(Duration::from_secs(15));
         })
         .await;
     assert_eq!(ended, Err(StoreErrorKind::LeaseFailed(LeaseFailure::Lost)));

@@ -324,7 +324,7 @@ impl Client {
         match result {
             Ok(written) => {
                 self.history()
-                    .acknowledge(blob, before.map(ToOwned::to_owned), written.as_ref())
+                    .acknowledge(blob, before.map(ToOwned::to_owned), written.as_ref());
             }
             Err(error) => match error.kind() {
                 StoreErrorKind::OutcomeUnknown | StoreErrorKind::ContainerNotFound => {}

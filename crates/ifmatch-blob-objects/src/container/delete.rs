@@ -116,7 +116,7 @@ impl StoreState {
             {
                 Ok(()) => tracing::info!(%container, "completed or undid an interrupted deletion"),
                 Err(error) => {
-                    tracing::warn!(%container, %error, "an interrupted deletion is still incomplete")
+                    tracing::warn!(%container, %error, "an interrupted deletion is still incomplete");
                 }
             }
         }));
@@ -318,7 +318,7 @@ impl<'a> DeleterTurn<'a> {
             DeleterStep::Open => self.replace(DeleterSwap::Open).await?,
             DeleterStep::Yield => {
                 self.replace(DeleterSwap::Mark(self.mark, self.now()))
-                    .await?
+                    .await?;
             }
         }
         Ok(StepOutcome::Done)

@@ -364,7 +364,7 @@ async fn the_next_request_opens_a_closed_container_and_completes_a_deletion() {
                         &conformance::blob("c", "other"),
                         MissingContainer::Create,
                     )
-                    .await
+                    .await;
                 }
                 "delete" => process
                     .store

@@ -57,9 +57,9 @@ impl Place {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    open.push(path)
+                    open.push(path);
                 } else {
-                    found.push((path.clone(), fs::read(path).unwrap()))
+                    found.push((path.clone(), fs::read(path).unwrap()));
                 }
             }
         }

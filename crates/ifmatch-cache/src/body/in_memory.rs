@@ -73,7 +73,7 @@ impl MemoryBody {
             self.len += chunk.len() as u64;
             match self.chunks.last_mut() {
                 Some(last) if last.len() + chunk.len() <= SHORT => {
-                    *last = [&last[..], &chunk[..]].concat().into()
+                    *last = [&last[..], &chunk[..]].concat().into();
                 }
                 _ => self.chunks.push(chunk),
             }

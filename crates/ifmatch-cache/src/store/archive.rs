@@ -163,9 +163,9 @@ impl DiskArchive {
                 put = true;
                 // Before the transaction ends, so the file belongs to exactly one of both.
                 if is_slice {
-                    body.lend(row_key)
+                    body.lend(row_key);
                 } else {
-                    body.hand_over(row_key)
+                    body.hand_over(row_key);
                 }
             }
             Ok(())

@@ -103,7 +103,7 @@ pub(crate) fn current(text: &str) -> Option<Current> {
         match word.strip_prefix('@') {
             _ if word == "absent" => return None,
             Some(seconds) => {
-                current.last_modified = Some(HttpDate::from_unix(seconds.parse().unwrap()))
+                current.last_modified = Some(HttpDate::from_unix(seconds.parse().unwrap()));
             }
             None => current.tags.push(EntityTag::parse(&bytes(word)).unwrap()),
         }

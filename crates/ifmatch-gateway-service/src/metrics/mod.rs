@@ -197,7 +197,7 @@ impl Metrics {
         match request.status.map(|status| status.as_u16()) {
             Some(304) => count(&self.not_modified, request.conditions.not_modified()),
             Some(412) if !request.by_lease => {
-                count(&self.conditions_failed, request.conditions.failed())
+                count(&self.conditions_failed, request.conditions.failed());
             }
             Some(428) => self.conditions_required.increment(1),
             Some(200..300) => count(&self.conditions_met, request.conditions.all()),

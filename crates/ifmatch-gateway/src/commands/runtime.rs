@@ -98,7 +98,7 @@ pub(crate) async fn serve_until_stopped(
         match result {
             Ok(()) => info!("reloaded the configuration"),
             Err(error) => {
-                error!(%error, "cannot reload the configuration: the previous one stays in use")
+                error!(%error, "cannot reload the configuration: the previous one stays in use");
             }
         }
     };

@@ -15,7 +15,7 @@ pub(crate) fn add(suite: &mut Suite) {
     ];
     for case in tables.into_iter().flat_map(cases) {
         suite.case(format!("wire: {}", case.name), move |site| {
-            wire(site, &case)
+            wire(site, &case);
         });
     }
     for size in [0, 1, 5_000, 500_000] {

@@ -152,7 +152,7 @@ async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
             )
         });
         note(blobs, &name, |blob| {
-            one_of(blob, found.as_ref(), &format!("{name} in round {round}"))
+            one_of(blob, found.as_ref(), &format!("{name} in round {round}"));
         });
         if let Some((body, tag)) = found {
             let hash = ContentHash::of(&body).hex();

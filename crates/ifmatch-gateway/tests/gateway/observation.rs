@@ -37,7 +37,7 @@ async fn a_file_gets_conditions_and_decisions_but_no_signatures() {
     let logged = |count: usize| {
         eventually("a line for each request", || {
             (lines(&file).len() == count).then_some(())
-        })
+        });
     };
     let token = ("authorization", "Bearer hunter2hunter2");
     let tag = client

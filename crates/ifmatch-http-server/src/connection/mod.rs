@@ -138,10 +138,10 @@ impl ConnectionHandler {
         };
         match negotiated {
             Ok(Ok(Negotiated::Plain(stream, protocol))) => {
-                self.run(stream, slot, protocol, state).await
+                self.run(stream, slot, protocol, state).await;
             }
             Ok(Ok(Negotiated::Tls(stream, protocol))) => {
-                self.run(*stream, slot, protocol, state).await
+                self.run(*stream, slot, protocol, state).await;
             }
             Ok(Err(error)) => debug!(
                 error = Cause::of_client(&error),
@@ -225,7 +225,7 @@ impl ConnectionHandler {
                 };
                 let connection = http2::Http2Connection::new(&self.http2, stream, options, respond);
                 let close = |mut connection: Pin<&mut http2::Http2Connection<_, _, _>>, close| {
-                    connection.close(close)
+                    connection.close(close);
                 };
                 self.drive(connection, close, watchdog, &state).await;
             }

@@ -45,7 +45,7 @@ impl UpgradeRequest {
         let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });
         match both.await {
             Ok(Ok((client, upstream))) => {
-                connect(TokioIo::new(client), TokioIo::new(upstream)).await
+                connect(TokioIo::new(client), TokioIo::new(upstream)).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "an upgrade failed"),
             Err(_) => tracing::debug!("an upgrade timed out"),

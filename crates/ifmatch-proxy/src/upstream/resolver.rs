@@ -131,7 +131,7 @@ impl NameResolver {
                 self.answers().insert(name.as_str().to_owned(), answer);
             }
             Err(error) => {
-                tracing::warn!(%name, %error, "cannot look up the addresses of an upstream server")
+                tracing::warn!(%name, %error, "cannot look up the addresses of an upstream server");
             }
         }
         found

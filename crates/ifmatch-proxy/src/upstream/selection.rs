@@ -116,7 +116,7 @@ impl Upstream {
             ) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(until) => {
-                    rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until)))
+                    rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until)));
                 }
             }
         }

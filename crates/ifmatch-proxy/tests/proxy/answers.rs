@@ -96,7 +96,7 @@ async fn interim_responses_are_forwarded() {
         move |status, headers| {
             told.lock()
                 .unwrap()
-                .push((status, headers.get("link").cloned()))
+                .push((status, headers.get("link").cloned()));
         }
     });
     let client = ForwardedClient {

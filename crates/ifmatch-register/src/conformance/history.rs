@@ -236,7 +236,7 @@ fn proposals<'a>(
         match (proposals.get(&next), likelihood) {
             (Some(_), Likelihood::Denied) => {}
             (None | Some((Likelihood::Denied, _)), _) => {
-                drop(proposals.insert(next, (likelihood, operation)))
+                proposals.insert(next, (likelihood, operation));
             }
             (Some((Likelihood::Certain, other)), Likelihood::Certain) => {
                 return violation(ViolationKind::Fork, &[other, operation]);

@@ -102,7 +102,7 @@ impl UploadClaim {
                 {
                     Some(Ok(())) => {}
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "the claim on an upload could not be renewed")
+                        tracing::warn!(%error, "the claim on an upload could not be renewed");
                     }
                     None => tracing::warn!(
                         "the claim on an upload could not be renewed: the renewal was cancelled"

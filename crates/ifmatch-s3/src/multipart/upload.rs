@@ -255,7 +255,7 @@ impl UploadLocation {
                 store
                     .delete(&part.path, Delete::of_version(part.tag.as_ref()))
                     .await,
-            )
+            );
         };
         stream::iter(parts)
             .for_each_concurrent(PARALLEL, remove)

@@ -178,7 +178,7 @@ impl Work {
                 .and_then(Result::ok)
             {
                 Some(answer) if answer.status.is_success() => {
-                    sum.acknowledged.push(current.etag().to_owned())
+                    sum.acknowledged.push(current.etag().to_owned());
                 }
                 Some(answer) if answer.status.is_client_error() => {
                     assert!(matches!(answer.status.as_u16(), 409 | 412), "{answer:?}");

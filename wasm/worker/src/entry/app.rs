@@ -99,7 +99,7 @@ pub(crate) async fn collect(env: &Env) {
     match app.collect().await {
         Ok(entries) => tracing::info!(entries, "removed unreachable entries"),
         Err(error) => {
-            tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run")
+            tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Page {
                     heading.get_or_insert_default().push_str(&part);
                 }
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if within => {
-                    kind = Some(info)
+                    kind = Some(info);
                 }
                 Event::End(TagEnd::CodeBlock) => kind = None,
                 Event::Text(code) => match kind.as_deref() {

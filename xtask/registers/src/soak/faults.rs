@@ -68,7 +68,7 @@ impl Team {
                     self.processes[process]
                         .proxies
                         .iter()
-                        .for_each(|proxy| proxy.set(network))
+                        .for_each(|proxy| proxy.set(network));
                 };
                 set(network);
                 tokio::time::sleep(hold).await;

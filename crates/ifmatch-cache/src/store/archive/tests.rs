@@ -130,7 +130,7 @@ fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
                 table.store(&key(), stored(table.next_ordinal(), "\"new\""), |_, new| {
                     new
                 })
-            )
+            );
         },
         &|| table.discard(&key(), &stored(1, "\"x\"")),
     ];
@@ -154,7 +154,7 @@ fn a_response_that_was_read_before_a_soft_purge_does_not_reach_the_memory() {
     let archive = DiskArchive::new(Arc::clone(&disk.0));
     let now = Timestamp::default();
     let purges: [&dyn Fn(); 2] = [&|| assert!(table.soft_purge(&key(), now)), &|| {
-        assert_eq!(table.soft_purge_prefix("", now), 1)
+        assert_eq!(table.soft_purge_prefix("", now), 1);
     }];
     for purge in purges {
         table.spill(&key(), &entry(stored(table.next_ordinal(), "\"1\"")));

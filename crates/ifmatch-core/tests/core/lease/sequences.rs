@@ -210,7 +210,7 @@ fn lease(
             writers.told = Some((id, lease.end()));
         }
         LeaseAction::Change { proposed, .. } => {
-            writers.told = receipt.lease.map(|lease| (proposed, lease.end()))
+            writers.told = receipt.lease.map(|lease| (proposed, lease.end()));
         }
         LeaseAction::Release(id) => writers.told = writers.told.filter(|(holder, _)| *holder != id),
         LeaseAction::Break { .. } => writers.told = None,

@@ -127,7 +127,7 @@ async fn sweep(store: IndexedStore) {
         match store.sweep().await {
             Ok(0) => {}
             Ok(bodies) => {
-                tracing::info!(bodies, "removed what killed processes left in the bucket")
+                tracing::info!(bodies, "removed what killed processes left in the bucket");
             }
             Err(error) => tracing::warn!(%error, "the sweep failed; retrying later"),
         }
@@ -157,7 +157,7 @@ async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
             );
         }
         Err(error) => {
-            tracing::warn!(%error, "writes of an earlier process may block others for up to a minute")
+            tracing::warn!(%error, "writes of an earlier process may block others for up to a minute");
         }
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn add(suite: &mut Suite) {
     }
     suite.case("azure access: another key", |site| another(site, "", 403));
     suite.case("azure access: an unknown account", |site| {
-        another(site, "nobody", 403)
+        another(site, "nobody", 403);
     });
     suite.case("azure access: another account's path", another_path);
     suite.case("azure access: a shared access signature", shared_access);

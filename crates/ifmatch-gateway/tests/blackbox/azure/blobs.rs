@@ -62,7 +62,7 @@ pub(crate) fn add(suite: &mut Suite) {
         "a%5Cb",
     ] {
         suite.case(format!("azure blob: the name {name}"), move |site| {
-            named(site, name)
+            named(site, name);
         });
     }
 }

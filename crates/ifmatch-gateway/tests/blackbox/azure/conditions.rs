@@ -16,7 +16,7 @@ pub(crate) fn add(suite: &mut Suite) {
             let name = format!("azure condition: {operation} {fields}");
             let (fields, status, code) = (fields.clone(), status.clone(), code.clone());
             suite.case(name, move |site| {
-                check(site, &operation, &fields, &status, &code)
+                check(site, &operation, &fields, &status, &code);
             });
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
             let name = format!("condition: {method} {state}, {fields}");
             let (state, fields, status) = (state.clone(), fields.clone(), status.clone());
             suite.case(name, move |site| {
-                check(site, &method, &state, &fields, &status)
+                check(site, &method, &state, &fields, &status);
             });
         }
     }

@@ -14,7 +14,7 @@ const NAMES: [&str; 9] = ["a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "B", "é
 pub(crate) fn add(suite: &mut Suite) {
     for limit in [1, 2, 3, 8, 9, 10, 1000] {
         suite.case(format!("list: in pages of {limit}"), move |site| {
-            pages(site, limit)
+            pages(site, limit);
         });
     }
     for (prefix, names) in PREFIXES {
@@ -37,7 +37,7 @@ pub(crate) fn add(suite: &mut Suite) {
         deleted,
     );
     suite.case("list: an unknown container", |site| {
-        drop(site.plain().get(&format!("/{}", site.name())).is(404))
+        drop(site.plain().get(&format!("/{}", site.name())).is(404));
     });
     suite.case("list: the containers", containers);
     suite.case("list: HEAD", |site| {
@@ -230,13 +230,13 @@ pub(crate) fn add_names(suite: &mut Suite) {
         );
     });
     suite.case("name: 1,024 characters", |site| {
-        taken(site, &long(1024), &long(1024))
+        taken(site, &long(1024), &long(1024));
     });
     suite.case("name: 1,025 characters", |site| {
-        refused(site, &long(1025), 414)
+        refused(site, &long(1025), 414);
     });
     suite.case("name: 10 KiB", |site| {
-        refused(site, &"x".repeat(10_240), 414)
+        refused(site, &"x".repeat(10_240), 414);
     });
     suite.case("name: a container with 89 characters", |site| {
         let path = format!("/{}/blob", "c".repeat(89));

@@ -22,7 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     for length in [0, 1, 4096, 65_536, 65_537, 1_048_576, 5_000_001] {
         suite.case(format!("write: {length} bytes"), move |site| {
-            whole(site, length)
+            whole(site, length);
         });
     }
 }

@@ -77,9 +77,9 @@ impl<'a> World<'a> {
         self.knows(&first, number);
         race(READERS + WRITERS, |number| {
             if number < WRITERS {
-                self.write(number)
+                self.write(number);
             } else {
-                self.read(number)
+                self.read(number);
             }
         });
         let last = self.site.plain().get(&self.path);

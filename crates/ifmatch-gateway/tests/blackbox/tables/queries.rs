@@ -19,12 +19,12 @@ pub(crate) fn add(suite: &mut Suite) {
         };
         let shared = Arc::clone(&shared);
         suite.case(format!("tables: filter {filter}"), move |site| {
-            filtered(site, &shared, filter, finds)
+            filtered(site, &shared, filter, finds);
         });
     }
     for size in [1, 4, 5, 1000] {
         suite.case(format!("tables: pages of {size}"), move |site| {
-            pages(site, size)
+            pages(site, size);
         });
     }
     suite.case("tables: a page continues after changes", continued);

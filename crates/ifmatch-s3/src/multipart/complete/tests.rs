@@ -461,7 +461,7 @@ async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
             let listed: S3Result<(LoadedUpload, Vec<StoredPart>)> = setup.resume(running).await;
             match listed {
                 Ok((found, parts)) => {
-                    assert!(parts.len() == 1 || found.upload.state != UploadState::Open)
+                    assert!(parts.len() == 1 || found.upload.state != UploadState::Open);
                 }
                 Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload),
             }
