@@ -70,7 +70,7 @@ impl AzureError {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
             "ConditionNotMet",
-            "a condition of the request is false",
+            "a condition of the request is false. Read the current version before you retry",
         )
     }
 
@@ -91,7 +91,7 @@ impl AzureError {
     }
 
     pub(crate) fn too_large(limit: u64) -> Self {
-        let message = format!("the body is larger than {limit} bytes");
+        let message = format!("the body is larger than {limit} bytes. Send it in blocks");
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestBodyTooLarge",
@@ -156,7 +156,8 @@ impl AzureError {
     }
 
     pub(crate) fn source_condition_not_met() -> Self {
-        let message = "a condition on the source of the copy is false";
+        let message =
+            "a condition on the source of the copy is false. Read the source before you retry";
         Self::new(
             StatusCode::PRECONDITION_FAILED,
             "SourceConditionNotMet",

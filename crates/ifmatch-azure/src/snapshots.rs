@@ -155,7 +155,7 @@ impl BlobLife {
         let snapshots = page.items.into_iter().filter_map(|entry| {
             let time =
                 u64::from_str_radix(entry.name.as_str().strip_prefix(&self.folder)?, 16).ok()?;
-            Some((SnapshotTime::of_micros(time), self.restored(entry.info)))
+            Some((SnapshotTime::of_micros(time)?, self.restored(entry.info)))
         });
         Ok((snapshots.collect(), page.next.is_some()))
     }
@@ -263,7 +263,7 @@ pub(crate) async fn take(
     let (context, blob) = (context.clone(), blob.clone());
     to_the_end(async move {
         let now = context.wall().micros();
-        for time in (now..now.saturating_add(TIMES)).map(SnapshotTime::of_micros) {
+        for time in (now..now.saturating_add(TIMES)).filter_map(SnapshotTime::of_micros) {
             if let Some(taken) = take_at(&context, &blob, &take, time).await? {
                 return Ok(taken);
             }

@@ -151,7 +151,7 @@ impl AppState {
             conflicts: ConflictLog::default(),
             ids: RequestIds::new(),
             readiness: StoreReadiness::default(),
-            // Otherwise clients may have one address, and the limit on requests limits these, too.
+            // If the operator has set a limit of requests per client, clients may share an address, and that limit applies instead.
             has_shares: config.limits.requests.per_client.is_none(),
             traces: config.traces.as_ref().map(Traces::start).transpose()?,
             settings: config.in_force.clone(),
@@ -189,7 +189,7 @@ impl AppState {
         self.certificates.load().iter().map(Validity::end).collect()
     }
 
-    /// Returns `true` if a path is one of these containers, or the list of all containers.
+    /// Returns `true` for paths in a withheld container, and for the list of all containers. If none is withheld, always `false`.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         let withheld = self.blobs.as_ref().map_or(&[][..], |blobs| &blobs.withheld);
         if withheld.is_empty() {

@@ -92,13 +92,13 @@ pub struct World {
     bodies: Vec<Option<Object>>,
     writers: Vec<Writer>,
     late_swaps: Vec<Swap>,
-    /// Uploads that arrive late, if ever: the writer.
-    late_uploads: Vec<usize>,
+    /// Uploads that arrive late, if ever: the writer, and the source of a copy.
+    late_uploads: Vec<(usize, Option<Named>)>,
     /// Bodies to remove, each with its time and its process.
     removals: Vec<(usize, u8, usize)>,
     sweepers: Vec<Sweeper>,
     reader: Reader,
-    /// Versions that were acknowledged although they replaced the first one on that condition.
+    /// Number of acknowledged edits whose condition was the first version.
     winners: u8,
     faults: Faults,
     swept: bool,
@@ -336,7 +336,7 @@ impl BodyModel {
                 {
                     return Some(());
                 }
-                let is_late = world.now > began + BOUND && !self.is(BodySabotage::OmitBound);
+                let is_late = self.is_late(world, began);
                 match self.proposal(world, writer, source).filter(|_| !is_late) {
                     Some(swap) => {
                         self.arrive(world, swap)?;
@@ -352,6 +352,11 @@ impl BodyModel {
         Some(())
     }
 
+    /// Returns `true` if a body is too old for a swap.
+    fn is_late(&self, world: &World, began: u8) -> bool {
+        world.now > began + BOUND && !self.is(BodySabotage::OmitBound)
+    }
+
     fn lose(&self, world: &mut World, writer: usize, done: bool) -> Option<()> {
         world.losses += 1;
         match world.writers[writer].step {
@@ -362,7 +367,7 @@ impl BodyModel {
                 if done {
                     self.upload(world, writer, source).then_some(())?;
                 } else {
-                    world.late_uploads.push(writer);
+                    world.late_uploads.push((writer, source));
                 }
                 // The client gets an error, and the name is never used again.
                 let began = world.now;
@@ -382,7 +387,7 @@ impl BodyModel {
                 source,
                 sent: None,
             } => {
-                if world.now > began + BOUND {
+                if self.is_late(world, began) {
                     return None;
                 }
                 let sent = self.proposal(world, writer, source)?;
@@ -409,7 +414,7 @@ impl BodyModel {
             source,
             sent: None,
         } = step
-            && world.now <= began + BOUND
+            && !self.is_late(world, began)
         {
             world
                 .late_swaps
@@ -586,8 +591,8 @@ impl Model for BodyModel {
                 }
             }
             BodyEvent::ArriveUpload(at) => {
-                let writer = world.late_uploads.remove(at);
-                self.upload(&mut world, writer, None);
+                let (writer, source) = world.late_uploads.remove(at);
+                self.upload(&mut world, writer, source);
             }
             BodyEvent::Remove(at) => {
                 let (body, due, _) = world.removals[at];

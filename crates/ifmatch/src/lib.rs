@@ -36,6 +36,7 @@
 //!
 //! | Response | Reason |
 //! |---|---|
+//! | 400 | the body is incomplete, the resource's key is invalid, or a lease field is |
 //! | 412 | a condition is false; the response carries the current tag |
 //! | 408 `body-stalled` | the request's body stopped arriving; nothing was changed |
 //! | 409 with `Retry-After` | another write has been in flight for longer than the [lock timeout](Builder::lock_timeout) |
@@ -44,7 +45,7 @@
 //! | 503 `unavailable` | the register or the probe failed; nothing was changed |
 //! | 500 `version-unchecked` | a handler [should have compared](Builder::handlers_check_versions) the version, but didn't |
 //! | 503 `outcome-unknown`, 500 `handler-failed` | the write or lease operation may have taken effect: read before retrying |
-//! | any other 4xx | the response to the probe |
+//! | any other 4xx | the response to the probe, or to a [lease operation](#leases) |
 //!
 //! # Leases
 //!

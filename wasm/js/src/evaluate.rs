@@ -28,7 +28,8 @@ extern "C" {
 /// `onlyIf`, a Durable Object, `WHERE version = ?`).
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or an unknown property.
+/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or an unknown property, and for a request with an invalid
+/// method or invalid header fields.
 #[wasm_bindgen(js_name = evaluatePreconditions)]
 pub fn evaluate_preconditions(
     request: &RequestLike,
@@ -78,7 +79,8 @@ pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
     )
 }
 
-/// Returns `true` if a 304 includes this field of the corresponding 200 (RFC 9110 §15.4.5).
+/// Returns `true` if a 304 includes this field of the corresponding 200 (RFC 9110 §15.4.5), whose header fields are `headers`: with an
+/// `ETag`, it leaves out `Last-Modified`.
 ///
 /// # Errors
 /// A `TypeError` for an invalid name.

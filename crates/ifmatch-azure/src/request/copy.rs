@@ -15,7 +15,7 @@ use ifmatch_core::precondition::Preconditions;
 use super::BlockId;
 use super::snapshot::SnapshotTime;
 use super::target::RequestTarget;
-use super::{MAX_APPENDED, MAX_BLOCK, OperationParser, WriteHeaders, conditions, headers};
+use super::{MAX_APPENDED, MAX_BLOCK, OperationParser, WriteHeaders, conditions, headers, rules};
 use crate::auth::{self, AccessGrant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
@@ -285,7 +285,7 @@ impl OperationParser<'_, '_> {
 /// Rejects properties, which only Put Blob From URL sets, and the MD5 of the source for Copy Blob.
 fn refuse_properties(fields: &HeaderMap, is_sync: bool) -> Result<(), AzureError> {
     let of_put = |name: &&HeaderName| {
-        name.as_str().starts_with("x-ms-blob-content") || (!is_sync && **name == SOURCE_MD5)
+        rules::STORED.contains(&name.as_str()) || (!is_sync && **name == SOURCE_MD5)
     };
     match fields.keys().find(of_put) {
         Some(name) => Err(AzureError::unsupported_header(name.as_str())),

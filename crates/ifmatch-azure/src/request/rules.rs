@@ -144,7 +144,7 @@ const LEASING: &[&str] = &[
 ];
 const META: &[&str] = &[METADATA];
 /// The header fields stored with a blob.
-const STORED: &[&str] = &[
+pub(super) const STORED: &[&str] = &[
     "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",

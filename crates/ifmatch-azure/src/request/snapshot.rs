@@ -29,8 +29,10 @@ impl SnapshotTime {
             .filter(|time| time.to_string() == text)
     }
 
-    pub(crate) const fn of_micros(micros: u64) -> Self {
-        Self(micros, 0)
+    /// Returns the time at a number of microseconds since 1970, or `None` after the year 9999.
+    pub(crate) fn of_micros(micros: u64) -> Option<Self> {
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000).ok()?;
+        Some(Self(micros, 0))
     }
 
     /// Returns the end of the names of a snapshot.

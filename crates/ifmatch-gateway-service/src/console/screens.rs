@@ -405,7 +405,8 @@ impl OperatorVisit<'_> {
 
     /// Lists leases, the ones first that keep most clients waiting.
     pub(super) async fn leases(&self) -> PageResult {
-        let prefix = Text(self.form.get("prefix").to_owned());
+        // The page of conflicts shows paths with a slash.
+        let prefix = Text(self.form.get("prefix").trim_start_matches('/').to_owned());
         let after = self.form.get("after");
         let after = if after.is_empty() {
             String::new()

@@ -1,4 +1,5 @@
-//! All metrics: their names, kinds and descriptions. Labels are with what counts, and [`catalogue`](super::catalogue) finds them there.
+//! All metrics: their names, kinds and descriptions. Labels are stated where a metric is recorded;
+//! [`catalogue`](super::catalogue) collects them by recording each once.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 

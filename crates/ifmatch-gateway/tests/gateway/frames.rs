@@ -32,7 +32,10 @@ pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
 
 /// Encodes a complete GET with these fields, without compression (RFC 7541, appendix A lists the names of the others).
 pub(crate) fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let text = |text: &str| {
+        assert!(text.len() < 127, "a longer length takes several bytes");
+        [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+    };
     let mut block = [
         &[0x82, 0x86, 0x04],
         &text(path)[..],

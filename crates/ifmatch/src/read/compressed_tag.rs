@@ -9,7 +9,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 /// The beginning of the suffix, followed by hexadecimal digits.
-const MARK: &[u8] = b"-ae";
+const MARK: &str = "-ae";
 const DIGITS: usize = 8;
 
 /// Returns the tag to send to a client with this `Accept-Encoding`. It has no suffix if the client accepts only identity.
@@ -47,7 +47,7 @@ fn strip_suffix(tag: &mut EntityTag) {
     };
     let (base, suffix) = bytes.split_at(at);
     let digits = suffix
-        .strip_prefix(MARK)
+        .strip_prefix(MARK.as_bytes())
         .and_then(|rest| rest.strip_suffix(b"\""));
     if digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
         && let Ok(stripped) = EntityTag::parse(&[base, b"\""].concat())
@@ -78,7 +78,7 @@ fn suffix(request: &HeaderMap) -> Option<String> {
     accepted.sort_unstable();
     accepted.dedup();
     let hex = ContentHash::of(accepted.join(",").as_bytes()).hex();
-    Some(format!("-ae{}", &hex[..DIGITS]))
+    Some(format!("{MARK}{}", &hex[..DIGITS]))
 }
 
 fn normalize(item: &str) -> String {

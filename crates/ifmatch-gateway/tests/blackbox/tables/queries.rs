@@ -186,7 +186,7 @@ fn large(site: &Site) {
         table.insert("p", &row.to_string(), &large).is(204);
     }
     let pages = walk(&mut table, "$select=PartitionKey,RowKey");
-    // Each has nearly a mebibyte, which is all that a page has.
+    // Each takes nearly a mebibyte of UTF-16, which is all that a page has.
     assert_eq!((pages.len(), pages.concat().len()), (6, 6));
 }
 
