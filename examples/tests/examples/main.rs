@@ -217,7 +217,7 @@ async fn replicas_lose_no_update_with_a_shared_register() {
 }
 
 /// Maximum number of lines of an example.
-const MAX_LINES: usize = 40;
+const MAX_LINES: usize = 60;
 
 /// Each example, and a line that it must print.
 const EXAMPLES: [(&str, &[&str]); 12] = [
