@@ -188,7 +188,7 @@ impl Client {
         until: Timestamp,
     ) -> Result<(), Error> {
         let mut backoff = Backoff::default();
-        while !self.is_proven.load(Ordering::Relaxed) {
+        while !self.is_proven() {
             let probed = task::timeout(
                 &self.clock,
                 self.attempt,
@@ -205,6 +205,11 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` once the server has shown that it honours conditions.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven.load(Ordering::Relaxed)
     }
 
     /// Makes one attempt to delete what was created in vain.

@@ -89,10 +89,14 @@ export class Store {
    * Replaces the version `base`, or creates the document. Sends the same request again while its outcome is unknown.
    *
    * The first write below a folder makes sure that the server honours conditions: before it replaces a document, or after it has
-   * created one.
+   * created one. What is there already isn't written to create it: a server that ignores conditions would overwrite it.
    */
   async write(url: string, base: Raw | null, change: Change, pace: Pace): Promise<Written> {
     if (base && !(await this.#prove(url, base, change.type, pace))) return { is: "conflict", now: null };
+    if (!base && this.probes && !this.#proven.has(folderOf(url))) {
+      const found = await this.read(url, pace);
+      if (found) return { is: "conflict", now: found };
+    }
     const written = await this.#attempt(url, base, change, pace);
     if (base || written.is !== "done" || !written.now) return written;
     try {
@@ -166,7 +170,7 @@ export class Store {
 
   /** Makes sure that the server honours conditions on writes. Returns `false` if the document has been deleted. */
   async #prove(url: string, { etag, bytes }: Raw, type: string, pace: Pace): Promise<boolean> {
-    const folder = new URL(".", url).href;
+    const folder = folderOf(url);
     if (!this.probes || this.#proven.has(folder)) return true;
     await this.#rejects(url, "If-Match", { "content-type": type, "if-match": `"${random()}"` }, bytes, pace);
     for (let probes = 0; probes < PROBES; probes += 1) {
@@ -205,6 +209,10 @@ function noTag(url: string, weak: string | null, { hidden }: Answer): ClientErro
       ? "this page can't read an ETag: the server must send one, and Access-Control-Expose-Headers: ETag"
       : "the server names no ETag, so a write could overwrite another client's";
   return new ClientError("refused", `${url}: ${why}`, 200);
+}
+
+function folderOf(url: string): string {
+  return new URL(".", url).href;
 }
 
 function same(a: Bytes, b: Bytes): boolean {

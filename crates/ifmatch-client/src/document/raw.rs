@@ -148,7 +148,7 @@ impl RawDocument {
     /// Replaces the version of `base`, or creates the document. Sends the same request again while its outcome is unknown.
     ///
     /// The first write of a client makes sure that the server honours conditions: before it replaces a document, or after it
-    /// has created one.
+    /// has created one. It doesn't create what it finds.
     ///
     /// # Errors
     /// `Unknown` if the time limit has passed or the document doesn't show the outcome, `Refused` if nothing was
@@ -161,6 +161,18 @@ impl RawDocument {
         pace: &mut RetryPace,
     ) -> Result<WriteOutcome, Error> {
         let when = match base {
+            // A server that ignores conditions would overwrite what is there.
+            None if !self.client.is_proven() => match self.read_until(None, pace.until).await? {
+                LoadedDocument::Found(DocumentSnapshot { version: None, .. }, _) => {
+                    return Err(self.no_strong_tag());
+                }
+                found @ LoadedDocument::Found(..) => {
+                    let why = format!("{} exists", self.key);
+                    let conflict = Error::new(ErrorKind::Conflict { current: None }, why);
+                    return Ok(WriteOutcome::Conflict(conflict, Some(found)));
+                }
+                LoadedDocument::Absent | LoadedDocument::Unchanged(_) => When::Absent,
+            },
             None => When::Absent,
             Some(DocumentSnapshot {
                 version: Some(version),
