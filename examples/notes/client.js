@@ -340,10 +340,14 @@ var Store = class {
    * Replaces the version `base`, or creates the document. Sends the same request again while its outcome is unknown.
    *
    * The first write below a folder makes sure that the server honours conditions: before it replaces a document, or after it has
-   * created one.
+   * created one. What is there already isn't written to create it: a server that ignores conditions would overwrite it.
    */
   async write(url, base, change, pace) {
     if (base && !await this.#prove(url, base, change.type, pace)) return { is: "conflict", now: null };
+    if (!base && this.probes && !this.#proven.has(folderOf(url))) {
+      const found = await this.read(url, pace);
+      if (found) return { is: "conflict", now: found };
+    }
     const written = await this.#attempt(url, base, change, pace);
     if (base || written.is !== "done" || !written.now) return written;
     try {
@@ -407,7 +411,7 @@ var Store = class {
   }
   /** Makes sure that the server honours conditions on writes. Returns `false` if the document has been deleted. */
   async #prove(url, { etag, bytes }, type, pace) {
-    const folder = new URL(".", url).href;
+    const folder = folderOf(url);
     if (!this.probes || this.#proven.has(folder)) return true;
     await this.#rejects(url, "If-Match", { "content-type": type, "if-match": `"${random()}"` }, bytes, pace);
     for (let probes = 0; probes < PROBES; probes += 1) {
@@ -437,6 +441,9 @@ var Store = class {
 function noTag(url, weak, { hidden }) {
   const why = weak ? `the ETag ${weak} is weak, which never satisfies If-Match. If something in between compresses, send the document with Cache-Control: no-transform` : hidden ? "this page can't read an ETag: the server must send one, and Access-Control-Expose-Headers: ETag" : "the server names no ETag, so a write could overwrite another client's";
   return new ClientError("refused", `${url}: ${why}`, 200);
+}
+function folderOf(url) {
+  return new URL(".", url).href;
 }
 function same(a, b) {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
