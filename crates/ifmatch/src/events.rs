@@ -141,23 +141,35 @@ pub(crate) const OF_CONTENT: [HeaderName; 6] = [
 pub(crate) struct WatchedRequest {
     shared: Arc<LayerState>,
     method: Method,
-    /// The URI, if anything listens to events.
-    uri: Option<Uri>,
+    uri: Uri,
     /// The time of its arrival, if the layer has an observer.
     start: Option<Timestamp>,
 }
 
 impl WatchedRequest {
-    pub(crate) fn new(shared: &Arc<LayerState>, head: &Parts) -> Self {
-        let start = shared
+    /// Returns the time of a request's arrival, if the layer has an observer.
+    pub(crate) fn start(shared: &LayerState) -> Option<Timestamp> {
+        shared
             .config
             .observer
             .as_ref()
-            .map(|_| shared.driver.clock().now());
-        let uri = (start.is_some() || log::is_heard()).then(|| head.uri.clone());
+            .map(|_| shared.driver.clock().now())
+    }
+
+    pub(crate) fn new(shared: &Arc<LayerState>, head: &Parts, start: Option<Timestamp>) -> Self {
+        Self::answered(shared, head.method.clone(), head.uri.clone(), start)
+    }
+
+    /// Takes the method and URI of a request that needs them no more. Copies would take a hundredth of a 304 from memory.
+    pub(crate) fn answered(
+        shared: &Arc<LayerState>,
+        method: Method,
+        uri: Uri,
+        start: Option<Timestamp>,
+    ) -> Self {
         Self {
             shared: Arc::clone(shared),
-            method: head.method.clone(),
+            method,
             uri,
             start,
         }
@@ -177,23 +189,21 @@ impl WatchedRequest {
             }
             _ => return,
         };
+        log::decision(&decision, &self.method, &self.uri);
         let Self {
             shared,
             method,
             uri,
             start,
         } = &self;
-        if let Some(uri) = uri {
-            log::decision(&decision, method, uri);
-            if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
-                let duration = start.until(shared.driver.clock().now());
-                observer.on_event(&Event {
-                    decision,
-                    method,
-                    uri,
-                    duration,
-                });
-            }
+        if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
+            let duration = start.until(shared.driver.clock().now());
+            observer.on_event(&Event {
+                decision,
+                method,
+                uri,
+                duration,
+            });
         }
         if let (Some(make), Some(problem)) = (
             &shared.config.error_body,
@@ -224,11 +234,6 @@ mod log {
 
     use super::Decision;
 
-    /// Returns `true` if a subscriber may record events. It may skip those of some decisions.
-    pub(super) fn is_heard() -> bool {
-        tracing::enabled!(target: "ifmatch", tracing::Level::WARN)
-    }
-
     pub(super) fn decision(decision: &Decision, method: &Method, uri: &Uri) {
         let (status, reason, path) = (decision.status.as_u16(), decision.reason, uri.path());
         if decision.status.is_server_error() {
@@ -245,10 +250,6 @@ mod log {
     use http::{Method, Uri};
 
     use super::Decision;
-
-    pub(super) fn is_heard() -> bool {
-        false
-    }
 
     pub(super) fn decision(_: &Decision, _: &Method, _: &Uri) {}
 }

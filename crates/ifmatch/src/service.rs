@@ -77,21 +77,28 @@ where
         let shared = &self.shared;
         let (mut head, body) = request.into_parts();
         mount::enter(&mut head);
-        let watched = WatchedRequest::new(shared, &head);
-        let response = match RequestKind::of(&head.method) {
+        let start = WatchedRequest::start(shared);
+        match RequestKind::of(&head.method) {
             RequestKind::Read => {
                 let Ok(key) = shared.config.keys.key(&head) else {
-                    let response = responses::problem(&responses::invalid_key());
-                    return ResponseFuture::from(response).watched(watched);
+                    let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
+                    return ResponseFuture::from(responses::problem(&responses::invalid_key()))
+                        .watched(watched);
                 };
                 let lookup = MemoryLookup::new(shared, key, &head);
                 if names_lease(&shared.config, &head) {
+                    let watched = WatchedRequest::new(shared, &head, start);
                     let request = Request::from_parts(head, RequestBody::new(body));
                     let read = lease::read(Arc::clone(shared), inner, lookup, request);
                     return ResponseFuture::boxed(read).watched(watched);
                 }
-                match lookup.result_now(shared) {
-                    Some(LookupResult::NotModified(response)) => response.into(),
+                let found = lookup.result_now(shared);
+                if let Some(LookupResult::NotModified(response)) = found {
+                    let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
+                    return ResponseFuture::from(response).watched(watched);
+                }
+                let watched = WatchedRequest::new(shared, &head, start);
+                let response = match found {
                     Some(LookupResult::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
                         let (context, head) =
                             ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
@@ -109,9 +116,11 @@ where
                             request,
                         ))
                     }
-                }
+                };
+                response.watched(watched)
             }
             RequestKind::Write => {
+                let watched = WatchedRequest::new(shared, &head, start);
                 // A write may wait for others, so it must not hold the ready clone.
                 drop(inner);
                 let inner = self.inner.clone();
@@ -124,25 +133,23 @@ where
                     inner,
                     Request::from_parts(head, body),
                 )));
-                ResponseFuture::boxed(async {
+                let result = async {
                     write
                         .result()
                         .await
                         .unwrap_or_else(|| Ok(responses::outcome_unknown()))
-                })
+                };
+                ResponseFuture::boxed(result).watched(watched)
             }
-            RequestKind::Other => {
-                return ResponseFuture::boxed(async move {
-                    let response = inner::run(
-                        &mut inner,
-                        Request::from_parts(head, RequestBody::new(body)),
-                    )
-                    .await?;
-                    Ok(response.map(ResponseBody::inner))
-                });
-            }
-        };
-        response.watched(watched)
+            RequestKind::Other => ResponseFuture::boxed(async move {
+                let response = inner::run(
+                    &mut inner,
+                    Request::from_parts(head, RequestBody::new(body)),
+                )
+                .await?;
+                Ok(response.map(ResponseBody::inner))
+            }),
+        }
     }
 }
 
