@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use gateway::{Gateway, Work};
 use peers::Peer;
 
-/// Position of the first gateway whose bodies are objects.
+/// Index of the first gateway that keeps bodies as objects.
 const FIRST_ON_OBJECTS: usize = 3;
 
 /// A server's work, with a number of clients on a number of keys.

@@ -17,9 +17,10 @@
 //! ```
 //!
 //! - **The field changes before the deletion**: the deletion starts over, and its look finds the snapshot.
-//! - **The deletion comes first**: there is no field to change, so the snapshot isn't acknowledged, and removed.
+//! - **The deletion comes first**: the blob is gone, so the snapshot is removed, and its client gets 404.
 //! - **A write in between** keeps the field, so neither has to start over.
-//! - **The blob is deleted and created again in between**: another life, whose field the snapshot doesn't change.
+//! - **The blob is deleted and recreated in between**: the snapshot belongs to the old life, so it leaves the new blob's field alone
+//!   and fails the same way.
 //! - **A crash before the field is changed** leaves a snapshot that wasn't acknowledged. It can be read, and keeps the blob from being
 //!   deleted without it.
 //!
@@ -33,8 +34,8 @@
 //! - **A snapshot of a later version, and a deletion of the snapshots alone.** The deletion evaluates its condition on one version,
 //!   another one is written, and its snapshot is taken and answered: the deletion must spare it. So it lists the snapshots first, and then
 //!   evaluates its condition.
-//! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may change the field before the deletion, and be
-//!   found by nobody afterwards. It belongs to the blob's past life.
+//! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may be acknowledged
+//!   just before the deletion. It's deleted with the blob, or unreachable and collected later.
 //! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
 
 use std::sync::LazyLock;

@@ -245,7 +245,7 @@ impl Staging<Edit> for Drafts {
     }
 }
 
-/// What a change needs to be decided.
+/// How much of the content a change depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     /// The end of the content.

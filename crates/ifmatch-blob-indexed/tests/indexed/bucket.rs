@@ -567,7 +567,7 @@ async fn a_register_that_may_lose_swaps_is_refused() {
     );
 }
 
-/// A register on an engine that fails over, whose calls take a millisecond and are counted.
+/// A register that counts its calls, each of which takes a millisecond. Its engine can fail over.
 #[derive(Clone)]
 struct Counted {
     records: Arc<MemoryRegister>,
