@@ -382,6 +382,14 @@ fn servers(context: &Context<'_>) -> Result {
     run(
         "--test servers --test postgres --test redis --test etcd --test warnings --test examples --test soak",
     )?;
+    run("--package ifmatch-sim --test purges")?;
+    Run::cargo(
+        &format!("test --locked {FULL} --test blackbox"),
+        context.workspace.root(),
+    )
+    .env("IFMATCH_BIN", &gateway)
+    .env("IFMATCH_SERVER", "bucket")
+    .passes(context.deadline)?;
     run("--doc")?;
     // It sets the time of day of its process.
     cargo(

@@ -181,16 +181,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns the server that the environment describes, or gateways on all stores of this machine.
+    /// Returns the server that the environment describes, or a gateway on each store that needs nothing else: a bucket needs a shared register.
     pub(crate) fn of_environment() -> Vec<Self> {
         let name = var("IFMATCH_SERVER").ok();
         let Ok(url) = var("IFMATCH_URL") else {
             let names = name.map_or_else(
-                || {
-                    ["folder", "bucket", "memory", "file"]
-                        .map(str::to_owned)
-                        .to_vec()
-                },
+                || ["folder", "memory", "file"].map(str::to_owned).to_vec(),
                 |name| vec![name],
             );
             return names.into_iter().map(Self::start).collect();

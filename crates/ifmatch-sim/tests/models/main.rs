@@ -14,5 +14,4 @@ mod group;
 mod leases;
 mod lock;
 mod protocol;
-mod purges;
 mod snapshots;
