@@ -206,7 +206,7 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     match &info.headers.tier {
         None => drop(target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"))),
         Some(Tier { changed, .. }) => {
-            target.extend(changed.map(|changed| (ACCESS_TIER_CHANGE_TIME, changed.to_header())))
+            target.extend(changed.map(|changed| (ACCESS_TIER_CHANGE_TIME, changed.to_header())));
         }
     }
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
