@@ -26,7 +26,7 @@ pub use answer::Answer;
 pub use client::{Body, Client, full};
 pub use gateway::{Gateway, run, run_command};
 pub use guarded::{Guarded, kill};
-pub use process::Finished;
+pub use process::{Finished, Process};
 pub use server::Server;
 
 /// Polls until there is a result. The limit is far beyond the expected time.

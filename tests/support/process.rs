@@ -23,8 +23,8 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// A running process.
-pub(crate) struct Process {
+/// A running process. Killed when dropped.
+pub struct Process {
     child: Child,
     lines: Receiver<String>,
     stdout: Captured,
@@ -33,7 +33,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the command.
-    pub(crate) fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -52,12 +52,13 @@ impl Process {
         }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns its number.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns the rest of the next line on standard output that starts with `prefix`.
-    pub(crate) fn line_after(&mut self, prefix: &str) -> String {
+    pub fn line_after(&mut self, prefix: &str) -> String {
         loop {
             match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
@@ -113,7 +114,7 @@ impl Process {
     }
 
     /// Waits until it has ended.
-    pub(crate) fn finished(&mut self) -> Finished {
+    pub fn finished(&mut self) -> Finished {
         let rounds = TIMEOUT.as_millis() / POLL.as_millis();
         for _ in 0..rounds {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {

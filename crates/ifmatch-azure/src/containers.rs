@@ -9,7 +9,7 @@ use http::{HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::{DocumentMemory, PAGE};
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, FieldText, Tier};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
     BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery,
@@ -475,8 +475,13 @@ fn add_blob(
         xml.text("Sealed", "true");
     }
     xml.text("AccessTier", headers::tier(&info.headers));
-    if info.headers.tier.is_none() {
-        xml.text("AccessTierInferred", "true");
+    match &info.headers.tier {
+        None => xml.text("AccessTierInferred", "true"),
+        Some(Tier { changed, .. }) => {
+            if let Some(changed) = changed {
+                xml.text("AccessTierChangeTime", &changed.to_string());
+            }
+        }
     }
     if snapshot.is_none() {
         add_lease(xml, info.lease.as_ref());

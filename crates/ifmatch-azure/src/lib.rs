@@ -6,6 +6,7 @@
 pub mod auth;
 mod batch;
 mod blobs;
+mod block_storage;
 mod blocks;
 mod body;
 mod containers;
@@ -100,7 +101,7 @@ pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
 /// # Errors
 /// The store failed. Entries removed before stay removed.
 pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
-    Ok(blocks::staging::collect(context).await? + snapshots::collect(context).await?)
+    Ok(block_storage::staging::collect(context).await? + snapshots::collect(context).await?)
 }
 
 /// Responds to a request.

@@ -38,7 +38,6 @@
 //!   just before the deletion. It's deleted with the blob, or unreachable and collected later.
 //! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -61,13 +60,13 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_runtime::task;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::block_storage::staging::{BlobPaths, SNAPSHOTS};
+use crate::block_storage::{CommittedList, open_with_list};
 use crate::error::AzureError;
 use crate::request::snapshot::{SnapshotDeletion, SnapshotTime};
 use crate::request::{TakeSnapshot, WriteHeaders};
 use crate::{lookup, response, write};
 
-/// The container of all snapshots.
-static SNAPSHOTS: LazyLock<ContainerName> = LazyLock::new(internal);
 const SNAPSHOT: HeaderName = HeaderName::from_static("x-ms-snapshot");
 /// Number of snapshots read from the store at a time.
 const STEP: usize = 500;
@@ -79,11 +78,6 @@ const TIMES: u64 = 100;
 const DELETIONS: usize = 8;
 /// Age at which unreachable snapshots are removed.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
-
-#[expect(clippy::expect_used, reason = "the name has only letters")]
-fn internal() -> ContainerName {
-    ContainerName::internal("snapshots").expect("the name is valid")
-}
 
 /// A blob from its creation to its deletion.
 struct BlobLife {
@@ -282,12 +276,14 @@ async fn take_at(
     time: SnapshotTime,
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
     let container = lookup::container(context, &blob.container).await?;
-    let opened = context
-        .store
-        .open(blob, Reading::WHOLE)
-        .await
-        .map_err(AzureError::of_blob)?;
-    let opened = opened.ok_or_else(AzureError::blob_not_found)?;
+    let store = &*context.store;
+    let open = || async {
+        let opened = store.open(blob, Reading::WHOLE).await;
+        opened.map_err(AzureError::of_blob)
+    };
+    let paths = BlobPaths::within(&container, blob);
+    let opened = open_with_list(store, &paths, None, open).await?;
+    let (opened, list) = opened.ok_or_else(AzureError::blob_not_found)?;
     write::evaluate(&opened.info, &take.write)?;
     let life = BlobLife::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
     let path = life.path(time)?;
@@ -312,6 +308,12 @@ async fn take_at(
     whole.headers.snapshot = Some(origin.to_field()?);
     if let Some(metadata) = &take.metadata {
         whole.headers.metadata = metadata.clone();
+    }
+    if let Some(list) = list {
+        let paths = BlobPaths::of_snapshot(&path);
+        // If the snapshot isn't written, the list is garbage.
+        let saved = CommittedList::prepare(store, &path, &paths, list.blocks).await?;
+        whole.headers = saved.name_in(&whole.headers);
     }
     let put = Put {
         preconditions: Preconditions::absent(),
@@ -358,6 +360,21 @@ async fn confirm(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<
         ..SetHeaders::new(change)
     };
     context.store.set_headers(blob, set).await.map(drop)
+}
+
+/// Returns the paths of the blocks of a blob, or of one of its snapshots, which has committed ones only.
+pub(crate) async fn block_paths(
+    context: &Context,
+    blob: &BlobPath,
+    snapshot: Option<SnapshotTime>,
+) -> Result<BlobPaths, AzureError> {
+    let paths = BlobPaths::of(context, blob).await?;
+    let Some(time) = snapshot else {
+        return Ok(paths);
+    };
+    let found = BlobLife::find(context, blob).await?;
+    let (life, _) = found.ok_or_else(AzureError::blob_not_found)?;
+    Ok(BlobPaths::of_snapshot(&life.path(time)?))
 }
 
 /// Opens a blob, or one of its snapshots.

@@ -236,6 +236,9 @@ fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::
     serializer.serialize_bytes(bytes)
 }
 
+/// The name of an MD5 that isn't 16 bytes long.
+const OTHER_MD5: &str = " md5";
+
 #[derive(Serialize, Deserialize)]
 struct StoredHeaders<'a> {
     #[serde(borrow)]
@@ -249,7 +252,7 @@ struct StoredHeaders<'a> {
     #[serde(borrow)]
     cache_control: Option<&'a str>,
     content_md5: Option<[u8; 16]>,
-    /// Also contains the fields that requests don't name, under names that no other field can have.
+    /// Also contains the fields that requests don't name, and an MD5 of another length, under names that no other field can have.
     #[serde(borrow)]
     metadata: BTreeMap<&'a str, Cow<'a, str>>,
 }
@@ -257,18 +260,22 @@ struct StoredHeaders<'a> {
 impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
     fn from(headers: &'a BlobHeaders) -> Self {
         let text = |value: &'a Option<FieldText>| value.as_ref().map(FieldText::as_str);
+        let md5 = headers.content_md5;
+        let content_md5 = md5.and_then(|md5| md5.as_bytes().try_into().ok());
+        let other = md5.filter(|_| content_md5.is_none());
         Self {
             content_type: text(&headers.content_type),
             content_encoding: text(&headers.content_encoding),
             content_language: text(&headers.content_language),
             content_disposition: text(&headers.content_disposition),
             cache_control: text(&headers.cache_control),
-            content_md5: headers.content_md5.as_ref().map(|md5| *md5.as_bytes()),
+            content_md5,
             metadata: headers
                 .metadata
                 .iter()
                 .map(|(name, value)| (&**name, value.as_str().into()))
                 .chain(headers.internal().map(|(name, text)| (name, text.into())))
+                .chain(other.map(|md5| (OTHER_MD5, md5.to_string().into())))
                 .collect(),
         }
     }
@@ -287,7 +294,9 @@ impl StoredHeaders<'_> {
             ..BlobHeaders::default()
         };
         for (name, value) in &self.metadata {
-            if name.starts_with(' ') {
+            if *name == OTHER_MD5 {
+                headers.content_md5 = Some(ContentMd5::parse_given(value).ok()?);
+            } else if name.starts_with(' ') {
                 headers.set_internal(name, value).ok()?;
             } else {
                 headers

@@ -323,8 +323,7 @@ fn hash(text: &str) -> Option<ContentHash> {
 }
 
 fn md5(text: &str) -> Option<ContentMd5> {
-    let bytes: [u8; 16] = hex::decode(text).ok()?.try_into().ok()?;
-    Some(ContentMd5::from_bytes(bytes))
+    ContentMd5::given(&hex::decode(text).ok()?).ok()
 }
 
 /// Returns `true` if the text consists of lower-case hexadecimal digits.

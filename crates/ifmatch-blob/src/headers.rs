@@ -52,7 +52,7 @@ pub struct BlobHeaders {
     /// The tags. A [change](crate::store::HeaderChange::Tags) of them makes no new version.
     pub tags: Tags,
     /// The access tier that a client chose. It is kept and told, without effect.
-    pub tier: Option<FieldText>,
+    pub tier: Option<Tier>,
     /// Names the version of which this is a snapshot, in a dialect's own form. `None` for blobs that requests can name.
     pub snapshot: Option<FieldText>,
     /// Differs after each snapshot of the blob, whatever else is written. `None` if there was none since the blob was created.
@@ -85,7 +85,6 @@ impl BlobHeaders {
             &self.cache_control,
             &self.block_list,
             &self.checksum,
-            &self.tier,
             &self.snapshot,
             &self.last_snapshot,
             &self.policies,
@@ -155,10 +154,7 @@ impl BlobHeaders {
             .last_snapshot
             .as_ref()
             .map(|last| (LAST_SNAPSHOT, last.as_str().to_owned()));
-        let tier = self
-            .tier
-            .as_ref()
-            .map(|tier| (TIER, tier.as_str().to_owned()));
+        let tier = self.tier.as_ref().map(|tier| (TIER, tier.to_string()));
         let emptying = self
             .emptying
             .as_ref()
@@ -192,7 +188,7 @@ impl BlobHeaders {
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
-            TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            TIER => self.tier = Some(text.parse()?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             LAST_SNAPSHOT => {
                 self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?);
@@ -265,6 +261,53 @@ const SEALED: &str = "-sealed";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the state of an append blob is a number, optionally followed by -sealed")]
 pub struct InvalidAppend;
+
+/// An access tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// The name, without spaces.
+    pub name: FieldText,
+    /// When it was set, or `None` if it came with the blob's content.
+    pub changed: Option<HttpDate>,
+}
+
+/// The name, and the date in seconds since 1970. Stores keep it in this form.
+///
+/// ```
+/// use ifmatch_blob::headers::{FieldText, Tier};
+/// use ifmatch_core::date::HttpDate;
+///
+/// let name = FieldText::new("Cool").unwrap();
+/// for changed in [None, Some(HttpDate::from_unix(1_800_000_000))] {
+///     let tier = Tier { name: name.clone(), changed };
+///     assert_eq!(tier.to_string().parse(), Ok(tier));
+/// }
+/// assert!("Cool today".parse::<Tier>().is_err());
+/// ```
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_str())?;
+        match self.changed {
+            Some(changed) => write!(f, " {}", changed.unix()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Tier {
+    type Err = InvalidInternal;
+
+    fn from_str(text: &str) -> Result<Self, InvalidInternal> {
+        let (name, changed) = match text.split_once(' ') {
+            Some((name, seconds)) => (name, Some(seconds.parse().map_err(|_| InvalidInternal)?)),
+            None => (text, None),
+        };
+        Ok(Self {
+            name: FieldText::new(name).map_err(|_| InvalidInternal)?,
+            changed: changed.map(HttpDate::from_unix),
+        })
+    }
+}
 
 /// A completed copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -386,7 +429,7 @@ impl fmt::Debug for FieldText {
 )]
 pub struct InvalidFieldText;
 
-/// MD5 digest of a blob's bytes, as in `Content-MD5`. It detects accidental damage, not tampering.
+/// MD5 digest of a blob's bytes, as in `Content-MD5`, or what a client gave as such. It detects accidental damage, not tampering.
 ///
 /// ```
 /// use ifmatch_blob::headers::ContentMd5;
@@ -396,22 +439,53 @@ pub struct InvalidFieldText;
 /// assert_eq!(md5.to_string().parse(), Ok(md5));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentMd5([u8; 16]);
+pub struct ContentMd5 {
+    length: u8,
+    /// Zeros from `length` on.
+    bytes: [u8; Self::MAX_LEN],
+}
 
 impl ContentMd5 {
+    /// Maximum length in bytes.
+    pub const MAX_LEN: usize = 64;
+
     /// Computes the MD5 of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(Md5::digest(bytes).into())
+        Self::from_bytes(Md5::digest(bytes).into())
     }
 
     /// Creates a digest from its raw bytes.
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
+    pub fn from_bytes(digest: [u8; 16]) -> Self {
+        let mut bytes = [0; Self::MAX_LEN];
+        bytes[..16].copy_from_slice(&digest);
+        Self { length: 16, bytes }
     }
 
-    /// Returns the raw bytes.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
+    /// Creates a digest from bytes that a client gave, which are never compared with the blob's.
+    ///
+    /// # Errors
+    /// There are none, or more than [`MAX_LEN`](Self::MAX_LEN).
+    pub fn given(given: &[u8]) -> Result<Self, InvalidMd5> {
+        let length = u8::try_from(given.len()).map_err(|_| InvalidMd5)?;
+        let mut bytes = [0; Self::MAX_LEN];
+        let start = bytes
+            .get_mut(..given.len())
+            .filter(|start| !start.is_empty());
+        start.ok_or(InvalidMd5)?.copy_from_slice(given);
+        Ok(Self { length, bytes })
+    }
+
+    /// Parses the base64 of bytes that a client [gave](Self::given).
+    ///
+    /// # Errors
+    /// The text isn't base64, or has none of the possible lengths.
+    pub fn parse_given(text: &str) -> Result<Self, InvalidMd5> {
+        Self::given(&STANDARD.decode(text).map_err(|_| InvalidMd5)?)
+    }
+
+    /// Returns the raw bytes: 16, unless a client gave others.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
     }
 
     /// Returns the value for a header field, in base64.
@@ -423,20 +497,19 @@ impl ContentMd5 {
 /// Formats the digest as base64.
 impl fmt::Display for ContentMd5 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&STANDARD.encode(self.0))
+        f.write_str(&STANDARD.encode(self.as_bytes()))
     }
 }
 
-/// Parses base64.
+/// Parses the base64 of 16 bytes.
 impl std::str::FromStr for ContentMd5 {
     type Err = InvalidMd5;
 
     fn from_str(text: &str) -> Result<Self, InvalidMd5> {
-        let bytes = STANDARD
-            .decode(text)
-            .ok()
-            .and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or(InvalidMd5)
+        Self::parse_given(text).and_then(|md5| match md5.length {
+            16 => Ok(md5),
+            _ => Err(InvalidMd5),
+        })
     }
 }
 
@@ -458,6 +531,10 @@ mod tests {
             "5d41402abc4b2a76b9719d911017c592",
         ] {
             assert_eq!(text.parse::<ContentMd5>(), Err(InvalidMd5), "{text}");
+        }
+        let too_long = STANDARD.encode([7; ContentMd5::MAX_LEN + 1]);
+        for text in ["", "XUFAKrxLKna5cZ2REBfFkg", &too_long] {
+            assert_eq!(ContentMd5::parse_given(text), Err(InvalidMd5), "{text}");
         }
     }
 }

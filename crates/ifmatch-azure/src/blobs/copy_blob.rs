@@ -9,21 +9,19 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written,
+    Md5Use, MissingContainer, Put, Reading, StoreError, StoreErrorKind, Written,
 };
 use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
 
-use crate::blocks::staging::{self, BlobPaths};
-use crate::blocks::{CommittedList, SavedList};
+use crate::block_storage::staging::{self, BlobPaths};
+use crate::block_storage::{CommittedList, SavedList, open_with_list};
 use crate::copy_source::open_source;
 use crate::error::AzureError;
 use crate::random_guid;
-use crate::request::copy::{CopiedFields, CopyParameters, CopySource};
+use crate::request::copy::{CopiedFields, CopyParameters};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
+use crate::snapshots;
 use crate::write::{self, require_block_blob};
-
-/// Maximum number of attempts if the source changes in the meantime.
-const TRIES: usize = 5;
 
 pub(crate) async fn copy_blob(
     context: &Context,
@@ -56,7 +54,14 @@ pub(crate) async fn copy_blob(
         refuse_finite_lease(context, blob, write.lease).await?;
     }
     let staged = staging::all(context, blob).await?;
-    let (opened, list) = open_with_list(context, &source, is_kept).await?;
+    let (opened, list) = if is_kept {
+        let paths = snapshots::block_paths(context, &source.blob, source.snapshot).await?;
+        let open = || async { open_source(context, &source).await.map(Some) };
+        let opened = open_with_list(&*context.store, &paths, None, open).await?;
+        opened.ok_or_else(AzureError::blob_not_found)?
+    } else {
+        (open_source(context, &source).await?, None)
+    };
     if opened.info.length > context.max_body {
         return Err(AzureError::too_large(context.max_body));
     }
@@ -150,28 +155,6 @@ async fn refuse_finite_lease(
         "InfiniteLeaseDurationRequired",
         message,
     ))
-}
-
-/// Opens the source, with the list of its blocks if the copy has one too.
-async fn open_with_list(
-    context: &Context,
-    source: &CopySource,
-    is_kept: bool,
-) -> Result<(Opened, Option<CommittedList>), AzureError> {
-    for _ in 0..TRIES {
-        let opened = open_source(context, source).await?;
-        if !is_kept || source.snapshot.is_some() {
-            return Ok((opened, None));
-        }
-        let paths = BlobPaths::of(context, &source.blob).await?;
-        let list = CommittedList::find(&*context.store, &paths, &opened.info, None).await?;
-        // The list of a version that was replaced meanwhile is gone.
-        if list.is_some() || opened.info.headers.block_list.is_none() {
-            return Ok((opened, list));
-        }
-    }
-    // The list was lost; the bytes aren't.
-    Ok((open_source(context, source).await?, None))
 }
 
 /// Ends the write of a copy: keeps the list of its blocks if it took effect.

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::DocumentMemory;
-use ifmatch_blob::headers::ContentMd5;
+use ifmatch_blob::headers::{ContentMd5, Tier};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Reading};
 use ifmatch_core::date::Timestamp;
@@ -29,6 +29,7 @@ const LIMITS: Limits = Limits { max_ranges: 1 };
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 const ACCESS_TIER_INFERRED: HeaderName = HeaderName::from_static("x-ms-access-tier-inferred");
+const ACCESS_TIER_CHANGE_TIME: HeaderName = HeaderName::from_static("x-ms-access-tier-change-time");
 const TAG_COUNT: HeaderName = HeaderName::from_static("x-ms-tag-count");
 const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encrypted");
 
@@ -202,8 +203,11 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
             .ok()
             .map(|tier| (ACCESS_TIER, tier)),
     );
-    if info.headers.tier.is_none() {
-        target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
+    match &info.headers.tier {
+        None => drop(target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"))),
+        Some(Tier { changed, .. }) => {
+            target.extend(changed.map(|changed| (ACCESS_TIER_CHANGE_TIME, changed.to_header())));
+        }
     }
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
     if !info.headers.tags.is_empty() {

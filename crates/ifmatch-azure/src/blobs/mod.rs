@@ -13,12 +13,12 @@ pub(crate) use tags::set_tags;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::headers::Tier;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
-use crate::blocks::staging;
+use crate::block_storage::staging;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
@@ -138,7 +138,7 @@ pub(crate) async fn set_blob_tier(
     context: &Context,
     blob: &BlobPath,
     lease: LeaseUse,
-    tier: FieldText,
+    tier: Tier,
 ) -> Result<Response<BlobBody>, AzureError> {
     let Some(opened) = context
         .store
@@ -151,7 +151,11 @@ pub(crate) async fn set_blob_tier(
     };
     SeenLease::check(opened.info.lease.as_ref(), lease).map_err(AzureError::of_blob)?;
     require_block_blob(Some(&opened.info))?;
-    if headers::tier(&opened.info.headers) != tier.as_str() {
+    if headers::tier(&opened.info.headers) != tier.name.as_str() {
+        let tier = Tier {
+            changed: Some(headers::second_of(context.wall())),
+            ..tier
+        };
         let set = SetHeaders {
             lease,
             ..SetHeaders::new(HeaderChange::Tier(tier))

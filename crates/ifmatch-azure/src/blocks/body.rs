@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
 
-use super::staging::{StagedBlock, StagingOwner};
+use crate::block_storage::staging::{StagedBlock, StagingOwner};
 
 /// The location of a block's bytes.
 pub(super) enum BlockSegment {

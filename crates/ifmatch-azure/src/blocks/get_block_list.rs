@@ -4,17 +4,16 @@ use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Reading};
+use ifmatch_blob::store::Reading;
 use ifmatch_core::lease::SeenLease;
 
-use super::committed::CommittedList;
-use super::staging::BlobPaths;
+use crate::block_storage::open_with_list;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::GetBlockList;
 use crate::response::{self, XmlWriter};
+use crate::snapshots;
 use crate::write::require_block_blob;
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
@@ -29,6 +28,7 @@ pub(crate) async fn get_block_list(
         committed,
         uncommitted,
         lease,
+        snapshot,
     } = get;
     // Nothing ends a list early, so what it is built from counts, too.
     let mut memory = context
@@ -36,9 +36,13 @@ pub(crate) async fn get_block_list(
         .begin_answer(client)
         .map_err(AzureError::crowded)?;
     let store = &*context.store;
-    let paths = BlobPaths::of(context, blob).await?;
+    let paths = snapshots::block_paths(context, blob, snapshot).await?;
     let staged = paths.staged(store, Some(&mut memory)).await?;
-    let (info, list) = find(context, blob, &paths, &mut memory).await?;
+    let open = || snapshots::open(context, blob, snapshot, Reading::HEAD);
+    let (info, list) = open_with_list(store, &paths, Some(&mut memory), open)
+        .await?
+        .map(|(opened, list)| (opened.info, list))
+        .unzip();
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
         .map_err(AzureError::of_blob)?;
     require_block_blob(info.as_ref())?;
@@ -49,6 +53,7 @@ pub(crate) async fn get_block_list(
     if committed {
         let blocks = list
             .iter()
+            .flatten()
             .flat_map(|list| &list.blocks)
             .map(|(id, length)| (id, *length));
         add(&mut xml, "CommittedBlocks", blocks);
@@ -69,32 +74,6 @@ pub(crate) async fn get_block_list(
         headers.insert(CONTENT_LENGTH, info.length.into());
     }
     Ok(response)
-}
-
-/// Returns the properties of the blob and the blocks of the same version. The list of a version that is replaced since is removed.
-async fn find(
-    context: &Context,
-    blob: &BlobPath,
-    paths: &BlobPaths,
-    memory: &mut DocumentMemory,
-) -> Result<(Option<BlobInfo>, Option<CommittedList>), AzureError> {
-    let mut before = None;
-    loop {
-        let opened = context
-            .store
-            .open(blob, Reading::HEAD)
-            .await
-            .map_err(AzureError::of_blob)?;
-        let Some(info) = opened.map(|opened| opened.info) else {
-            return Ok((None, None));
-        };
-        let list = CommittedList::find(&*context.store, paths, &info, Some(memory)).await?;
-        let id = info.headers.block_list.clone();
-        if list.is_some() || id.is_none() || id == before {
-            return Ok((Some(info), list));
-        }
-        before = id;
-    }
 }
 
 fn add<'a>(xml: &mut XmlWriter, name: &str, blocks: impl Iterator<Item = (&'a BlockId, u64)>) {

@@ -4,14 +4,11 @@
 //! blocks one after another as the body of a single write, so conditions, lease and swap work as for any write.
 
 mod body;
-mod committed;
 mod document;
 mod get_block_list;
 mod put_block;
 mod put_block_list;
-pub(crate) mod staging;
 
-pub(crate) use committed::{CommittedList, SavedList};
 pub(crate) use get_block_list::get_block_list;
 pub(crate) use put_block::{put_block, put_block_from_url};
 pub(crate) use put_block_list::put_block_list;

@@ -8,7 +8,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, Put, Reading, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
-use super::staging::BlobPaths;
+use crate::block_storage::staging::BlobPaths;
 use crate::copy_source::open_part;
 use crate::crc64::Crc64;
 use crate::error::AzureError;

@@ -14,9 +14,9 @@ use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
 use super::body::{self, BlockSegment, BlocksMoved};
-use super::committed::CommittedList;
 use super::document::{self, BlockSource};
-use super::staging::{self, BlobPaths, StagedBlocks};
+use crate::block_storage::CommittedList;
+use crate::block_storage::staging::{self, BlobPaths, StagedBlocks};
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::{PutBlockList, WriteHeaders};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Uri};
 use ifmatch_blob::dialect::Client;
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText, Tier};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::tags::Tags;
 use ifmatch_core::append::AppendConditions;
@@ -53,7 +53,7 @@ pub(crate) struct CopyParameters {
     /// The copy's tags, or `None` for the source's.
     pub(crate) tags: Option<Tags>,
     /// The tier of the copy.
-    pub(crate) tier: Option<FieldText>,
+    pub(crate) tier: Option<Tier>,
     /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
     /// response.
     pub(crate) needs_infinite_lease: bool,

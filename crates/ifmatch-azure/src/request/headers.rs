@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
     CONTENT_TYPE, RANGE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText, InvalidMd5, Tier};
 use ifmatch_blob::store::RequestKey;
 use ifmatch_blob::tags::{InvalidTagCondition, InvalidTags, TagCondition, Tags};
 use ifmatch_core::append::AppendConditions;
@@ -112,24 +110,8 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     })
 }
 
-/// Parses the headers to store with a blob that Set HTTP Headers replaces. The MD5 isn't checked, and Azure takes one of any length;
-/// one that isn't an MD5 isn't kept.
-pub(super) fn replaced(headers: &HeaderMap) -> Result<BlobHeaders, AzureError> {
-    let is_odd = one(headers, &BLOB_CONTENT_MD5)?.is_some_and(|text| {
-        STANDARD
-            .decode(text)
-            .is_ok_and(|bytes| !matches!(bytes.len(), 0 | 16))
-    });
-    if !is_odd {
-        return stored(headers, false);
-    }
-    let mut others = headers.clone();
-    others.remove(&BLOB_CONTENT_MD5);
-    stored(&others, false)
-}
-
 /// Parses the headers to store with a blob, except the metadata. If the body is the blob, the standard headers that
-/// describe the body apply to it.
+/// describe the body apply to it, and its MD5 is checked. Otherwise, Azure takes one of any length.
 pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeaders, AzureError> {
     let field = |own: HeaderName, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
         let standard = if body_is_blob {
@@ -148,9 +130,10 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
         content_language: field(BLOB_CONTENT_LANGUAGE, CONTENT_LANGUAGE)?,
         content_disposition: field(BLOB_CONTENT_DISPOSITION, CONTENT_DISPOSITION)?,
         cache_control: field(BLOB_CACHE_CONTROL, CACHE_CONTROL)?,
-        content_md5: match md5(headers, &BLOB_CONTENT_MD5)? {
-            None if body_is_blob => md5(headers, &CONTENT_MD5)?,
-            own => own,
+        content_md5: if body_is_blob {
+            md5(headers, &BLOB_CONTENT_MD5)?.or(md5(headers, &CONTENT_MD5)?)
+        } else {
+            parse_md5(headers, &BLOB_CONTENT_MD5, ContentMd5::parse_given)?
         },
         ..BlobHeaders::default()
     };
@@ -375,12 +358,12 @@ pub(super) fn snapshot_of_snapshot() -> AzureError {
 }
 
 /// Parses the tier, which the request must have.
-pub(super) fn required_tier(headers: &HeaderMap) -> Result<FieldText, AzureError> {
+pub(super) fn required_tier(headers: &HeaderMap) -> Result<Tier, AzureError> {
     tier(headers)?.ok_or_else(|| AzureError::missing_header(ACCESS_TIER.as_str()))
 }
 
 /// Parses the tier: one of Azure's for block blobs.
-pub(super) fn tier(headers: &HeaderMap) -> Result<Option<FieldText>, AzureError> {
+pub(super) fn tier(headers: &HeaderMap) -> Result<Option<Tier>, AzureError> {
     let Some(text) = one(headers, &ACCESS_TIER)?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
@@ -389,7 +372,10 @@ pub(super) fn tier(headers: &HeaderMap) -> Result<Option<FieldText>, AzureError>
         .find(|tier| tier.eq_ignore_ascii_case(text));
     let invalid =
         || AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive");
-    field_text(ACCESS_TIER.as_str(), known.ok_or_else(invalid)?).map(Some)
+    Ok(Some(Tier {
+        name: field_text(ACCESS_TIER.as_str(), known.ok_or_else(invalid)?)?,
+        changed: None,
+    }))
 }
 
 /// Parses the CRC-64 of the body.
@@ -445,9 +431,17 @@ pub(super) fn md5(
     headers: &HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<ContentMd5>, AzureError> {
+    parse_md5(headers, name, str::parse)
+}
+
+fn parse_md5(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    parse: fn(&str) -> Result<ContentMd5, InvalidMd5>,
+) -> Result<Option<ContentMd5>, AzureError> {
     let md5 = one(headers, name)?
         .filter(|text| !text.is_empty())
-        .map(str::parse)
+        .map(parse)
         .transpose();
     md5.map_err(|error| AzureError::bad_request("InvalidMd5", format!("{name}: {error}")))
 }

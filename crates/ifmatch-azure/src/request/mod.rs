@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::{Client, Context};
-use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5, Tier};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_blob::tags::TagCondition;
@@ -114,7 +114,7 @@ pub(crate) enum BlobOperation<'a> {
     Snapshot(TakeSnapshot),
     Copy(CopyParameters),
     CopyBlock(CopyBlock),
-    SetTier(LeaseUse, FieldText),
+    SetTier(LeaseUse, Tier),
     SetTags(SetTags),
 }
 
@@ -277,6 +277,7 @@ pub(crate) struct GetBlockList {
     pub(crate) committed: bool,
     pub(crate) uncommitted: bool,
     pub(crate) lease: LeaseUse,
+    pub(crate) snapshot: Option<SnapshotTime>,
 }
 
 /// Lease Blob and Lease Container.
@@ -452,7 +453,7 @@ impl<'a> OperationParser<'a, '_> {
                 let write = self.write()?;
                 BlobOperation::Set(
                     write,
-                    HeaderChange::Fields(headers::replaced(fields)?.into()),
+                    HeaderChange::Fields(headers::stored(fields, false)?.into()),
                 )
             }
             OfBlob::Lease => BlobOperation::Lease(self.lease()?),
@@ -672,6 +673,7 @@ impl<'a> OperationParser<'a, '_> {
             committed,
             uncommitted,
             lease: LeaseUse::Read(self.lease_id()?),
+            snapshot: self.query.snapshot()?,
         })
     }
 

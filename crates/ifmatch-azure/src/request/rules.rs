@@ -263,7 +263,7 @@ pub(super) const OF_BLOB: [OperationRule<OfBlob>; 21] = {
         rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION, IGNORED_TYPE], All),
         rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64, IGNORED_TYPE], None),
         rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS, IGNORED_TYPE], All),
-        rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
+        rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype", "snapshot"], &[LEASE], None),
         rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META, IF_TAGS], All),
         rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED, IF_TAGS], All),
         rule(N::Lease, ("PUT", "", "lease"), &[], &[LEASING], All),

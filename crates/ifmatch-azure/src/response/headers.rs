@@ -5,9 +5,9 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, Copied};
 use ifmatch_blob::store::BlobInfo;
-use ifmatch_core::date::HttpDate;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 
 use crate::request::headers::{BLOB_TYPE, METADATA};
@@ -49,7 +49,10 @@ pub(crate) fn progress(copied: &Copied) -> String {
 
 /// Returns the tier of a blob: the chosen one, or the default.
 pub(crate) fn tier(stored: &BlobHeaders) -> &str {
-    stored.tier.as_ref().map_or("Hot", FieldText::as_str)
+    stored
+        .tier
+        .as_ref()
+        .map_or("Hot", |tier| tier.name.as_str())
 }
 
 /// Returns a blob's type.
@@ -142,8 +145,10 @@ pub(crate) fn lease_properties(
 
 /// Returns the second in which a blob was created, or the date of its last change if the store doesn't know: clients rely on a date.
 pub(crate) fn creation_date(info: &BlobInfo) -> HttpDate {
-    let created = info
-        .created
-        .map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
-    created.unwrap_or(info.last_modified)
+    info.created.map_or(info.last_modified, second_of)
+}
+
+/// Returns the second of a time.
+pub(crate) fn second_of(time: Timestamp) -> HttpDate {
+    HttpDate::from_unix((time.micros() / 1_000_000).cast_signed())
 }

@@ -274,7 +274,7 @@ async fn blocks_are_collected_after_a_week() {
 async fn lists_are_collected_with_their_blobs() {
     let fixture = fixture().await;
     let client = &fixture.client;
-    for blob in ["used", "deleted", "written"] {
+    for blob in ["used", "deleted", "written", "snapshot"] {
         stage_of(&fixture, blob).await;
         client
             .put(&format!("/box/{blob}?comp=blocklist"), &[], LIST)
@@ -284,6 +284,12 @@ async fn lists_are_collected_with_their_blobs() {
     client.delete("/box/deleted", &[]).await.expect(202);
     client
         .upload("/box/written", "whole", &[])
+        .await
+        .expect(201);
+    let taken = client.put("/box/snapshot?comp=snapshot", &[], "").await;
+    let time = taken.expect(201).header("x-ms-snapshot").to_owned();
+    client
+        .upload("/box/snapshot", "whole", &[])
         .await
         .expect(201);
     assert_eq!(
@@ -298,7 +304,7 @@ async fn lists_are_collected_with_their_blobs() {
         collect_blocks(client.service.context())
             .await
             .expect("the store works"),
-        2
+        3
     );
     assert_eq!(
         collect_blocks(client.service.context())
@@ -306,8 +312,18 @@ async fn lists_are_collected_with_their_blobs() {
             .expect("the store works"),
         0
     );
-    let blocks = client.get("/box/used?comp=blocklist").await.expect(200);
-    assert_eq!(blocks.all("Name"), ["AA=="]);
+    let snapshot = format!("/box/snapshot?snapshot={time}");
+    for used in ["/box/used?", &format!("{snapshot}&")] {
+        let blocks = client.get(&format!("{used}comp=blocklist")).await;
+        assert_eq!(blocks.expect(200).all("Name"), ["AA=="]);
+    }
+    client.delete(&snapshot, &[]).await.expect(202);
+    assert_eq!(
+        collect_blocks(client.service.context())
+            .await
+            .expect("the store works"),
+        1
+    );
 }
 
 #[tokio::test]

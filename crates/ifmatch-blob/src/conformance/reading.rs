@@ -8,7 +8,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::range::Limits;
 
 use super::{Subject, blob, pattern, put};
-use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
+use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText, Tier};
 use crate::store::{Opened, Put, Reading, StoreErrorKind};
 use crate::tags::Tags;
 
@@ -254,7 +254,10 @@ async fn headers_are_kept(subject: &Subject) {
         } else {
             Tags::default()
         },
-        tier: Some(text("Cool")),
+        tier: Some(Tier {
+            name: text("Cool"),
+            changed: Some(HttpDate::from_unix(7)),
+        }),
         snapshot: Some(text("\"7f3c\" 7 a%20b")),
         policies: None,
         last_snapshot: None,

@@ -16,7 +16,7 @@ use super::md5::Md5Use;
 use super::read::{BlobInfo, Opened, Reading};
 use crate::body::Upload;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText};
+use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText, Tier};
 use crate::name::BlobPath;
 use crate::tags::{TagCondition, Tags};
 
@@ -296,7 +296,7 @@ pub enum HeaderChange {
     /// Replaces the tags, and keeps all fields.
     Tags(Tags),
     /// Replaces the access tier, and keeps all fields.
-    Tier(FieldText),
+    Tier(Tier),
     /// A snapshot was taken of a blob that was created at this time: all other fields stay. Fails with
     /// [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound) if another blob has its name.
     Snapshot {

@@ -9,9 +9,12 @@ use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::engine::{behind_proxy, check_filled, fill};
 use ifmatch_testbed::redis::{durable, start};
-use ifmatch_testbed::{Clients, Network, Proxy};
+use ifmatch_testbed::{Clients, Network, Proxy, Server, within};
 
 use crate::{Redis, connect, send};
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))
@@ -136,13 +139,7 @@ async fn a_failover_with_loss_is_seen() {
     let clients = Clients::new("failover", 3, 4).run(&register, 5).await;
     // The replica has all swaps so far, and receives no more.
     let port = through.address().port().to_string();
-    send(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
-    while !send(&replica, &["INFO", "replication"])
-        .await
-        .contains("master_link_status:up")
-    {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    replicate(&replica, &port).await;
     through.set(Network::Silent);
     let clients = clients.run(&register, 5).await;
     // The service's address now leads to the promoted replica.
@@ -191,21 +188,7 @@ async fn versions_from_before_a_restore_are_unknown() {
 async fn a_former_primary_is_not_used_again() {
     let (primary, replica) = (durable().await, start(&[]).await);
     // A primary has another replication id once the first replica has connected.
-    send(
-        &replica,
-        &[
-            "REPLICAOF",
-            "127.0.0.1",
-            &primary.address().port().to_string(),
-        ],
-    )
-    .await;
-    while !send(&replica, &["INFO", "replication"])
-        .await
-        .contains("master_link_status:up")
-    {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    replicate(&replica, &primary.address().port().to_string()).await;
     let proxy = Proxy::start(primary.address()).await;
     let register = connect(&format!("redis://{}", proxy.address())).await;
     let key = Key::new("key").unwrap();
@@ -214,27 +197,50 @@ async fn a_former_primary_is_not_used_again() {
         .compare_and_swap(&key, Revision::NONE, Some(&first))
         .await
         .unwrap();
-    while send(&replica, &["GET", "ifmatch:r/key"]).await == "nil" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    within("the record on the replica", async {
+        while send(&replica, &["GET", "ifmatch:r/key"]).await == "nil" {
+            tokio::time::sleep(PAUSE).await;
+        }
+    })
+    .await;
     send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
     proxy.redirect(replica.address());
     // The first calls find that their connections have ended.
-    while register
-        .compare_and_swap(&key, first.revision(), Some(&second))
-        .await
-        .is_err()
-    {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    proxy.redirect(primary.address());
-    loop {
-        match register.load(&key).await {
-            Ok(found) => assert_eq!(found.as_ref(), Some(&second)),
-            Err(error) if error.to_string().contains("a former primary") => break,
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+    within("a swap on the promoted replica", async {
+        while register
+            .compare_and_swap(&key, first.revision(), Some(&second))
+            .await
+            .is_err()
+        {
+            tokio::time::sleep(PAUSE).await;
         }
-    }
+    })
+    .await;
+    proxy.redirect(primary.address());
+    within("the refusal of the former primary", async {
+        loop {
+            match register.load(&key).await {
+                Ok(found) => assert_eq!(found.as_ref(), Some(&second)),
+                Err(error) if error.to_string().contains("a former primary") => break,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    })
+    .await;
+}
+
+/// Makes a server the replica of the one on this port, and waits until it is connected.
+async fn replicate(replica: &Server, port: &str) {
+    send(replica, &["REPLICAOF", "127.0.0.1", port]).await;
+    within("the replica's connection", async {
+        while !send(replica, &["INFO", "replication"])
+            .await
+            .contains("master_link_status:up")
+        {
+            tokio::time::sleep(PAUSE).await;
+        }
+    })
+    .await;
 }
 
 /// A server that syncs each swap ends when it can't write. Acknowledged swaps are there once it has space.

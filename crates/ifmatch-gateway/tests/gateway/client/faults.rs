@@ -1,16 +1,15 @@
 //! The library while the network is cut, the gateway is killed, and its own process is stopped.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ifmatch_client::{Client, ErrorKind};
+use ifmatch_client::{Client, ErrorKind, Held, Lock};
 use ifmatch_testbed::{Network, Proxy, within};
 
-use support::{Gateway, kill};
+use support::{Gateway, Process, kill};
 
 /// Far beyond the time that the updates take.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -34,16 +33,17 @@ fn client(url: &str) -> Client {
     Client::http(url).unwrap().with_patience(PATIENCE)
 }
 
+async fn acquire(lock: &Lock) -> Held {
+    within("the lock", lock.acquire()).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
     let gateway = Gateway::on_folder(&[]);
     let cut = async |network: Network| {
         let proxy = Proxy::start(gateway.address()).await;
         let lock = |url: &str| client(url).lock(format!("{network:?}")).ttl(TTL);
-        let held = lock(&format!("http://{}/box", proxy.address()))
-            .acquire()
-            .await
-            .unwrap();
+        let held = acquire(&lock(&format!("http://{}/box", proxy.address()))).await;
         proxy.set(network);
         let direct = lock(&gateway.url("/box"));
         let acquire = async {
@@ -110,7 +110,7 @@ async fn a_lock_is_still_held_after_the_gateway_was_killed() {
     let mut gateway = Gateway::on_folder(&[]);
     let proxy = Proxy::start(gateway.address()).await;
     let client = client(&format!("http://{}/box", proxy.address()));
-    let held = client.lock("lock").ttl(PATIENCE).acquire().await.unwrap();
+    let held = acquire(&client.lock("lock").ttl(PATIENCE)).await;
     tokio::task::block_in_place(|| gateway.restart());
     proxy.redirect(gateway.address());
     let other = client.lock("lock");
@@ -118,13 +118,11 @@ async fn a_lock_is_still_held_after_the_gateway_was_killed() {
         other.acquire_within(TTL).await.unwrap().is_none(),
         "two holders"
     );
-    client
-        .json::<u64>("bill")
-        .update_fenced(&held, |sum| *sum += 1)
-        .await
-        .unwrap();
-    held.release().await.unwrap();
-    assert!(other.acquire().await.unwrap().fence() > 0);
+    let bill = client.json::<u64>("bill");
+    let paid = bill.update_fenced(&held, |sum| *sum += 1);
+    within("a fenced update", paid).await.unwrap();
+    within("the release", held.release()).await.unwrap();
+    assert!(acquire(&other).await.fence() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,34 +148,23 @@ async fn stop_in_the_middle(url: &str, number: usize) {
         .args([STOPPED, "--exact", "--nocapture"])
         .env(URL, url)
         .env(NUMBER, number.to_string());
-    let mut process = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = BufReader::new(process.stdout.take().unwrap());
-    let mut accepted = output
-        .lines()
-        .filter_map(|line| line.unwrap().strip_prefix(ACCEPTED)?.parse::<usize>().ok());
+    let mut process = Process::start(command.stdin(Stdio::null()));
     let pid = process.id().to_string();
     assert_eq!(
-        accepted.next(),
-        Some(1),
+        process.line_after(ACCEPTED),
+        "1",
         "the lock was lost before the first write"
     );
     kill("STOP", &pid);
     let (client, key) = (client(url), number.to_string());
-    let next = client
-        .lock(format!("lock-{key}"))
-        .ttl(TTL)
-        .acquire()
-        .await
-        .unwrap();
+    let next = acquire(&client.lock(format!("lock-{key}")).ttl(TTL)).await;
     let sum = client.json::<usize>(key.as_str());
-    let written = sum.update_fenced(&next, |sum| *sum += MILLION).await;
+    let written = sum.update_fenced(&next, |sum| *sum += MILLION);
+    let written = within("the write of the next holder", written).await;
     kill("CONT", &pid);
-    let accepted = accepted.next().expect("the number of accepted writes");
-    assert!(process.wait().unwrap().success());
+    let accepted: usize = process.line_after(ACCEPTED).parse().unwrap();
+    let end = process.finished();
+    assert!(end.status.success(), "{end:#?}");
     assert_eq!(written.unwrap(), accepted + MILLION);
     assert_eq!(
         sum.get().await.unwrap().unwrap().value,
@@ -189,12 +176,7 @@ async fn stop_in_the_middle(url: &str, number: usize) {
 /// Adds one under a lock until it is lost, and prints how often.
 #[expect(clippy::print_stdout, reason = "the first process reads it")]
 async fn write_until_lost(client: &Client, number: &str) {
-    let held = client
-        .lock(format!("lock-{number}"))
-        .ttl(TTL)
-        .acquire()
-        .await
-        .unwrap();
+    let held = acquire(&client.lock(format!("lock-{number}")).ttl(TTL)).await;
     let sum = client.json::<usize>(number);
     let mut accepted = 0;
     while accepted < WRITES {

@@ -14,7 +14,9 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
+use ifmatch_blob::store::{
+    BlobInfo, BlobStore, Delete, Opened, Put, Reading, StoreError, Upload, Written,
+};
 use serde_json::{Value, json};
 
 use super::staging::BlobPaths;
@@ -23,7 +25,7 @@ use crate::random_guid;
 use crate::request::BlockId;
 
 /// Name of the list that names its version, and not the reverse.
-pub(super) const BY_TAG: &str = "tag";
+const BY_TAG: &str = "tag";
 
 /// The blocks of a version, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +105,28 @@ impl SavedList {
 async fn discard(store: &dyn BlobStore, path: &BlobPath) {
     if let Err(error) = store.delete(path, Delete::default()).await {
         tracing::debug!(%error, "a block list remains; it is collected later");
+    }
+}
+
+/// Opens a version, with the list of its blocks in `memory`, if it is given. The list of a version that is replaced meanwhile is removed.
+pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, AzureError>>>(
+    store: &dyn BlobStore,
+    paths: &BlobPaths,
+    mut memory: Option<&mut DocumentMemory>,
+    open: impl Fn() -> F,
+) -> Result<Option<(Opened, Option<CommittedList>)>, AzureError> {
+    let mut before = None;
+    loop {
+        let Some(opened) = open().await? else {
+            return Ok(None);
+        };
+        let list = CommittedList::find(store, paths, &opened.info, memory.as_deref_mut()).await?;
+        let id = opened.info.headers.block_list.clone();
+        // Looked for twice, the list is lost; the bytes aren't.
+        if list.is_some() || id.is_none() || id == before {
+            return Ok(Some((opened, list)));
+        }
+        before = id;
     }
 }
 
@@ -199,7 +223,7 @@ impl CommittedList {
     }
 
     /// Returns the byte range of each block. The occurrences of a repeated block have the same content.
-    pub(super) fn ranges(&self) -> HashMap<&BlockId, Range<u64>> {
+    pub(crate) fn ranges(&self) -> HashMap<&BlockId, Range<u64>> {
         let mut start = 0;
         let mut ranges = HashMap::new();
         for (id, length) in &self.blocks {

@@ -26,12 +26,14 @@ const STEP: usize = 1000;
 const PARALLEL: usize = 16;
 
 /// The container of all staged blocks.
-pub(super) static STAGED_BLOCKS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocks"));
+static STAGED_BLOCKS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocks"));
 /// The container of all lists of committed blocks.
-pub(super) static COMMITTED_LISTS: LazyLock<ContainerName> =
-    LazyLock::new(|| internal("blocklists"));
+static COMMITTED_LISTS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocklists"));
 
-#[expect(clippy::expect_used, reason = "both names have only letters")]
+/// The container of all snapshots.
+pub(crate) static SNAPSHOTS: LazyLock<ContainerName> = LazyLock::new(|| internal("snapshots"));
+
+#[expect(clippy::expect_used, reason = "the names have only letters")]
 fn internal(name: &str) -> ContainerName {
     ContainerName::internal(name).expect("the name is valid")
 }
@@ -47,14 +49,14 @@ pub(crate) struct BlobPaths {
 
 /// The container for which blocks are staged.
 #[derive(Clone)]
-pub(super) struct StagingOwner {
+pub(crate) struct StagingOwner {
     container: ContainerName,
     created: Option<Timestamp>,
 }
 
 impl StagingOwner {
     /// Returns `true` if the container wasn't replaced or removed. Without a known creation time, assumes so.
-    pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
+    pub(crate) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else {
             return Ok(true);
         };
@@ -68,9 +70,9 @@ impl StagingOwner {
 /// A staged block.
 #[derive(Clone, Debug)]
 pub(crate) struct StagedBlock {
-    pub(super) path: BlobPath,
-    pub(super) length: u64,
-    pub(super) tag: Option<EntityTag>,
+    pub(crate) path: BlobPath,
+    pub(crate) length: u64,
+    pub(crate) tag: Option<EntityTag>,
 }
 
 /// The staged blocks of a blob.
@@ -86,10 +88,19 @@ impl BlobPaths {
     }
 
     /// Returns the paths of a blob in this container.
-    fn within(container: &ContainerInfo, blob: &BlobPath) -> Self {
+    pub(crate) fn within(container: &ContainerInfo, blob: &BlobPath) -> Self {
+        Self::new(blob, container.created)
+    }
+
+    /// Returns the paths of a snapshot, whose name no other ever has.
+    pub(crate) fn of_snapshot(snapshot: &BlobPath) -> Self {
+        Self::new(snapshot, None)
+    }
+
+    fn new(blob: &BlobPath, created: Option<Timestamp>) -> Self {
         let owner = StagingOwner {
             container: blob.container.clone(),
-            created: container.created,
+            created,
         };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
@@ -98,7 +109,7 @@ impl BlobPaths {
     }
 
     /// Returns the path of a staged block.
-    pub(super) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
+    pub(crate) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
         Ok(BlobPath {
             container: STAGED_BLOCKS.clone(),
             name: BlobName::new(&format!("{}{}", self.folder, id.to_hex()))?,
@@ -106,7 +117,7 @@ impl BlobPaths {
     }
 
     /// Returns the container.
-    pub(super) fn owner(&self) -> StagingOwner {
+    pub(crate) fn owner(&self) -> StagingOwner {
         self.owner.clone()
     }
 
@@ -145,7 +156,7 @@ impl BlobPaths {
     }
 
     /// Returns any one of the staged blocks.
-    pub(super) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
+    pub(crate) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
         Ok(self
             .page(store, None, 1)
             .await?
@@ -220,7 +231,7 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
 }
 
 /// Removes a blob if it still has this tag.
-pub(super) async fn remove(
+async fn remove(
     store: &dyn BlobStore,
     path: &BlobPath,
     tag: Option<EntityTag>,
@@ -247,7 +258,12 @@ async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError
         return Ok(false);
     };
     let owner = place.name.as_str().split('/').next().unwrap_or_default();
-    let (Ok(container), Ok(name)) = (ContainerName::new(owner), BlobName::new(&list.name)) else {
+    let container = if owner == SNAPSHOTS.as_str() {
+        Ok(SNAPSHOTS.clone())
+    } else {
+        ContainerName::new(owner)
+    };
+    let (Ok(container), Ok(name)) = (container, BlobName::new(&list.name)) else {
         return Ok(false);
     };
     let opened = context
