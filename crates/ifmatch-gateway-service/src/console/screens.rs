@@ -29,8 +29,6 @@ use crate::text::{self, Text, decoded, encode, encode_path};
 
 type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 
-/// Maximum number of leases that the page of conflicts looks up.
-const MOST_LEASES: usize = 20;
 /// Number of clients that the page of conflicts shows at once.
 const FIRST_CLIENTS: usize = 10;
 /// Number of paths that the page of conflicts shows at once.
@@ -431,7 +429,7 @@ impl OperatorVisit<'_> {
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
             let path = &group.latest.path;
-            if leases.len() < MOST_LEASES && !leases.contains_key(path) {
+            if !leases.contains_key(path) {
                 let target = lease_target(decoded(path.0.trim_start_matches('/')).0.as_str());
                 // The Azure dialect has other paths, and the blob may be gone.
                 if let Ok(target) = target
