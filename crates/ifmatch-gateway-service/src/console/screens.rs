@@ -125,17 +125,17 @@ impl ConflictsPage {
     fn namesakes<'a>(
         &'a self,
         client: &'a str,
-        agent: &'a Option<Text>,
+        agent: Option<&'a Text>,
     ) -> impl Iterator<Item = &'a LosingClient> {
-        let product = agent.as_ref().map(crate::conflicts::product);
+        let product = agent.map(crate::conflicts::product);
         self.found.clients.iter().filter(move |other| {
             other.product == product
-                && (other.user_agent != *agent || other.client.to_string() != client)
+                && (other.user_agent.as_ref() != agent || other.client.to_string() != client)
         })
     }
 
     /// Returns the product of a client, or the whole name of its program if another one at its address has the same product.
-    fn program(&self, client: &impl Display, agent: &Option<Text>) -> Text {
+    fn program(&self, client: &impl Display, agent: Option<&Text>) -> Text {
         let Some(name) = agent else {
             return "no User-Agent".into();
         };
@@ -150,9 +150,9 @@ impl ConflictsPage {
 
     /// Returns the program of a client, with its address if another one at another address has the same product.
     fn name(&self, loser: &LosingClient) -> Text {
-        let program = self.program(&loser.client, &loser.user_agent);
+        let program = self.program(&loser.client, loser.user_agent.as_ref());
         let client = loser.client.to_string();
-        let mut namesakes = self.namesakes(&client, &loser.user_agent);
+        let mut namesakes = self.namesakes(&client, loser.user_agent.as_ref());
         if namesakes.any(|other| other.client != loser.client) {
             Text(format!("{program} at {client}"))
         } else {
@@ -204,8 +204,8 @@ impl ConflictsPage {
     /// Returns what the list of the latest conflicts is limited to, such as " from terraform/1.9.8 on /docs/plan".
     fn shown(&self) -> Text {
         let client = self.client.as_ref().map(|(client, agent)| {
-            let agent = Some(agent.clone()).filter(|agent| !agent.0.is_empty());
-            format!(" from {} at {client}", self.program(&client.0, &agent))
+            let agent = Some(agent).filter(|agent| !agent.0.is_empty());
+            format!(" from {} at {client}", self.program(&client.0, agent))
         });
         let path = if self.path.0.is_empty() {
             String::new()
