@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
@@ -240,7 +240,11 @@ fn app(db: SqlitePool) -> Router {
         .route("/health", get(async || "well"))
         .nest("/v1", notes)
         .layer(CompressionLayer::new())
-        .layer(CorsLayer::permissive().expose_headers([ETAG]))
+        .layer(
+            CorsLayer::permissive()
+                .allow_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH])
+                .expose_headers([ETAG, LOCATION]),
+        )
         .layer(TraceLayer::new_for_http())
         .with_state(db)
 }

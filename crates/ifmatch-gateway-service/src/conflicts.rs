@@ -235,34 +235,27 @@ impl ConflictLog {
         self.lock().total
     }
 
-    /// Returns up to `limit` of the latest conflicts that `wanted` selects, newest first.
-    pub(crate) fn recent(&self, limit: usize, wanted: impl Fn(&Conflict) -> bool) -> Vec<Conflict> {
+    /// Returns the latest conflicts that `wanted` selects, newest first.
+    pub(crate) fn recent(&self, wanted: impl Fn(&Conflict) -> bool) -> Vec<Conflict> {
         self.lock()
             .recent
             .iter()
             .rev()
             .filter(|conflict| wanted(conflict))
-            .take(limit)
             .cloned()
             .collect()
     }
 
-    /// Returns the paths with most conflicts in the last ten minutes, worst first.
-    pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<WorstPath> {
-        let memory = self.lock();
-        let kept: Vec<_> = memory
-            .recent
-            .iter()
-            .filter(|conflict| conflict.is_since(wall))
-            .collect();
-        let most = memory.paths.most(limit, minute(now)).into_iter();
-        most.map(|(path, count, uncertain)| WorstPath::of(path, (count, uncertain), &kept))
+    /// Returns the paths with conflicts in the last ten minutes, worst first. `kept` are the latest ones, which tell their clients.
+    pub(crate) fn worst(&self, now: Timestamp, kept: &[&Conflict]) -> Vec<WorstPath> {
+        let most = self.lock().paths.most(minute(now)).into_iter();
+        most.map(|(path, count, uncertain)| WorstPath::of(path, (count, uncertain), kept))
             .collect()
     }
 
-    /// Returns the clients with most conflicts in the last ten minutes, worst first.
-    pub(crate) fn losers(&self, limit: usize, now: Timestamp) -> Vec<LosingClient> {
-        let most = self.lock().clients.most(limit, minute(now)).into_iter();
+    /// Returns the clients with conflicts in the last ten minutes, worst first.
+    pub(crate) fn losers(&self, now: Timestamp) -> Vec<LosingClient> {
+        let most = self.lock().clients.most(minute(now)).into_iter();
         most.map(|(client, count, uncertain)| LosingClient::new(client, count, uncertain))
             .collect()
     }
@@ -380,8 +373,8 @@ impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
         self.0.entry(key).or_insert(new).add(now, 1);
     }
 
-    /// Returns the most frequent keys, each with its count and how much of it may be another key's.
-    fn most(&self, limit: usize, now: u64) -> Vec<(K, u32, u32)> {
+    /// Returns the keys, the most frequent ones first, each with its count and how much of it may be another key's.
+    fn most(&self, now: u64) -> Vec<(K, u32, u32)> {
         let mut most: Vec<_> = self
             .0
             .iter()
@@ -390,7 +383,6 @@ impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
         most.retain(|(count, ..)| *count > 0);
         most.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         most.into_iter()
-            .take(limit)
             .map(|(count, key, counts)| (key.clone(), count, counts.uncertain(now)))
             .collect()
     }
@@ -513,7 +505,7 @@ mod tests {
     }
 
     fn worst(conflicts: &ConflictLog, now: Timestamp) -> Vec<(String, u32, u32)> {
-        let worst = conflicts.worst(10, now, now).into_iter();
+        let worst = conflicts.worst(now, &[]).into_iter();
         worst
             .map(|worst| (worst.path.0, worst.count, worst.uncertain))
             .collect()
@@ -547,7 +539,7 @@ mod tests {
         assert_eq!(worst(&conflicts, at(10)), both(1, 1));
         assert_eq!(worst(&conflicts, at(15)), both(1, 1)[..1]);
         assert!(worst(&conflicts, at(16)).is_empty() && conflicts.total() == 5);
-        let newest = &conflicts.recent(1, |_| true)[0];
+        let newest = &conflicts.recent(|_| true)[0];
         assert_eq!(
             (&newest.path, &newest.current),
             (&"/a".into(), &Some("\"new\"".into()))
@@ -604,7 +596,7 @@ mod tests {
                 conflicts.add(*attempt, &refusal, start(), start());
             }
         }
-        let losers = conflicts.losers(10, start());
+        let losers = conflicts.losers(start());
         let seen: Vec<_> = losers
             .iter()
             .map(|loser| (loser.product.clone().unwrap().0, loser.count))
@@ -614,12 +606,10 @@ mod tests {
             .map(|number| (format!("Terraform/1.9.{number}"), number + 1))
             .collect();
         assert_eq!(seen, expected);
-        assert_eq!(conflicts.worst(1, start(), start())[0].clients, losers);
-        assert!(
-            conflicts
-                .losers(10, start().saturating_add(WINDOW))
-                .is_empty()
-        );
+        let kept = conflicts.recent(|_| true);
+        let kept: Vec<_> = kept.iter().collect();
+        assert_eq!(conflicts.worst(start(), &kept)[0].clients, losers);
+        assert!(conflicts.losers(start().saturating_add(WINDOW)).is_empty());
     }
 
     #[test]

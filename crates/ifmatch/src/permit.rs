@@ -145,7 +145,7 @@ pub enum ExpectedVersion {
     Any,
     /// No version: the resource must not exist yet.
     Absent,
-    /// The version with this tag, as the service stated it in a response.
+    /// The version with this tag, as the service stated it in a response. For `If-Match: *`, the current version.
     Tag(EntityTag),
 }
 

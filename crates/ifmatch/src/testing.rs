@@ -183,7 +183,8 @@ const POINTS: usize = 64;
 ///
 /// `service` returns an instance of the service as one process would run it, on the same database:
 /// `|| app(pool.clone())`. If the service only ever runs as one process, and keeps its state there, it returns clones
-/// of one: `|| app.clone()`.
+/// of one: `|| app.clone()`. One layer then lets the writers take turns. If the handlers compare versions themselves, share
+/// the state instead, `|| app(state.clone())`, so that they can be overtaken.
 ///
 /// `first` and `second` are two bodies that the service accepts by PUT, and that lead to different representations. The
 /// resource must exist. The check finds

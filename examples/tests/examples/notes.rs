@@ -152,6 +152,16 @@ async fn the_steps_of_the_guide_are_true() {
             .contains("etag"),
         "{page:?}"
     );
+    // A wildcard would permit no token.
+    let asked = [
+        ("origin", "https://app.example"),
+        ("access-control-request-method", "PUT"),
+    ];
+    let preflight = service.send("OPTIONS /v1/notes/1", &asked, "").await;
+    let allowed = field(&preflight, "access-control-allow-headers");
+    for name in ["authorization", "content-type", "if-match", "if-none-match"] {
+        assert!(allowed.contains(name), "{name}: {preflight:?}");
+    }
 }
 
 /// Compressed responses have the rows' tags, so a browser can save.

@@ -276,12 +276,12 @@ test("live pages are bounded, and end with their session and with the gateway", 
   const headers = await signedIn(at.console, TOKEN);
   const reader = await signedIn(at.console, READ);
   const streams = [];
-  for (let count = 0; count < 4; count += 1) {
+  for (let count = 0; count < 16; count += 1) {
     const stream = await follow(url, headers);
     assert.match(await stream.next(), /^event: page\ndata: <!doctype html>/);
     streams.push(stream);
   }
-  assert.equal((await follow(url, headers)).status, 503, "a fifth page of a session");
+  assert.equal((await follow(url, headers)).status, 503, "a seventeenth page of a session");
   const other = await follow(url, reader);
   assert.equal(other.status, 200, "a page of another session");
   streams.pop().close();
@@ -313,6 +313,20 @@ test("live pages are bounded, and end with their session and with the gateway", 
   at.process.kill("SIGTERM");
   assert.doesNotMatch(await last(kept) ?? "", /event: end/);
   assert.deepEqual(await exited, [0, null], "the gateway ends without cutting a page off");
+});
+
+test("operators without a token share live pages only with their own address", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  const url = `${at.console}/conflicts`;
+  for (let count = 0; count < 16; count += 1) assert.equal((await follow(url)).status, 200);
+  assert.equal((await follow(url)).status, 503, "a seventeenth page");
+  const status = new Promise((resolve, reject) => {
+    const options = { headers: { accept: "text/event-stream" }, localAddress: "127.0.0.2", timeout: LIMIT };
+    const request = plainRequest(url, options, (response) => resolve(response.statusCode));
+    request.on("error", reject).end();
+    t.after(() => request.destroy());
+  });
+  assert.equal(await status, 200, "a page at another address");
 });
 
 test("forms take bounded memory", async (t) => {

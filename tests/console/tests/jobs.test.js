@@ -37,6 +37,12 @@ test("find who blocks a deployment, and break the lease", async (t) => {
   await page.keyboard.press("Enter");
   await page.getByText("Broke the lease on deploy/production.").waitFor();
   assert.equal((await send(blob, "PUT", { "user-agent": "ci-deploy/7" }, "new")).status, 200);
+  // A holder without a name.
+  const hint = page.getByText("A holder is unnamed if it sent no Lease-Holder");
+  assert.equal(await hint.count(), 0);
+  assert.equal((await send(`${blob}?lease`, "POST", { "lease-duration": "-1" })).status, 201);
+  await hint.waitFor();
+  await check(page);
 });
 
 test("name the worst conflict of the last ten minutes", async (t) => {
@@ -90,8 +96,8 @@ test("of eight clients behind one address, name the one with most conflicts", as
   await clients.waitFor();
   const rows = (await clients.getByRole("row").allInnerTexts()).slice(1).map((row) => row.replace(/\s+/g, " ").trim());
   assert.deepEqual(rows, [
-    "editor/5.0 editor/5.0 (ben) 127.0.0.1 8",
-    "editor/5.0 editor/5.0 (ann) 127.0.0.1 7",
+    "editor/5.0 (ben) 127.0.0.1 8",
+    "editor/5.0 (ann) 127.0.0.1 7",
     ...[5, 4, 3, 2, 1, 0].map((nr) => `Terraform/1.9.${nr} 127.0.0.1 ${nr + 1}`),
   ]);
   // All of them are in the window of a telephone.
@@ -108,11 +114,37 @@ test("of eight clients behind one address, name the one with most conflicts", as
   // Who loses on one path.
   await page.goto(`${at.console}/conflicts?path=%2Fbox%2Fother`);
   assert.equal(await clients.getByRole("row").count(), 9);
+  // Two with the same product are told apart everywhere.
+  const words = async (row) => (await row.textContent()).replace(/\s+/g, " ");
+  assert.match(await words(page.locator("#worst tbody tr").first()), /editor\/5\.0 \(ben\) × 7 ?editor\/5\.0 \(ann\) × 6/);
+  assert.match(await words(page.locator("#latest tbody tr").first()), /editor\/5\.0 \(ben\)/);
+  // One of them is chosen, the others on this path stay.
+  await clients.getByRole("link", { name: "editor/5.0 (ann)" }).click();
+  await page.getByRole("heading", { name: "Latest from editor/5.0 (ann) at 127.0.0.1 on /box/other" }).waitFor();
+  assert.equal(await clients.getByRole("row").count(), 9);
+  assert.deepEqual(await page.locator("#worst .chosen .title").allInnerTexts(), ["/box/other"]);
+  assert.equal(await page.locator("#latest tbody tr").count(), 1);
   // JSON endpoints.
   const query = new URLSearchParams({ client: "127.0.0.1", user_agent: "editor/5.0 (ann)", path: "/box/other" });
   const found = await (await send(`${at.service}/-/conflicts?${query}`)).json();
-  assert.deepEqual([found.recent.length, found.recent[0].user_agent, found.worst[0].path], [1, "editor/5.0 (ann)", "/box/other"]);
+  assert.deepEqual([found.recent.length, found.recent[0].user_agent, found.clients.length], [1, "editor/5.0 (ann)", 8]);
+  assert.deepEqual(found.worst.map(({ path }) => path), ["/box/state", "/box/other"]);
   assert.equal((await send(`${at.service}/-/conflicts?client=x`)).status, 400);
+});
+
+test("a list that is cut says so", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  for (let nr = 0; nr < 101; nr += 1) {
+    await send(`${at.service}/box/${nr}`, "PUT", { "if-match": '"old"', "user-agent": `job/${Math.min(nr, 11)}` }, "x");
+  }
+  const page = await open(await browser(t), `${at.console}/conflicts`, { viewport: SIZES[0] });
+  const clients = page.locator("#clients");
+  assert.ok(!(await clients.getByText("job/9", { exact: true }).isVisible()));
+  await clients.getByText("2 more").click();
+  assert.equal(await clients.locator("tbody tr:visible").count(), 12);
+  for (const list of ["#worst", "#latest"]) await page.locator(list).getByText("100 of 101").waitFor();
+  assert.equal(await clients.getByText(" of ").count(), 0, "a list that is complete");
+  await check(page);
 });
 
 test("the latest conflicts stay in place while they are read", async (t) => {

@@ -3,6 +3,7 @@
 //! The console renders the page from time to time, and sends it if it differs from the last one that it sent. A stream ends with its
 //! session, and when the gateway stops.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +27,11 @@ use super::{Console, PageAnswer};
 /// The type of the streams.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// Maximum number of streams, in total and per session. Browsers have six connections to a host that speaks HTTP/1: some of them
-/// must stay free for other requests.
+/// Maximum number of streams, in total and per session and address. Operators share both if they need no token, and reach the console
+/// through a tunnel. Only pages in view have streams.
 const LIMIT: SlotLimit = SlotLimit {
     total: 64,
-    per_client: Some(4),
+    per_client: Some(16),
 };
 /// Time between two looks at a page, unless a look takes long.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -38,8 +39,6 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 /// Time between two looks, as a multiple of the time that one takes. A store with many blobs is slow to list.
 const SHARE: u32 = 10;
-/// Number of looks without a change after which a comment is sent, which finds connections that are dead.
-const QUIET: u32 = 5;
 /// The pages with live parts.
 const PAGES: [&str; 5] = ["/", "/blob", "/conflicts", "/leases", "/cache"];
 /// The event at the end of a session.
@@ -48,11 +47,11 @@ const END: &str = "event: end\ndata:\n\n";
 const STALE: &str = "event: stale\ndata:\n\n";
 /// In place of a digest, for a page that couldn't be read. The next one that can differs from it.
 const FAILED: [u8; 32] = [0; 32];
-/// A comment.
+/// A comment, in place of a page that hasn't changed. A stream whose browser has left ends when it sends something.
 const COMMENT: &str = ":\n\n";
 
 /// The streams of all sessions.
-pub(super) type LiveStreams = Arc<Shares<String>>;
+pub(super) type LiveStreams = Arc<Shares<(String, IpAddr)>>;
 
 /// Allows streams.
 pub(super) fn streams() -> LiveStreams {
@@ -77,7 +76,8 @@ pub(super) fn follow(
     let Some(session) = console.session(&head.headers) else {
         return Ok(events(stream::iter([Bytes::from(END)])));
     };
-    let Some(share) = console.streams.take(Some(session.form_token), 1) else {
+    let owner = (session.form_token, context.client());
+    let Some(share) = console.streams.take(Some(owner), 1) else {
         let detail = "Too many live pages are open. Reload this one to update it.";
         return Err(RequestFailure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
@@ -88,7 +88,6 @@ pub(super) fn follow(
         context,
         ended,
         sent: None,
-        quiet: 0,
         interval: INTERVAL,
         is_over: false,
         _share: share,
@@ -112,54 +111,46 @@ struct LivePage {
     ended: watch::Receiver<()>,
     /// The digest of what was sent last.
     sent: Option<[u8; 32]>,
-    /// Number of looks since then, or since the last comment.
-    quiet: u32,
     /// Time until the next look.
     interval: Duration,
     is_over: bool,
-    _share: Share<String>,
+    _share: Share<(String, IpAddr)>,
 }
 
 impl LivePage {
     /// Waits for the next event. Returns `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            if self.is_over || self.console.state.is_stopping() {
-                return None;
-            }
-            if self.sent.is_some() {
-                tokio::select! {
-                    () = sleep(self.interval) => {}
-                    _ = self.ended.changed() => {}
-                    () = self.console.state.stopped() => return None,
-                }
-            }
-            let began = Instant::now();
-            let answer = self.look().await;
-            self.interval = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
-            let Some(answer) = answer else {
-                self.is_over = true;
-                return Some(Bytes::from(END));
-            };
-            // A page that fails, or has no memory, stays as it is until it can be read again, and says so.
-            if let Ok(PageAnswer::Page(StatusCode::OK, page)) = answer
-                && let Ok(memory) = self.console.memory(self.context.client(), &page)
-            {
-                let digest = Some(Sha256::digest(without_times(&page)).into());
-                if digest != self.sent {
-                    (self.sent, self.quiet) = (digest, 0);
-                    return Some(memory.hold(event(&page)));
-                }
-            } else if self.sent != Some(FAILED) {
-                self.sent = Some(FAILED);
-                return Some(Bytes::from(STALE));
-            }
-            self.quiet += 1;
-            if self.quiet >= QUIET || self.interval > INTERVAL {
-                self.quiet = 0;
-                return Some(Bytes::from(COMMENT));
+        if self.is_over || self.console.state.is_stopping() {
+            return None;
+        }
+        if self.sent.is_some() {
+            tokio::select! {
+                () = sleep(self.interval) => {}
+                _ = self.ended.changed() => {}
+                () = self.console.state.stopped() => return None,
             }
         }
+        let began = Instant::now();
+        let answer = self.look().await;
+        self.interval = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
+        let Some(answer) = answer else {
+            self.is_over = true;
+            return Some(Bytes::from(END));
+        };
+        // A page that fails, or has no memory, stays as it is until it can be read again, and says so.
+        if let Ok(PageAnswer::Page(StatusCode::OK, page)) = answer
+            && let Ok(memory) = self.console.memory(self.context.client(), &page)
+        {
+            let digest = Some(Sha256::digest(without_times(&page)).into());
+            if digest != self.sent {
+                self.sent = digest;
+                return Some(memory.hold(event(&page)));
+            }
+        } else if self.sent != Some(FAILED) {
+            self.sent = Some(FAILED);
+            return Some(Bytes::from(STALE));
+        }
+        Some(Bytes::from(COMMENT))
     }
 
     /// Returns the page, or `None` if the session has ended.

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use askama::Template;
 use bytes::Bytes;
@@ -21,15 +22,15 @@ use super::history::CountSample;
 use super::inside::RequestFailure;
 use super::{OperatorVisit, PageAnswer, PageFrame, page, render};
 use crate::conflicts::{LosingClient, WorstPath};
-use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MISSES, StoreRefusal};
+use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MAX_URLS, MISSES, StoreRefusal};
 use crate::endpoints::conflicts::{ConflictGroup, FoundConflicts};
 use crate::endpoints::overview::Overview;
 use crate::text::{self, Text, decoded, encode, encode_path};
 
 type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 
-/// Maximum number of leases that the page of conflicts looks up.
-const MOST_LEASES: usize = 20;
+/// Number of clients that the page of conflicts shows at once.
+const FIRST_CLIENTS: usize = 10;
 /// Number of paths that the page of conflicts shows at once.
 const FIRST_PATHS: usize = 5;
 /// Number of the latest conflicts that the page shows at once.
@@ -92,6 +93,13 @@ impl ConflictsPage {
         self.leases.get(path).filter(|lease| lease.is_locked())
     }
 
+    /// Returns the clients that are shown, and those that a click shows.
+    fn clients(&self) -> (&[LosingClient], &[LosingClient]) {
+        self.found
+            .clients
+            .split_at(self.found.clients.len().min(FIRST_CLIENTS))
+    }
+
     /// Returns the worst paths that are shown, and those that a click shows.
     fn worst(&self) -> (&[WorstPath], &[WorstPath]) {
         self.found
@@ -113,14 +121,48 @@ impl ConflictsPage {
         (self.frame.has_blobs && is_blob).then_some(path)
     }
 
-    /// Returns `true` if another client with this address has the same product, so that only the whole name tells them apart.
-    fn looks_like_another(&self, loser: &LosingClient) -> bool {
-        let mut others = self
-            .found
-            .clients
-            .iter()
-            .filter(|other| other.user_agent != loser.user_agent);
-        others.any(|other| (other.client, &other.product) == (loser.client, &loser.product))
+    /// Returns the other clients with a client's product.
+    fn namesakes<'a>(
+        &'a self,
+        client: &'a str,
+        agent: Option<&'a Text>,
+    ) -> impl Iterator<Item = &'a LosingClient> {
+        let product = agent.map(crate::conflicts::product);
+        self.found.clients.iter().filter(move |other| {
+            other.product == product
+                && (other.user_agent.as_ref() != agent || other.client.to_string() != client)
+        })
+    }
+
+    /// Returns the product of a client, or the whole name of its program if another one at its address has the same product.
+    fn program(&self, client: &impl Display, agent: Option<&Text>) -> Text {
+        let Some(name) = agent else {
+            return "no User-Agent".into();
+        };
+        let client = client.to_string();
+        let mut namesakes = self.namesakes(&client, agent);
+        if namesakes.any(|other| other.client.to_string() == client) {
+            name.clone()
+        } else {
+            crate::conflicts::product(name)
+        }
+    }
+
+    /// Returns the program of a client, with its address if another one at another address has the same product.
+    fn name(&self, loser: &LosingClient) -> Text {
+        let program = self.program(&loser.client, loser.user_agent.as_ref());
+        let client = loser.client.to_string();
+        let mut namesakes = self.namesakes(&client, loser.user_agent.as_ref());
+        if namesakes.any(|other| other.client != loser.client) {
+            Text(format!("{program} at {client}"))
+        } else {
+            program
+        }
+    }
+
+    /// Returns `true` for the path whose conflicts are shown.
+    fn is_shown_path(&self, worst: &WorstPath) -> bool {
+        self.path == worst.path || self.path == decoded(&worst.path.0)
     }
 
     /// Returns `true` for the client whose conflicts are shown.
@@ -162,12 +204,8 @@ impl ConflictsPage {
     /// Returns what the list of the latest conflicts is limited to, such as " from terraform/1.9.8 on /docs/plan".
     fn shown(&self) -> Text {
         let client = self.client.as_ref().map(|(client, agent)| {
-            let product = crate::conflicts::product(agent).0;
-            if product.is_empty() {
-                format!(" from {client}")
-            } else {
-                format!(" from {product} at {client}")
-            }
+            let agent = Some(agent).filter(|agent| !agent.0.is_empty());
+            format!(" from {} at {client}", self.program(&client.0, agent))
         });
         let path = if self.path.0.is_empty() {
             String::new()
@@ -188,6 +226,14 @@ struct LeasesPage {
     /// How many leases that no longer lock are hidden.
     hidden: usize,
     is_all: bool,
+}
+
+impl LeasesPage {
+    /// Returns `true` if a holder is listed that hasn't named itself.
+    fn has_unnamed(&self) -> bool {
+        let mut leases = self.listed.leases.iter();
+        leases.any(|lease| lease.is_locked() && lease.holder.is_none())
+    }
 }
 
 #[derive(Deserialize)]
@@ -383,7 +429,7 @@ impl OperatorVisit<'_> {
         let mut leases = BTreeMap::new();
         for group in found.groups.iter().filter(|group| group.latest.by_lease) {
             let path = &group.latest.path;
-            if leases.len() < MOST_LEASES && !leases.contains_key(path) {
+            if !leases.contains_key(path) {
                 let target = lease_target(decoded(path.0.trim_start_matches('/')).0.as_str());
                 // The Azure dialect has other paths, and the blob may be gone.
                 if let Ok(target) = target

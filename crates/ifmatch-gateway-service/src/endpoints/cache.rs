@@ -30,7 +30,7 @@ pub(crate) struct CacheCounters {
 }
 
 /// Maximum number of URLs with a path.
-const MAX_URLS: usize = 20;
+pub(crate) const MAX_URLS: usize = 20;
 
 /// What a cache has for a URL.
 #[derive(Serialize, Deserialize)]

@@ -9,16 +9,12 @@ use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use ifmatch_gateway_config::text::Text;
-
 use super::{answer_listing, begin_listing};
 use crate::conflicts::{self, Conflict, LosingClient, WINDOW, WorstPath};
 use crate::state::AppState;
 use crate::text::decoded;
 
-/// Number of paths in `worst`, and of `clients`.
-const WORST: usize = 10;
-/// Maximum number of conflicts in `recent`, and the default.
+/// Maximum length of each list, and the default.
 const MAX_LIMIT: usize = 500;
 
 /// The response.
@@ -28,10 +24,20 @@ pub(crate) struct FoundConflicts {
     pub(crate) total: u64,
     /// The time for which conflicts are counted by client and path, in seconds.
     window: u64,
+    pub(crate) lengths: ListLengths,
     pub(crate) clients: Vec<LosingClient>,
     pub(crate) worst: Vec<WorstPath>,
     pub(crate) groups: Vec<ConflictGroup>,
     recent: Vec<Conflict>,
+}
+
+/// How long the lists would be without a limit.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ListLengths {
+    pub(crate) clients: usize,
+    pub(crate) worst: usize,
+    pub(crate) groups: usize,
+    recent: usize,
 }
 
 /// Conflicts of one client and program, on one path, for one reason.
@@ -47,11 +53,6 @@ pub(crate) struct ConflictGroup {
 }
 
 impl ConflictGroup {
-    /// Returns the name and version of the client's program.
-    pub(crate) fn product(&self) -> Option<Text> {
-        self.latest.user_agent.as_ref().map(conflicts::product)
-    }
-
     /// Returns what tells this group from others.
     pub(crate) fn key(&self) -> String {
         let Conflict {
@@ -83,40 +84,52 @@ impl ConflictGroup {
     }
 }
 
-/// Returns the clients and the paths with most conflicts in the last ten minutes, and the latest conflicts, newest first, also by path,
-/// client and reason. `?path=…`, encoded or not, `?client=…` and `?user_agent=…` select conflicts, and `?limit=…` shows at most this
-/// number of the latest ones.
+/// Returns the clients and the paths with conflicts in the last ten minutes, worst first, and the latest conflicts, newest first, also by
+/// path, client and reason. `?path=…`, encoded or not, selects clients and conflicts; `?client=…` and `?user_agent=…` select paths and
+/// conflicts. `?limit=…` cuts each list.
 pub(super) fn respond<B>(
     state: &AppState,
     request: &Request<B>,
 ) -> Result<Response<Bytes>, Problem> {
     let (wanted, limit) = ConflictQuery::parse(request.uri().query().unwrap_or_default())?;
     let (memory, conflicts) = (begin_listing(state, request)?, &state.conflicts);
-    let recent = conflicts.recent(usize::MAX, |conflict| wanted.has(conflict));
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
-    let (mut clients, mut worst) = (
-        conflicts.losers(WORST, now),
-        conflicts.worst(WORST, now, wall),
-    );
     // Who loses on a path, and where a client loses, is known of the conflicts that are kept.
-    let lately: Vec<_> = recent
+    let kept = conflicts.recent(|_| true);
+    let lately: Vec<_> = kept
         .iter()
         .filter(|conflict| conflict.is_since(wall))
         .collect();
-    if wanted.path.is_some() {
-        clients = conflicts::losers(&lately);
-        clients.truncate(WORST);
-    }
-    if wanted.is_of_client() {
-        worst = conflicts::paths(&lately);
-        worst.truncate(WORST);
-    }
+    let of = |has: fn(&ConflictQuery, &Conflict) -> bool| {
+        let lately = lately.iter().copied();
+        lately
+            .filter(|conflict| has(&wanted, conflict))
+            .collect::<Vec<_>>()
+    };
+    let clients = match wanted.path {
+        Some(_) => conflicts::losers(&of(ConflictQuery::has_path)),
+        None => conflicts.losers(now),
+    };
+    let worst = if wanted.is_of_client() {
+        conflicts::paths(&of(ConflictQuery::has_client))
+    } else {
+        conflicts.worst(now, &lately)
+    };
+    let recent =
+        conflicts.recent(|conflict| wanted.has_path(conflict) && wanted.has_client(conflict));
+    let groups = grouped(&recent);
     let found = FoundConflicts {
         total: conflicts.total(),
         window: WINDOW.as_secs(),
-        clients,
-        worst,
-        groups: grouped(&recent).into_iter().take(limit).collect(),
+        lengths: ListLengths {
+            clients: clients.len(),
+            worst: worst.len(),
+            groups: groups.len(),
+            recent: recent.len(),
+        },
+        clients: clients.into_iter().take(limit).collect(),
+        worst: worst.into_iter().take(limit).collect(),
+        groups: groups.into_iter().take(limit).collect(),
         recent: recent.into_iter().take(limit).collect(),
     };
     answer_listing(memory, &found)
@@ -162,16 +175,18 @@ impl ConflictQuery {
         self.client.is_some() || self.user_agent.is_some()
     }
 
-    /// Returns `true` for a conflict that the request asks for. An empty program stands for clients that name none.
-    fn has(&self, conflict: &Conflict) -> bool {
+    fn has_path(&self, conflict: &Conflict) -> bool {
+        let path = self.path.as_ref();
+        path.is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
+    }
+
+    /// Returns `true` for a conflict of the clients that the request asks for. An empty program stands for clients that name none.
+    fn has_client(&self, conflict: &Conflict) -> bool {
         let agent = conflict
             .user_agent
             .as_ref()
             .map_or("", |agent| agent.0.as_str());
-        self.path
-            .as_ref()
-            .is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
-            && self.client.is_none_or(|client| client == conflict.client)
+        self.client.is_none_or(|client| client == conflict.client)
             && self
                 .user_agent
                 .as_ref()

@@ -148,9 +148,7 @@ struct Losers(Vec<Conflict>);
 impl Losers {
     fn of(conflicts: &ConflictLog) -> Self {
         let since = seconds(SystemClock.wall()) - WINDOW.as_secs_f64();
-        Self(conflicts.recent(usize::MAX, |conflict| {
-            conflict.by_lease && conflict.time >= since
-        }))
+        Self(conflicts.recent(|conflict| conflict.by_lease && conflict.time >= since))
     }
 
     /// Describes a lease, with the clients that wait for it.
