@@ -12,7 +12,7 @@ use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outco
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
-use ifmatch_core::record::{Record, Revision, Token, Variant};
+use ifmatch_core::record::{Record, Revision, Token};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
 use super::attributes::StoredVersion;
@@ -295,17 +295,6 @@ impl StoreState {
             .clock()
             .sleep(tick.saturating_sub(Duration::from_micros(age)))
             .await;
-    }
-}
-
-/// Returns the record's data on a version.
-pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
-    match &current.tag {
-        Some(tag) => Content::Tagged {
-            variant: Variant::only(),
-            tag: tag.clone(),
-        },
-        None => Content::Unknown,
     }
 }
 

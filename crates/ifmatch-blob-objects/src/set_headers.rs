@@ -10,9 +10,10 @@ use ifmatch_blob::store::{
 };
 use ifmatch_core::precondition::Precondition;
 
+use super::failure::contended;
 use super::shared::StoreState;
 use super::upload::PART;
-use super::write::{WriteBasis, contended};
+use super::write::WriteBasis;
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;
@@ -89,16 +90,11 @@ impl StoreState {
                 keeps_tags: false,
                 limit: u64::MAX,
             };
-            match Box::pin(self.put_based(
-                blob,
-                put,
-                WriteBasis {
-                    tag: info.tag,
-                    kept,
-                },
-            ))
-            .await
-            {
+            let basis = WriteBasis {
+                tag: info.tag,
+                kept,
+            };
+            match Box::pin(self.put_based(blob, put, basis)).await {
                 Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
                 // The object may have been written while it was read.
                 Err(error) if error.is_of_source() => unread = Some(error),
