@@ -26,12 +26,8 @@ impl StoreState {
         set: SetHeaders,
     ) -> Result<Written, StoreError> {
         let keeps_fields = self.capability.metadata;
-        let no_fields = || {
-            StoreError::new(
-                StoreErrorKind::Unsupported,
-                "the store keeps no header fields with a blob",
-            )
-        };
+        let why = "the store keeps no header fields with a blob";
+        let no_fields = || StoreError::new(StoreErrorKind::Unsupported, why);
         // Without them, no blob is of the type that a seal needs.
         if !keeps_fields && !matches!(set.change, HeaderChange::Seal(_)) {
             return Err(no_fields());
@@ -47,17 +43,17 @@ impl StoreState {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;
+            let tags = &info.headers.tags;
             if set
                 .if_tags
                 .as_ref()
-                .is_some_and(|condition| !condition.holds(&info.headers.tags))
+                .is_some_and(|tagged| !tagged.holds(tags))
             {
-                let (precondition, current) = (Precondition::IfMatch, info.tag);
-                return Err(StoreErrorKind::PreconditionFailed {
-                    precondition,
-                    current,
-                }
-                .into());
+                let failed = StoreErrorKind::PreconditionFailed {
+                    precondition: Precondition::IfMatch,
+                    current: info.tag,
+                };
+                return Err(failed.into());
             }
             set.change.check(&info.headers, info.length, info.created)?;
             if !keeps_fields {
