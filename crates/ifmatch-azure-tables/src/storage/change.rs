@@ -25,6 +25,19 @@ pub(crate) enum EntityOperation {
     Delete(IfMatch),
 }
 
+/// The result of an attempt to decide a change.
+pub(super) enum DecisionAttempt {
+    /// The change was decided.
+    Decided(Result<(), TableError>),
+    /// The intent of this batch.
+    Intent(String),
+    /// The content can't be read.
+    Damaged(StoreError),
+}
+
+/// The state of a batch, by its id.
+pub(super) type KnownBatch = (String, BatchState);
+
 impl EntityChange {
     /// Decides the change on a blob. An intent counts as this batch's state says.
     pub(super) fn decide(
@@ -75,19 +88,6 @@ impl EntityChange {
         Ok(Some(entity))
     }
 }
-
-/// The result of an attempt to decide a change.
-pub(super) enum DecisionAttempt {
-    /// The change was decided.
-    Decided(Result<(), TableError>),
-    /// The intent of this batch.
-    Intent(String),
-    /// The content can't be read.
-    Damaged(StoreError),
-}
-
-/// The state of a batch, by its id.
-pub(super) type KnownBatch = (String, BatchState);
 
 /// Returns the entity in a blob, or `None` if there is a blob without one.
 ///
