@@ -42,7 +42,7 @@ impl StoreState {
                 lease: delete.lease,
                 ..GuardedChange::DELETION
             };
-            let work = this.delete_current(&blob, &location, &delete.preconditions);
+            let work = Box::pin(this.delete_current(&blob, &location, &delete.preconditions));
             this.guarded(&blob, change, Some(record), work).await
         })
         .await
