@@ -19,7 +19,7 @@ const CYCLES: &[(&str, &str)] = &[
     ),
     (
         "ifmatch-blob-objects",
-        "backing container list permit probe records shared write",
+        "backing container list permit probe records shared",
     ),
     (
         "ifmatch-cache",

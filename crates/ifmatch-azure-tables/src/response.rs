@@ -15,7 +15,7 @@ use crate::entity::etag;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP, TYPE};
 use crate::request::metadata_level::MetadataLevel;
-use crate::storage::entities::StoredEntity;
+use crate::storage::partition::StoredEntity;
 use crate::storage::tables::TableName;
 
 /// Characters that aren't percent-encoded in the URL of an entity.

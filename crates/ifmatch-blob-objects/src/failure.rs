@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::iter::successors;
+use std::time::Duration;
 use std::{fmt, io};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -65,6 +66,14 @@ fn is_of_metadata(error: &Error) -> bool {
         text.starts_with("Server returned non-2xx status code: 400")
             && text.contains("<Code>MetadataTooLarge</Code>")
     })
+}
+
+/// Returns the error of a change that other writers keep from succeeding.
+pub(super) fn contended() -> StoreError {
+    StoreErrorKind::InFlight {
+        retry_after: Duration::from_secs(1),
+    }
+    .into()
 }
 
 /// Converts an error with an unknown outcome.

@@ -18,9 +18,9 @@ use object_store::path::Path;
 
 use super::attributes::StoredVersion;
 use super::container::state::ContainerMembers;
+use super::failure::contended;
 use super::permit::{GuardedChange, GuardedOutcome, check, key};
-use super::shared::{KeptData, StoreState};
-use super::write::{contended, in_a_task};
+use super::shared::{KeptData, StoreState, in_a_task};
 
 /// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;

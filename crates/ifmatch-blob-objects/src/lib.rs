@@ -81,6 +81,7 @@ pub use upload::RunningHash;
 mod attributes;
 mod backing;
 mod container;
+mod delete;
 mod direct;
 mod failure;
 mod lease;
@@ -90,6 +91,7 @@ mod owner;
 mod permit;
 mod probe;
 mod read;
+mod receive;
 mod records;
 mod set_headers;
 mod shared;
@@ -98,6 +100,7 @@ mod upload;
 #[cfg(feature = "local")]
 mod url;
 mod write;
+mod write_job;
 
 /// A [`BlobStore`] on an object store. Cheap to clone.
 #[derive(Clone)]

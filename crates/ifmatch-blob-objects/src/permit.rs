@@ -12,7 +12,7 @@ use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outco
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
-use ifmatch_core::record::{Record, Revision, Token, Variant};
+use ifmatch_core::record::{Record, Revision, Token};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
 use super::attributes::StoredVersion;
@@ -82,25 +82,18 @@ impl GuardedChange<'_> {
             if_modified_since: None,
             ..self.preconditions.clone()
         };
-        match on_tags.evaluate(
-            self.method,
-            Some(&Validators {
-                tags: version.tags(),
-                last_modified: None,
-            }),
-        ) {
-            Verdict::Failed(precondition) => {
-                let current = version.tags().first().cloned();
-                Some(
-                    StoreErrorKind::PreconditionFailed {
-                        precondition,
-                        current,
-                    }
-                    .into(),
-                )
-            }
-            Verdict::Proceed | Verdict::NotModified => None,
-        }
+        let validators = Validators {
+            tags: version.tags(),
+            last_modified: None,
+        };
+        let Verdict::Failed(precondition) = on_tags.evaluate(self.method, Some(&validators)) else {
+            return None;
+        };
+        let failed = StoreErrorKind::PreconditionFailed {
+            precondition,
+            current: version.tags().first().cloned(),
+        };
+        Some(failed.into())
     }
 }
 
@@ -146,40 +139,21 @@ impl StoreState {
             // The write may have started from an outdated record. The next one loads it.
             self.recent_records.forget(&key);
         }
-        let (
-            Grant {
-                token, deadline, ..
-            },
-            begun,
-            _lock,
-        ) = granted?;
-        let ending = self
-            .driver
-            .until(self.end_of_work(deadline), work)
-            .await
-            .unwrap_or_else(|elapsed| {
-                GuardedOutcome::Unknown(
-                    StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed),
-                    GRACE,
-                )
-            });
-        let (result, command, deadline) = match ending {
-            GuardedOutcome::Done(value, content) => (Ok(value), commit(token, content), deadline),
-            GuardedOutcome::Refused(error) => (Err(error), Command::Abort(token), deadline),
+        let (grant, begun, _lock) = granted?;
+        let (token, mut deadline) = (grant.token, grant.deadline);
+        let outcome = self.driver.until(self.end_of_work(deadline), work).await;
+        let outcome =
+            outcome.unwrap_or_else(|elapsed| GuardedOutcome::Unknown(lost(elapsed), GRACE));
+        let (result, command) = match outcome {
+            GuardedOutcome::Done(value, content) => (Ok(value), commit(token, content)),
+            GuardedOutcome::Refused(error) => (Err(error), Command::Abort(token)),
             GuardedOutcome::Unknown(error, grace) => {
-                let deadline = self.prolong(&key, token, deadline, grace).await;
-                (
-                    Err(error),
-                    Command::Doubt(Doubt::new(token, grace)),
-                    deadline,
-                )
+                deadline = self.prolong(&key, token, deadline, grace).await;
+                (Err(error), Command::Doubt(Doubt::new(token, grace)))
             }
         };
-        match self
-            .driver
-            .give_back(&key, Some(begun), command, deadline)
-            .await
-        {
+        let returned = self.driver.give_back(&key, Some(begun), command, deadline);
+        match returned.await {
             // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
             Ok(Applied {
                 outcome: Outcome::Refused(refusal),
@@ -230,11 +204,9 @@ impl StoreState {
                 }
             }
         };
-        let first = renew().await;
-        let renewed = if first.is_some() {
-            first
-        } else {
-            self.driver.retry_until(deadline, renew).await
+        let renewed = match renew().await {
+            None => self.driver.retry_until(deadline, renew).await,
+            first => first,
         };
         renewed.unwrap_or(deadline)
     }
@@ -268,10 +240,8 @@ impl StoreState {
                 None => false,
             }
         };
-        let asked = self
-            .driver
-            .begin(key, seen, begin.with_lease(request.lease), is_overtaken)
-            .await;
+        let begin = begin.with_lease(request.lease);
+        let asked = self.driver.begin(key, seen, begin, is_overtaken).await;
         let (applied, lock) = asked.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
@@ -291,21 +261,8 @@ impl StoreState {
         };
         let now = i64::try_from(self.driver.clock().wall().micros()).unwrap_or(i64::MAX);
         let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
-        self.driver
-            .clock()
-            .sleep(tick.saturating_sub(Duration::from_micros(age)))
-            .await;
-    }
-}
-
-/// Returns the record's data on a version.
-pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
-    match &current.tag {
-        Some(tag) => Content::Tagged {
-            variant: Variant::only(),
-            tag: tag.clone(),
-        },
-        None => Content::Unknown,
+        let rest = tick.saturating_sub(Duration::from_micros(age));
+        self.driver.clock().sleep(rest).await;
     }
 }
 

@@ -47,7 +47,6 @@ use super::container::state::{ContainerMembers, RegisteredState};
 use super::list::name_of;
 use super::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
 use super::shared::StoreState;
-use super::write::contended;
 use super::{container, failure};
 
 impl StoreState {
@@ -146,7 +145,7 @@ impl StoreState {
             let work = async {
                 match self.stray(&object.location, members).await {
                     Ok(Some(stray)) => self.remove_compared(&object.location, &stray).await,
-                    Ok(None) => GuardedOutcome::Refused(contended()),
+                    Ok(None) => GuardedOutcome::Refused(failure::contended()),
                     Err(error) => GuardedOutcome::Refused(error),
                 }
             };

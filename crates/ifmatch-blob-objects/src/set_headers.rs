@@ -10,9 +10,10 @@ use ifmatch_blob::store::{
 };
 use ifmatch_core::precondition::Precondition;
 
+use super::failure::contended;
 use super::shared::StoreState;
 use super::upload::PART;
-use super::write::{WriteBasis, contended};
+use super::write::WriteBasis;
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;
@@ -25,12 +26,8 @@ impl StoreState {
         set: SetHeaders,
     ) -> Result<Written, StoreError> {
         let keeps_fields = self.capability.metadata;
-        let no_fields = || {
-            StoreError::new(
-                StoreErrorKind::Unsupported,
-                "the store keeps no header fields with a blob",
-            )
-        };
+        let why = "the store keeps no header fields with a blob";
+        let no_fields = || StoreError::new(StoreErrorKind::Unsupported, why);
         // Without them, no blob is of the type that a seal needs.
         if !keeps_fields && !matches!(set.change, HeaderChange::Seal(_)) {
             return Err(no_fields());
@@ -46,17 +43,17 @@ impl StoreState {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;
+            let tags = &info.headers.tags;
             if set
                 .if_tags
                 .as_ref()
-                .is_some_and(|condition| !condition.holds(&info.headers.tags))
+                .is_some_and(|tagged| !tagged.holds(tags))
             {
-                let (precondition, current) = (Precondition::IfMatch, info.tag);
-                return Err(StoreErrorKind::PreconditionFailed {
-                    precondition,
-                    current,
-                }
-                .into());
+                let failed = StoreErrorKind::PreconditionFailed {
+                    precondition: Precondition::IfMatch,
+                    current: info.tag,
+                };
+                return Err(failed.into());
             }
             set.change.check(&info.headers, info.length, info.created)?;
             if !keeps_fields {
@@ -89,16 +86,11 @@ impl StoreState {
                 keeps_tags: false,
                 limit: u64::MAX,
             };
-            match Box::pin(self.put_based(
-                blob,
-                put,
-                WriteBasis {
-                    tag: info.tag,
-                    kept,
-                },
-            ))
-            .await
-            {
+            let basis = WriteBasis {
+                tag: info.tag,
+                kept,
+            };
+            match Box::pin(self.put_based(blob, put, basis)).await {
                 Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
                 // The object may have been written while it was read.
                 Err(error) if error.is_of_source() => unread = Some(error),

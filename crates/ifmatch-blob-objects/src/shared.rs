@@ -9,6 +9,7 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind, Turns};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key};
+use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
@@ -16,7 +17,7 @@ use super::attributes::StoredVersion;
 use super::backing::BackingStore;
 use super::container::memory::MemberCache;
 use super::container::state::ContainerMembers;
-use super::failure;
+use super::failure::{self, lost};
 use super::owner::{StoreClaim, StoreOwner};
 use super::probe::StoreCapabilities;
 use super::records::RecentRecords;
@@ -188,4 +189,12 @@ impl StoreState {
             }
         }
     }
+}
+
+/// Runs to the end even if the caller is dropped.
+pub(super) async fn in_a_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let stopped = || Err(lost("the request was interrupted"));
+    detach(work).result().await.unwrap_or_else(stopped)
 }

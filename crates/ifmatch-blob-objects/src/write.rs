@@ -7,73 +7,33 @@ use http::{Extensions, Method};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{nonce, of_driver};
-use ifmatch_blob::store::{
-    Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written,
-};
+use ifmatch_blob::store::{MissingContainer, Put, RequestKey, StoreError, StoreErrorKind, Written};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::Revision;
-use ifmatch_runtime::task::detach;
-use object_store::path::Path;
-use object_store::{
-    Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-};
+use ifmatch_core::record::{Record, Revision, Variant};
+use ifmatch_register::Key;
+use object_store::{Error, GetOptions, PutMode, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{StoredVersion, WriteStamp, tag};
 use super::container::FoundContainer;
 use super::container::state::{ContainerMembers, RegisteredContainer};
-use super::direct::{BodyOffer, DirectBody, DirectUpload};
-use super::failure::{self, WriteFailure, lost};
-use super::permit::{GRACE, GuardedChange, GuardedOutcome, LateWriteGuard, check, content, key};
+use super::direct::DirectBody;
+use super::failure::{self, WriteFailure, contended, lost};
+use super::permit::{GRACE, GuardedChange, GuardedOutcome, LateWriteGuard, check, key};
 use super::probe::ConditionSupport;
-use super::shared::{KeptData, StoreState};
-use super::upload::Multipart;
-use super::upload::{BodySpool, DeclaredBody};
+use super::receive::{BodyBytes, ReceivedBody};
+use super::shared::{KeptData, StoreState, in_a_task};
+use super::upload::DeclaredBody;
+use super::write_job::WriteJob;
 
 /// Maximum number of attempts while other programs keep changing the object.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 /// Pause before another attempt, multiplied by the number of attempts so far.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// Pause after the store rejected a write as too early: R2 accepts one write per second and object.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// A write with a complete body.
-#[derive(Debug)]
-struct WriteJob {
-    blob: BlobPath,
-    location: Path,
-    preconditions: Preconditions,
-    lease: LeaseUse,
-    /// Behaviour if the container doesn't exist.
-    missing: MissingContainer,
-    /// The tag of the version that the write was derived from, if any.
-    based_on: Option<EntityTag>,
-    headers: BlobHeaders,
-    keeps_type: bool,
-    stamp: WriteStamp,
-    hash: ContentHash,
-}
-
-/// The bytes of a write.
-#[derive(Debug)]
-enum WriteBody {
-    /// Sent in one request with its condition.
-    Whole(PutPayload),
-    /// Those of the object that is replaced, read from it for each attempt.
-    Copied,
-    /// Already in the store as parts, to be combined.
-    Parts(Multipart),
-}
-
-impl WriteBody {
-    /// Returns `true` if the bytes are sent in one request with its condition.
-    fn is_conditional(&self) -> bool {
-        !matches!(self, Self::Parts(_))
-    }
-}
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The version that a write is derived from, if any.
 #[derive(Debug, Default)]
@@ -112,108 +72,114 @@ impl StoreState {
         put: Put,
         basis: WriteBasis,
     ) -> Result<Written, StoreError> {
-        let this = self;
-        this.refuse_unkept(&put.headers)?;
-        let (location, key) = (this.location(blob)?, key(blob)?);
-        let request = put
-            .request
-            .as_ref()
-            .map(|key| hex::encode(key.request(None).as_bytes()));
-        let (incarnation, members) = this.enter_for_put(&blob.container, put.container).await?;
-        let before = this.look(&location, members).await?;
-        let mut seen = None;
-        if !before
-            .as_ref()
-            .is_some_and(|current| is_from(current, request.as_deref()))
-        {
-            let record = if before.is_none() {
-                let record = match this.recent_records.get(&key) {
-                    Some(record) => record,
-                    None => this.driver.load(&key).await.map_err(of_driver)?,
-                };
-                let record = this
-                    .end_lease_of_absent(blob, &location, members, record)
-                    .await?;
-                record.check_lease(put.lease, this.driver.now())?;
-                record
-            } else {
-                this.start(
-                    &key,
-                    put.lease,
-                    check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok(),
-                )
-                .await?
-            };
-            check(&Method::PUT, &put.preconditions, before.as_ref())?;
-            check_type(put.keeps_type, &put.headers, before.as_ref())?;
-            seen = Some(record);
-        }
-        this.must_cover(&put.preconditions, DeclaredBody::of(&put).long().is_some())?;
-        let promise = DeclaredBody::of(&put);
-        let nonce = format!("{:016x}", nonce()?);
-        let mut stamp = WriteStamp {
-            incarnation,
-            ..WriteStamp::new(nonce, promise.digest(), request)
-        };
-        let mut headers = put.headers;
-        let (body, hash) = if let Some(hash) = basis.kept {
-            stamp.hash = Some(hash);
-            (WriteBody::Copied, hash)
-        } else {
-            let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
-            let taken = this
-                .take_in(blob, body, &promise, &headers, &mut stamp)
-                .await?;
-            this.must_cover(&put.preconditions, !taken.0.is_conditional())?;
-            md5.settle(&mut headers)?;
-            put.late_checksum.settle(&mut headers);
-            taken
-        };
-        let (based_on, keeps_type) = (basis.tag, put.keeps_type);
-        let (blob, preconditions, lease, missing) =
-            (blob.clone(), put.preconditions, put.lease, put.container);
-        let job = WriteJob {
-            blob,
+        self.refuse_unkept(&put.headers)?;
+        let (location, key) = (self.location(blob)?, key(blob)?);
+        let (incarnation, members) = self.enter_for_put(&blob.container, put.container).await?;
+        let before = self.look(&location, members).await?;
+        let declared = DeclaredBody::of(&put);
+        let hex_of = |request: &RequestKey| hex::encode(request.request(None).as_bytes());
+        let request = put.request.as_ref().map(hex_of);
+        let mut job = WriteJob {
+            blob: blob.clone(),
             location,
-            preconditions,
-            lease,
-            missing,
-            based_on,
-            headers,
-            keeps_type,
-            stamp,
-            hash,
+            preconditions: put.preconditions,
+            lease: put.lease,
+            missing: put.container,
+            based_on: basis.tag,
+            headers: put.headers,
+            keeps_type: put.keeps_type,
+            stamp: WriteStamp {
+                incarnation,
+                ..WriteStamp::new(format!("{:016x}", nonce()?), declared.digest(), request)
+            },
         };
-        let this = Arc::clone(this);
-        let is_covered =
-            body.is_conditional() && this.capability.is_native() && !is_leased(job.lease);
-        let cover = if is_covered {
-            LateWriteGuard::Store
+        let seen = match &before {
+            Some(current) if job.is_request_of(current) => None,
+            Some(current) => Some(self.check_replacement(&job, &key, current).await?),
+            None => Some(self.check_creation(&job, &key, members).await?),
+        };
+        self.must_cover(&job.preconditions, declared.long().is_some())?;
+        let body = if let Some(hash) = basis.kept {
+            job.stamp.hash = Some(hash);
+            let bytes = BodyBytes::Copied;
+            ReceivedBody { bytes, hash }
         } else {
-            LateWriteGuard::Permit
+            let (body, md5) = declared.md5(put.md5, &job.headers).watch(put.body);
+            let received = self.receive(&mut job, body, &declared).await?;
+            self.must_cover(&job.preconditions, !received.is_conditional())?;
+            md5.settle(&mut job.headers)?;
+            put.late_checksum.settle(&mut job.headers);
+            received
         };
-        in_a_task(async move {
-            let mut body = body;
-            let preconditions = if job.stamp.request.is_none() {
-                &job.preconditions
+        let this = Arc::clone(self);
+        in_a_task(async move { this.write_guarded(job, body, seen).await }).await
+    }
+
+    /// Checks the lease and the conditions of a write that replaces a blob, and returns the blob's record.
+    async fn check_replacement(
+        &self,
+        job: &WriteJob,
+        key: &Key,
+        current: &StoredVersion,
+    ) -> Result<Record, StoreError> {
+        let conditions = check(&Method::PUT, &job.preconditions, Some(current));
+        let record = self.start(key, job.lease, conditions.is_ok()).await?;
+        job.check_request(Some(current))?;
+        Ok(record)
+    }
+
+    /// Checks the lease and the conditions of a write that creates a blob, and returns the record of the absent blob.
+    async fn check_creation(
+        self: &Arc<Self>,
+        job: &WriteJob,
+        key: &Key,
+        members: ContainerMembers,
+    ) -> Result<Record, StoreError> {
+        let record = match self.recent_records.get(key) {
+            Some(record) => record,
+            None => self.driver.load(key).await.map_err(of_driver)?,
+        };
+        let ended = self.end_lease_of_absent(&job.blob, &job.location, members, record);
+        let record = ended.await?;
+        record.check_lease(job.lease, self.driver.now())?;
+        job.check_request(None)?;
+        Ok(record)
+    }
+
+    /// Writes a received body under a permit. A retry waits for its turn even if the conditions are false by now: its
+    /// first attempt answers it.
+    async fn write_guarded(
+        &self,
+        job: WriteJob,
+        mut body: ReceivedBody,
+        seen: Option<Record>,
+    ) -> Result<Written, StoreError> {
+        let is_covered = body.is_conditional() && self.capability.is_native() && !job.is_leased();
+        let change = GuardedChange {
+            method: &Method::PUT,
+            preconditions: match &job.stamp.request {
+                None => &job.preconditions,
+                Some(_) => &Preconditions::NONE,
+            },
+            lease: job.lease,
+            cover: if is_covered {
+                LateWriteGuard::Store
             } else {
-                &Preconditions::NONE
-            };
-            let request = GuardedChange {
-                method: &Method::PUT,
-                preconditions,
-                lease: job.lease,
-                cover,
-            };
-            this.guarded(
-                &job.blob,
-                request,
-                seen,
-                Box::pin(this.write(&job, &mut body)),
-            )
-            .await
-        })
-        .await
+                LateWriteGuard::Permit
+            },
+        };
+        let work = Box::pin(self.write(&job, &mut body));
+        self.guarded(&job.blob, change, seen, work).await
+    }
+
+    /// Returns an error if nothing covers the conditions of a write: completing an upload in parts is unconditional, and without a
+    /// register, no permit keeps other processes away.
+    fn must_cover(&self, preconditions: &Preconditions, in_parts: bool) -> Result<(), StoreError> {
+        if self.keeps != KeptData::Nothing || !in_parts || !preconditions.has_write_condition() {
+            return Ok(());
+        }
+        let why = "without leases, a body of more than 8 MiB can't be written conditionally. Turn leases on, or send it without a condition";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
     /// Refuses header fields that the store would lose.
@@ -241,216 +207,11 @@ impl StoreState {
         }
         let found = self.find_for_write(container).await?;
         let home = self.enter(container, found, missing, None).await?;
-        Ok((
-            (self.keeps != KeptData::Nothing).then_some(home.incarnation),
-            home.members(),
-        ))
+        let incarnation = (self.keeps != KeptData::Nothing).then_some(home.incarnation);
+        Ok((incarnation, home.members()))
     }
 
-    /// Receives a body: a small one as a whole, a large one in parts that are sent to the store, or directly if the
-    /// store can.
-    async fn take_in(
-        &self,
-        blob: &BlobPath,
-        mut body: Upload,
-        promise: &DeclaredBody,
-        headers: &BlobHeaders,
-        stamp: &mut WriteStamp,
-    ) -> Result<(WriteBody, ContentHash), StoreError> {
-        promise.check()?;
-        let mut begun = None;
-        if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
-            let direct = DirectUpload::new(body, length);
-            let parts = self
-                .begin_parts(blob, headers, stamp, Some(direct.clone()))
-                .await?;
-            match direct.end() {
-                BodyOffer::Arrived(hash) => {
-                    return Ok((WriteBody::Parts(parts), promise.keep(length, hash)?));
-                }
-                BodyOffer::Left(left) => (body, begun) = (left, Some(parts)),
-                BodyOffer::Lost => {
-                    let why = "the store took a body and did not report the result";
-                    return Err(StoreError::new(StoreErrorKind::Unavailable, why));
-                }
-            }
-        }
-        let mut spool = BodySpool::new(body, promise, self.backing.hashing);
-        let mut part = spool.part().await?;
-        if part.last && begun.is_none() {
-            let hash = spool.finish().await?;
-            stamp.hash = Some(hash);
-            return Ok((WriteBody::Whole(part.payload), hash));
-        }
-        let mut parts = match begun {
-            Some(parts) => parts,
-            None => self.begin_parts(blob, headers, stamp, None).await?,
-        };
-        loop {
-            parts.send(part.payload).await?;
-            if part.last {
-                break;
-            }
-            part = spool.part().await?;
-        }
-        let hash = spool.finish().await?;
-        parts.flush().await?;
-        Ok((WriteBody::Parts(parts), hash))
-    }
-
-    /// Begins a multipart upload. Completing it is unconditional, so the parts belong to the current container, which
-    /// is created if necessary.
-    async fn begin_parts(
-        &self,
-        blob: &BlobPath,
-        headers: &BlobHeaders,
-        stamp: &mut WriteStamp,
-        direct: Option<DirectUpload>,
-    ) -> Result<Multipart, StoreError> {
-        // It isn't known yet if the request created the blob, so a retry of it can't be answered.
-        stamp.request = None;
-        if self.capability.metadata
-            && self.keeps != KeptData::Nothing
-            && stamp.incarnation.is_none()
-        {
-            stamp.incarnation = Some(
-                self.home(&blob.container, MissingContainer::Create)
-                    .await?
-                    .incarnation,
-            );
-        }
-        let attributes = self.attributes(headers, stamp, false);
-        let mut options = PutMultipartOptions {
-            attributes,
-            ..PutMultipartOptions::default()
-        };
-        if let Some(direct) = direct {
-            options.extensions.insert(direct);
-        }
-        Multipart::begin(&*self.backing.objects, &self.location(blob)?, options).await
-    }
-
-    /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the
-    /// permit.
-    pub(super) async fn delete(
-        this: &Arc<Self>,
-        blob: &BlobPath,
-        delete: Delete,
-    ) -> Result<(), StoreError> {
-        if delete.last_snapshot.is_some() {
-            return Err(StoreError::new(
-                StoreErrorKind::Unsupported,
-                "no snapshots are taken in front of an object store",
-            ));
-        }
-        let location = this.location(blob)?;
-        let members = this.container_for_write(&blob.container).await?.members();
-        let Some(current) = this.look(&location, members).await? else {
-            return Err(this.absent(&blob.container).await);
-        };
-        let key = key(blob)?;
-        let checked = check(&Method::DELETE, &delete.preconditions, Some(&current));
-        let record = this.start(&key, delete.lease, checked.is_ok()).await?;
-        checked?;
-        let (this, blob) = (Arc::clone(this), blob.clone());
-        let work = async move {
-            let work = this.delete_current(&blob, &location, &delete.preconditions);
-            let preconditions = &delete.preconditions;
-            let request = GuardedChange {
-                preconditions,
-                lease: delete.lease,
-                ..GuardedChange::DELETION
-            };
-            this.guarded(&blob, request, Some(record), work).await
-        };
-        in_a_task(work).await
-    }
-
-    /// Returns an error if nothing covers the conditions of a write: completing an upload in parts is unconditional, and without a
-    /// register, no permit keeps other processes away.
-    fn must_cover(&self, preconditions: &Preconditions, in_parts: bool) -> Result<(), StoreError> {
-        if self.keeps != KeptData::Nothing || !in_parts || !preconditions.has_write_condition() {
-            return Ok(());
-        }
-        let why = "without leases, a body of more than 8 MiB can't be written conditionally. Turn leases on, or send it without a condition";
-        Err(StoreError::new(StoreErrorKind::Unsupported, why))
-    }
-
-    async fn delete_current(
-        &self,
-        blob: &BlobPath,
-        location: &Path,
-        preconditions: &Preconditions,
-    ) -> GuardedOutcome<()> {
-        for tries in 0..TRIES {
-            self.driver.clock().sleep(PAUSE * tries).await;
-            let ending = self.try_delete_current(blob, location, preconditions).await;
-            if !matches!(&ending, GuardedOutcome::Refused(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }))
-            {
-                return ending;
-            }
-        }
-        GuardedOutcome::Refused(contended())
-    }
-
-    async fn try_delete_current(
-        &self,
-        blob: &BlobPath,
-        location: &Path,
-        preconditions: &Preconditions,
-    ) -> GuardedOutcome<()> {
-        let current = match self.find_blob(blob, location).await {
-            Ok(Some(current)) => current,
-            Ok(None) => return GuardedOutcome::Refused(StoreErrorKind::NotFound.into()),
-            Err(error) => return GuardedOutcome::Refused(error),
-        };
-        if let Err(error) = check(&Method::DELETE, preconditions, Some(&current)) {
-            return GuardedOutcome::Refused(error);
-        }
-        self.outlast(Some(&current)).await;
-        if self.keeps == KeptData::Nothing
-            && self.backing.deletion.is_none()
-            && preconditions.has_write_condition()
-        {
-            let why = "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
-            return GuardedOutcome::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
-        }
-        self.remove_compared(location, &current).await
-    }
-
-    /// Deletes the version of an object that was found under its permit.
-    pub(super) async fn remove_compared(
-        &self,
-        location: &Path,
-        current: &StoredVersion,
-    ) -> GuardedOutcome<()> {
-        if let Err(error) = self.check_owner().await {
-            return GuardedOutcome::Refused(error);
-        }
-        let mut removed = self.remove(location, current).await;
-        for _ in 0..TRIES {
-            if !removed.as_ref().is_err_and(failure::is_too_soon) {
-                break;
-            }
-            self.driver.clock().sleep(INTERVAL).await;
-            removed = self.remove(location, current).await;
-        }
-        match removed {
-            Ok(()) => GuardedOutcome::Done((), Content::Absent),
-            Err(error) if failure::is_absence(&error) => {
-                GuardedOutcome::Refused(StoreErrorKind::NotFound.into())
-            }
-            Err(error) => match failure::of_write(error) {
-                WriteFailure::Changed => GuardedOutcome::Refused(contended()),
-                WriteFailure::TooSoon(error) | WriteFailure::Definite(error) => {
-                    GuardedOutcome::Refused(error)
-                }
-                WriteFailure::Unknown(error) => GuardedOutcome::Unknown(error, GRACE),
-            },
-        }
-    }
-
-    async fn write(&self, job: &WriteJob, body: &mut WriteBody) -> GuardedOutcome<Written> {
+    async fn write(&self, job: &WriteJob, body: &mut ReceivedBody) -> GuardedOutcome<Written> {
         let mut created = false;
         let mut too_soon = None;
         for tries in 0..=TRIES {
@@ -463,32 +224,20 @@ impl StoreState {
             let current = there
                 .as_ref()
                 .filter(|there| found.members().contain(there));
-            if let Some(written) = current.and_then(|current| job.answered_by(current, created)) {
-                let content = content(&written);
-                return GuardedOutcome::Done(written, content);
+            let answered = |current| job.answered_by(current, body.hash, created);
+            if let Some(written) = current.and_then(answered) {
+                return done(written);
             }
             if let Err(error) = job.check(current) {
                 return GuardedOutcome::Refused(error);
             }
             if tries == TRIES {
-                let why = || {
-                    if current.is_none() {
-                        taken()
-                    } else {
-                        contended()
-                    }
-                };
+                let why = if current.is_none() { taken } else { contended };
                 return GuardedOutcome::Refused(too_soon.unwrap_or_else(why));
             }
-            let home = match self
-                .enter(
-                    &job.blob.container,
-                    found,
-                    job.missing,
-                    job.stamp.incarnation,
-                )
-                .await
-            {
+            let container = &job.blob.container;
+            let entered = self.enter(container, found, job.missing, job.stamp.incarnation);
+            let home = match entered.await {
                 Ok(home) => home,
                 Err(error) => return GuardedOutcome::Refused(error),
             };
@@ -500,7 +249,7 @@ impl StoreState {
                 created,
             };
             match self.send(job, &goal, body).await {
-                Ok(result) => return self.done(job, &goal, &result),
+                Ok(result) => return done(self.written(job, &goal, body.hash, &result)),
                 Err(WriteFailure::Changed) => too_soon = None,
                 Err(WriteFailure::TooSoon(error)) => {
                     too_soon = Some(error);
@@ -509,7 +258,7 @@ impl StoreState {
                 Err(WriteFailure::Definite(error)) => return GuardedOutcome::Refused(error),
                 Err(WriteFailure::Unknown(error)) => {
                     let grace = self.grace(job, &goal, body);
-                    return self.find_out(job, &goal, grace, error).await;
+                    return self.find_out(job, &goal, body.hash, grace, error).await;
                 }
             }
         }
@@ -522,10 +271,8 @@ impl StoreState {
         job: &WriteJob,
     ) -> Result<(FoundContainer, Option<StoredVersion>), StoreError> {
         let found = self.find_for_write(&job.blob.container).await?;
-        Ok((
-            found,
-            self.look(&job.location, ContainerMembers::ALL).await?,
-        ))
+        let there = self.look(&job.location, ContainerMembers::ALL).await?;
+        Ok((found, there))
     }
 
     /// Sends the write on the condition that the object is unchanged.
@@ -533,7 +280,7 @@ impl StoreState {
         &self,
         job: &WriteJob,
         goal: &Goal,
-        body: &mut WriteBody,
+        body: &mut ReceivedBody,
     ) -> Result<PutResult, WriteFailure> {
         // The condition of a creation doesn't cover its container: the gateway of another register wouldn't take the
         // object for a blob.
@@ -542,10 +289,10 @@ impl StoreState {
         if !is_covered {
             self.check_owner().await.map_err(WriteFailure::Definite)?;
         }
-        let (payload, extensions) = match body {
-            WriteBody::Whole(payload) => (payload.clone(), Extensions::default()),
-            WriteBody::Copied => self.copied(job, goal).await?,
-            WriteBody::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
+        let (payload, extensions) = match &mut body.bytes {
+            BodyBytes::Whole(payload) => (payload.clone(), Extensions::default()),
+            BodyBytes::Copied => self.copied(job, goal).await?,
+            BodyBytes::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
         };
         let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
         let options = PutOptions {
@@ -554,11 +301,8 @@ impl StoreState {
             extensions,
             ..PutOptions::default()
         };
-        let sent = self
-            .backing
-            .objects
-            .put_opts(&job.location, payload, options)
-            .await;
+        let objects = &self.backing.objects;
+        let sent = objects.put_opts(&job.location, payload, options).await;
         sent.map_err(failure::of_write)
     }
 
@@ -577,23 +321,18 @@ impl StoreState {
             error => WriteFailure::Definite(failure::of_read(error)),
         };
         let options = GetOptions::new().with_if_match(version);
-        let object = self
-            .backing
-            .objects
-            .get_opts(&job.location, options)
-            .await
-            .map_err(unread)?;
-        match object.extensions.get::<DirectBody>() {
+        let objects = &self.backing.objects;
+        let found = objects.get_opts(&job.location, options).await;
+        let object = found.map_err(unread)?;
+        let mut extensions = Extensions::default();
+        let payload = match object.extensions.get::<DirectBody>() {
             Some(direct) => {
-                let mut extensions = Extensions::default();
                 extensions.insert(direct.clone());
-                Ok((PutPayload::new(), extensions))
+                PutPayload::new()
             }
-            None => Ok((
-                object.bytes().await.map_err(unread)?.into(),
-                Extensions::default(),
-            )),
-        }
+            None => object.bytes().await.map_err(unread)?.into(),
+        };
+        Ok((payload, extensions))
     }
 
     /// Returns the stamp of a write that replaces this object. For a multipart upload, the stamp is already at the
@@ -601,7 +340,7 @@ impl StoreState {
     fn stamp(
         &self,
         job: &WriteJob,
-        body: &WriteBody,
+        body: &ReceivedBody,
         there: Option<&StoredVersion>,
         home: RegisteredContainer,
     ) -> WriteStamp {
@@ -632,27 +371,24 @@ impl StoreState {
         }
     }
 
-    fn attributes(&self, headers: &BlobHeaders, stamp: &WriteStamp, created: bool) -> Attributes {
-        if self.capability.metadata {
-            stamp.attributes(headers, self.backing.naming, created)
-        } else {
-            Attributes::default()
-        }
-    }
-
-    fn done(&self, job: &WriteJob, goal: &Goal, result: &PutResult) -> GuardedOutcome<Written> {
+    /// Returns the response to a write that the store has carried out.
+    fn written(
+        &self,
+        job: &WriteJob,
+        goal: &Goal,
+        hash: ContentHash,
+        result: &PutResult,
+    ) -> Written {
         let write = self.capability.metadata.then(|| goal.stamp.write());
-        let written = Written {
+        Written {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
             last_modified: self.driver.clock().wall().last_modified(),
-            hash: Some(job.hash),
+            hash: Some(hash),
             md5: job.headers.content_md5,
             generation: goal.stamp.generation.filter(|_| self.capability.metadata),
             created: goal.created,
             is_replay: false,
-        };
-        let content = content(&written);
-        GuardedOutcome::Done(written, content)
+        }
     }
 
     /// Checks if a write with a lost response took effect.
@@ -660,19 +396,14 @@ impl StoreState {
         &self,
         job: &WriteJob,
         goal: &Goal,
+        hash: ContentHash,
         grace: Duration,
         error: StoreError,
     ) -> GuardedOutcome<Written> {
-        let found = self
-            .look(&job.location, ContainerMembers::ALL)
-            .await
-            .ok()
-            .flatten();
-        match found.and_then(|current| job.answered_by(&current, goal.created)) {
-            Some(written) => {
-                let content = content(&written);
-                GuardedOutcome::Done(written, content)
-            }
+        let found = self.look(&job.location, ContainerMembers::ALL).await;
+        let answered = |current| job.answered_by(&current, hash, goal.created);
+        match found.ok().flatten().and_then(answered) {
+            Some(written) => done(written),
             None => GuardedOutcome::Unknown(error, grace),
         }
     }
@@ -682,9 +413,9 @@ impl StoreState {
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
     /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
-    fn grace(&self, job: &WriteJob, goal: &Goal, body: &WriteBody) -> Duration {
+    fn grace(&self, job: &WriteJob, goal: &Goal, body: &ReceivedBody) -> Duration {
         let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
-        if is_update && !is_leased(job.lease) && self.capability.unique_tags {
+        if is_update && !job.is_leased() && self.capability.unique_tags {
             Duration::ZERO
         } else {
             GRACE
@@ -692,86 +423,15 @@ impl StoreState {
     }
 }
 
-impl WriteJob {
-    /// Returns the response if the current object was made by this very write, or by an earlier attempt of the same
-    /// request.
-    fn answered_by(&self, current: &StoredVersion, created: bool) -> Option<Written> {
-        let same_write = self.stamp.made(current);
-        let same_request =
-            is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
-        let created = match &current.origin {
-            Some(origin) if same_request => origin.created,
-            _ => created,
-        };
-        (same_write || same_request).then(|| Written {
-            tag: current.info.tag.clone(),
-            last_modified: current.info.last_modified,
-            hash: Some(self.hash),
-            md5: current.info.headers.content_md5,
-            generation: current.info.generation,
-            created,
-            is_replay: !same_write,
-        })
-    }
-}
-
-impl WriteJob {
-    /// Checks the conditions, and that the version from which the write was derived still exists.
-    fn check(&self, current: Option<&StoredVersion>) -> Result<(), StoreError> {
-        check(&Method::PUT, &self.preconditions, current)?;
-        check_type(self.keeps_type, &self.headers, current)?;
-        match &self.based_on {
-            Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => {
-                Err(contended())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Checks that a write that keeps the type of a blob has that type.
-fn check_type(
-    keeps_type: bool,
-    headers: &BlobHeaders,
-    current: Option<&StoredVersion>,
-) -> Result<(), StoreError> {
-    let is_other = current
-        .is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
-    if keeps_type && is_other {
-        Err(StoreErrorKind::OtherType.into())
-    } else {
-        Ok(())
-    }
-}
-
-/// Returns `true` for a write of the holder of a lease.
-fn is_leased(lease: LeaseUse) -> bool {
-    lease.id().is_some() || lease.token().is_some()
-}
-
-/// Returns `true` if this request made the object.
-fn is_from(current: &StoredVersion, request: Option<&str>) -> bool {
-    request.is_some() && current.origin.as_ref().map(|origin| &*origin.request) == request
-}
-
-/// Runs to the end even if the caller is dropped.
-pub(super) async fn in_a_task<T: Send + 'static>(
-    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    let stopped = || {
-        Err(StoreError::new(
-            StoreErrorKind::OutcomeUnknown,
-            "the request was interrupted",
-        ))
+fn done(written: Written) -> GuardedOutcome<Written> {
+    let content = match &written.tag {
+        Some(tag) => Content::Tagged {
+            variant: Variant::only(),
+            tag: tag.clone(),
+        },
+        None => Content::Unknown,
     };
-    detach(work).result().await.unwrap_or_else(stopped)
-}
-
-pub(super) fn contended() -> StoreError {
-    StoreErrorKind::InFlight {
-        retry_after: Duration::from_secs(1),
-    }
-    .into()
+    GuardedOutcome::Done(written, content)
 }
 
 /// There is nothing to read under this name, and nothing can be written there.

@@ -51,10 +51,6 @@ impl FromStr for Address {
     type Err = ConnectError;
 
     fn from_str(url: &str) -> Result<Self, ConnectError> {
-        let invalid = || {
-            let form = "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";
-            unusable(ConnectErrorKind::Url, form)
-        };
         let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
         let scheme = match scheme {
             "etcd" => "http",
@@ -66,41 +62,17 @@ impl FromStr for Address {
         }
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
+            Some((user, hosts)) => (Some(parse_user(user).ok_or_else(invalid)?), hosts),
             None => (None, authority),
         };
-        let user = user.map(|user| {
-            let (name, password) = user.split_once(':').ok_or_else(invalid)?;
-            let decoded = |text| Some(percent_decode_str(text).decode_utf8().ok()?.into_owned());
-            decoded(name).zip(decoded(password)).ok_or_else(invalid)
-        });
-        let member = |host: &str| {
-            let has_port = host
-                .rsplit_once(':')
-                .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let uri = if has_port {
-                format!("{scheme}://{host}")
-            } else {
-                format!("{scheme}://{host}:{PORT}")
-            };
-            let endpoint = Endpoint::from_shared(uri)
-                .ok()
-                .filter(|_| !host.is_empty())
-                .ok_or_else(invalid)?;
-            if scheme == "http" {
-                Ok(endpoint)
-            } else {
-                with_tls(endpoint, &ClientTlsConfig::new().with_native_roots())
-            }
-        };
+        let members = hosts.split(',').map(|host| parse_member(scheme, host));
         let prefix = match prefix.trim_matches('/') {
             "" => "ifmatch",
             prefix => prefix,
         };
-        let members = hosts.split(',').map(member).collect::<Result<_, _>>()?;
         Ok(Self {
-            members,
-            user: user.transpose()?,
+            members: members.collect::<Result<_, _>>()?,
+            user,
             prefix: format!("{prefix}/"),
         })
     }
@@ -116,8 +88,34 @@ impl fmt::Debug for Address {
     }
 }
 
+fn parse_user(user: &str) -> Option<(String, String)> {
+    let (name, password) = user.split_once(':')?;
+    let decode = |text| Some(percent_decode_str(text).decode_utf8().ok()?.into_owned());
+    decode(name).zip(decode(password))
+}
+
+fn parse_member(scheme: &str, host: &str) -> Result<Endpoint, ConnectError> {
+    let port = host.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let uri = match port {
+        Some(Ok(_)) => format!("{scheme}://{host}"),
+        _ => format!("{scheme}://{host}:{PORT}"),
+    };
+    let endpoint = Endpoint::from_shared(uri).map_err(|_| invalid())?;
+    match scheme {
+        _ if host.is_empty() => Err(invalid()),
+        "http" => Ok(endpoint),
+        _ => with_tls(endpoint, &ClientTlsConfig::new().with_native_roots()),
+    }
+}
+
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
     member
         .tls_config(tls.clone())
         .map_err(|error| unusable(ConnectErrorKind::Certificate, error))
+}
+
+fn invalid() -> ConnectError {
+    let form =
+        "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";
+    unusable(ConnectErrorKind::Url, form)
 }

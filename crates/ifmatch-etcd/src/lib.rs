@@ -21,8 +21,11 @@
 //! Earlier values are never read: let the servers compact them (`--auto-compaction-retention`).
 
 mod address;
+mod cluster;
 mod connection;
+mod connector;
 mod error;
+mod requests;
 mod rpc;
 
 use std::time::Duration;
@@ -68,24 +71,19 @@ impl EtcdRegister {
     /// the password.
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
         let lists = EtcdConnection::open(address).await?;
-        let lanes = Lanes::start(
-            [lists.another(), lists.another()],
-            [lists.another(), lists.another()],
-            2 * LIMIT,
-        );
+        let swaps = [lists.another(), lists.another()];
+        let loads = [lists.another(), lists.another()];
         Ok(Self {
-            lanes,
+            lanes: Lanes::start(swaps, loads, 2 * LIMIT),
             scans: Scans::new(lists, PAGE, 2 * LIMIT),
             peers: PeerClocks::default(),
         })
     }
-}
 
-impl EtcdRegister {
     /// Compares the clock of a record's writer with this process's.
     fn saw(&self, key: &Key, found: Option<&Record>) {
-        if let Some(ahead) = found.and_then(|record| self.peers.saw(key, record, SystemClock.now()))
-        {
+        let saw = |record| self.peers.saw(key, record, SystemClock.now());
+        if let Some(ahead) = found.and_then(saw) {
             tracing::warn!("{ahead}");
         }
     }

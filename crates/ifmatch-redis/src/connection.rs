@@ -1,30 +1,18 @@
-//! A connection that opens again when needed, and the commands on it.
+//! A connection that opens again when needed, and the register's commands on it.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::future::join;
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
-use ifmatch_register::{
-    ConnectError, ConnectErrorKind, EngineClock, EngineTime, Epoch, Key, RegisterError,
-    RegisterErrorKind, Scan, Swap,
-};
-use ifmatch_runtime::{Clock, SystemClock};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, ScriptInvocation, Value, cmd};
+use ifmatch_register::{ConnectError, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use redis::{RedisError, ScriptInvocation, Value, cmd};
 
-use crate::LIMIT;
-use crate::error::{failed, refused, unexpected, unusable};
+use crate::error::{failed, unexpected};
 use crate::options::Options;
-use crate::scripts::{IDENTIFY, LIST, OTHER_IDENTITY, SWAP};
-
-/// Time limit for opening a connection.
-const OPENING: Duration = Duration::from_secs(2);
+use crate::scripts::{LIST, OTHER_IDENTITY, SWAP};
+use crate::server::RedisServer;
 
 /// A connection that opens again when needed.
 #[derive(Debug)]
@@ -32,98 +20,38 @@ pub(crate) struct RedisConnection {
     open: Reconnecting<RedisServer>,
 }
 
-/// The register's place, shared by its connections.
-#[derive(Debug)]
-struct RedisServer {
-    options: Options,
-    /// The identity last seen by any connection.
-    identity: Mutex<Option<Identity>>,
-    clock: EngineClock,
-}
-
-/// The time of a place, and its epoch.
-#[derive(Debug)]
-pub(crate) struct ServerClock(Arc<RedisServer>);
-
-impl ServerClock {
-    pub(crate) fn time(&self) -> Option<EngineTime> {
-        self.0.clock.time(SystemClock.now())
-    }
-
-    /// Returns the epoch that the connections have found.
-    pub(crate) fn epoch(&self) -> Epoch {
-        let identity = self
-            .0
-            .identity
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        identity
-            .as_ref()
-            .map_or_else(Epoch::default, Identity::epoch)
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Open {
-    connection: MultiplexedConnection,
-    identity: Vec<u8>,
-    /// Set at the end of the connection.
-    has_ended: Arc<AtomicBool>,
-}
-
 impl RedisConnection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
-        let place = RedisServer {
-            options,
-            identity: Mutex::new(None),
-            clock: EngineClock::default(),
-        };
-        let mut open = Reconnecting::new(Arc::new(place));
+        let mut open = Reconnecting::new(Arc::new(RedisServer::new(options)));
         let first = open.server().connect().await?;
         open.keep(first);
         Ok(Self { open })
     }
 
-    /// Returns another connection to the same place, which opens at its first use.
+    /// Returns another connection to the same server, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
         Self {
-            open: Reconnecting::new(Arc::clone(self.open.server())),
+            open: Reconnecting::new(Arc::clone(self.server())),
         }
     }
 
-    /// Returns the time of the server, as sampled by all connections to the place.
-    pub(crate) fn clock(&self) -> ServerClock {
-        ServerClock(Arc::clone(self.open.server()))
+    pub(crate) fn server(&self) -> &Arc<RedisServer> {
+        self.open.server()
     }
 
-    /// Begins an epoch, and returns its number.
-    pub(crate) async fn begin_epoch(&mut self) -> Result<u64, ConnectError> {
-        let place = Arc::clone(self.open.server());
-        let mut open = place.connect().await?;
-        let info: String = cmd("INFO")
-            .query_async(&mut open.connection)
-            .await
-            .map_err(refused)?;
-        let mut call = IDENTIFY.key(place.key("identity"));
-        let call = call.arg("").arg(check(&info)?).arg("restored");
-        let found: Option<Vec<u8>> = call
-            .invoke_async(&mut open.connection)
-            .await
-            .map_err(refused)?;
-        Ok(Identity::parse(found.ok_or_else(lost)?)?.epoch().number)
-    }
-
+    /// Warns if the server doesn't sync each swap to its disk.
     pub(crate) async fn warn_if_not_durable(&mut self) {
-        let Ok(mut open) = self.open.take().await else {
+        let Ok(open) = self.open.take().await else {
             return;
         };
+        let mut redis = open.redis.clone();
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
-            let found: Result<HashMap<String, String>, RedisError> = cmd("CONFIG")
-                .arg("GET")
-                .arg(setting)
-                .query_async(&mut open.connection)
-                .await;
-            match found {
+            let mut command = cmd("CONFIG");
+            command.arg("GET").arg(setting);
+            match command
+                .query_async::<HashMap<String, String>>(&mut redis)
+                .await
+            {
                 Ok(settings) if settings.get(setting).is_some_and(|value| value == needed) => {}
                 Ok(_) => tracing::warn!(
                     "the Redis server loses acknowledged swaps when it ends: set `{setting} {needed}` to prevent that"
@@ -141,34 +69,26 @@ impl RedisConnection {
         &mut self,
         batch: &[QueuedSwap],
     ) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
-        let place = Arc::clone(self.open.server());
-        let answer = self
-            .script(|identity| {
-                let mut call = SWAP.key(place.key("identity"));
-                call.key(place.key("keys")).arg(identity);
-                for QueuedSwap {
-                    key,
-                    expected,
-                    next,
-                } in batch
-                {
-                    let expected = Some(*expected).filter(|revision| *revision != Revision::NONE);
-                    let expected = expected.map(|revision| revision.get().to_be_bytes());
-                    call.key(place.record(key)).arg(key.as_str());
-                    call.arg(expected.as_ref().map_or(&[][..], |bytes| bytes));
-                    call.arg(next.as_ref().map(encode).unwrap_or_default());
-                }
-                call
-            })
-            .await?;
-        let Value::Array(answers) = answer else {
+        let server = Arc::clone(self.server());
+        let script = self.script(|identity| {
+            let mut call = SWAP.key(server.key("identity"));
+            call.key(server.key("keys")).arg(identity);
+            for swap in batch {
+                call.key(server.record(&swap.key)).arg(swap.key.as_str());
+                match swap.expected {
+                    Revision::NONE => call.arg(""),
+                    expected => call.arg(&expected.get().to_be_bytes()),
+                };
+                call.arg(swap.next.as_ref().map(encode).unwrap_or_default());
+            }
+            call
+        });
+        let Value::Array(answers) = script.await? else {
             return Err(unexpected());
         };
-        let swaps = answers.into_iter().map(|answer| match answer {
+        let swaps = answers.iter().map(|answer| match answer {
             Value::Int(1) => Ok(Swap::Done),
-            Value::Nil => Ok(Swap::Conflict(None)),
-            Value::BulkString(bytes) => Ok(Swap::Conflict(Some(decode(&bytes)?))),
-            _ => Err(unexpected()),
+            record => Ok(Swap::Conflict(stored_record(record)?)),
         });
         Ok(swaps.collect())
     }
@@ -179,8 +99,7 @@ impl RedisConnection {
         &mut self,
         call: impl Fn(&[u8]) -> ScriptInvocation<'_>,
     ) -> Result<Value, RegisterError> {
-        let first = self.script_once(&call).await?;
-        match first {
+        match self.script_once(&call).await? {
             Ok(value) => Ok(value),
             Err(_) => self.script_once(&call).await?.map_err(failed),
         }
@@ -192,15 +111,10 @@ impl RedisConnection {
         call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
     ) -> Result<Result<Value, RedisError>, RegisterError> {
         let open = self.open.take().await?;
-        let mut connection = open.connection.clone();
+        let mut redis = open.redis.clone();
         let call = call(&open.identity);
-        match join(
-            self.open.server().sample(&open),
-            call.invoke_async(&mut connection),
-        )
-        .await
-        .1
-        {
+        let (_, result) = join(self.server().sample(&open), call.invoke_async(&mut redis)).await;
+        match result {
             Ok(value) => {
                 self.open.keep(open);
                 Ok(Ok(value))
@@ -210,55 +124,46 @@ impl RedisConnection {
         }
     }
 
+    /// Returns nothing if the identity isn't the current one.
     async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
         let open = self.open.take().await?;
         let mut command = cmd("MGET");
-        command.arg(self.open.server().key("identity"));
+        command.arg(self.server().key("identity"));
         for key in keys {
-            command.arg(self.open.server().record(key));
+            command.arg(self.server().record(key));
         }
-        let mut connection = open.connection.clone();
-        let values = join(
-            self.open.server().sample(&open),
-            command.query_async(&mut connection),
-        )
-        .await
-        .1;
+        let mut redis = open.redis.clone();
+        let (_, values) = join(self.server().sample(&open), command.query_async(&mut redis)).await;
         let mut values: Vec<Value> = values.map_err(failed)?;
-        if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity)
-        {
-            return Ok(None);
+        match values.first() {
+            Some(Value::BulkString(identity)) if *identity == open.identity => {
+                self.open.keep(open);
+                Ok(Some(values.split_off(1)))
+            }
+            _ => Ok(None),
         }
-        self.open.keep(open);
-        Ok(Some(values.split_off(1)))
     }
 }
 
 impl Pages for RedisConnection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let place = Arc::clone(self.open.server());
+        let server = Arc::clone(self.server());
         let (first, last) = bounds(scan);
-        let answer = self
-            .script(|identity| {
-                let mut call = LIST.key(place.key("identity"));
-                call.key(place.key("keys"))
-                    .arg(identity)
-                    .arg(&first)
-                    .arg(&last)
-                    .arg(scan.limit)
-                    .arg(place.key("r/"));
-                call
-            })
-            .await?;
-        let Value::Array(page) = answer else {
+        let script = self.script(|identity| {
+            let mut call = LIST.key(server.key("identity"));
+            call.key(server.key("keys")).arg(identity);
+            call.arg(&first).arg(&last).arg(scan.limit);
+            call.arg(server.key("r/"));
+            call
+        });
+        let Value::Array(page) = script.await? else {
             return Err(unexpected());
         };
         let pairs = page.chunks_exact(2).map(|pair| match pair {
             [Value::BulkString(name), Value::BulkString(bytes)] => {
-                let name = str::from_utf8(name)
-                    .ok()
-                    .and_then(|name| Key::new(name).ok());
-                Ok((name.ok_or_else(unexpected)?, decode(bytes)?))
+                let name = str::from_utf8(name).ok();
+                let key = name.and_then(|name| Key::new(name).ok());
+                Ok((key.ok_or_else(unexpected)?, decode(bytes)?))
             }
             _ => Err(unexpected()),
         });
@@ -282,135 +187,15 @@ impl Batches for RedisConnection {
                 .await?
                 .ok_or(RegisterErrorKind::Unavailable)?,
         };
-        let records = values.iter().map(|value| match value {
-            Value::Nil => Ok(None),
-            Value::BulkString(bytes) => decode(bytes).map(Some),
-            _ => Err(unexpected()),
-        });
-        records.collect()
+        values.iter().map(stored_record).collect()
     }
 }
 
-impl Connect for RedisServer {
-    type Connection = Open;
-    type Error = ConnectError;
-
-    async fn connect(&self) -> Result<Open, ConnectError> {
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&has_ended);
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(OPENING))
-            .set_response_timeout(Some(LIMIT))
-            .set_push_sender(move |info: PushInfo| {
-                ended.fetch_or(info.kind == PushKind::Disconnection, Ordering::AcqRel);
-                Ok::<_, Infallible>(())
-            });
-        let mut connection = self
-            .options
-            .client
-            .get_multiplexed_async_connection_with_config(&settings)
-            .await
-            .map_err(refused)?;
-        let info: String = cmd("INFO")
-            .query_async(&mut connection)
-            .await
-            .map_err(refused)?;
-        let replication_id = check(&info)?;
-        let identity = self.identify(&mut connection, replication_id).await?;
-        let open = Open {
-            connection,
-            identity,
-            has_ended,
-        };
-        self.sample(&open).await.map_err(refused)?;
-        Ok(open)
-    }
-
-    /// A connection to a former primary has ended, too, once another connection has found the present one.
-    fn has_ended(&self, open: &Open) -> bool {
-        let known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_former = known
-            .as_ref()
-            .is_some_and(|known| known.stored() != open.identity);
-        is_former || open.has_ended.load(Ordering::Acquire)
-    }
-}
-
-impl RedisServer {
-    fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.options.prefix)
-    }
-
-    fn record(&self, key: &Key) -> String {
-        format!("{}r/{key}", self.options.prefix)
-    }
-
-    /// Samples the server's time. Without a response, the bounds of the time widen; a call beside it has its own result.
-    async fn sample(&self, open: &Open) -> Result<(), RedisError> {
-        let sent = SystemClock.now();
-        let (seconds, micros): (u64, u64) = cmd("TIME")
-            .query_async(&mut open.connection.clone())
-            .await?;
-        let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
-        self.clock.sample(sent, SystemClock.now(), time);
-        Ok(())
-    }
-
-    /// Returns the register's identity, as stored. Creates the register if this process hasn't seen it before.
-    async fn identify(
-        &self,
-        connection: &mut MultiplexedConnection,
-        replication_id: &str,
-    ) -> Result<Vec<u8>, ConnectError> {
-        let is_known = self
-            .identity
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some();
-        let new = ifmatch_runtime::nonce()
-            .map_err(|error| unusable(ConnectErrorKind::Unsuitable, error))?;
-        let new = if is_known {
-            String::new()
-        } else {
-            format!("{new:016x}")
-        };
-        let mut call = IDENTIFY.key(self.key("identity"));
-        let found: Option<Vec<u8>> = call
-            .arg(new)
-            .arg(replication_id)
-            .arg("")
-            .invoke_async(connection)
-            .await
-            .map_err(refused)?;
-        let found = Identity::parse(found.ok_or_else(lost)?)?;
-        let stored = found.stored().to_vec();
-        match &mut *self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(known) => known.becomes(found)?,
-            unknown @ None => *unknown = Some(found),
-        }
-        Ok(stored)
-    }
-}
-
-/// Checks that a server can hold a register, and returns its replication id.
-fn check(info: &str) -> Result<&str, ConnectError> {
-    let field = |name: &str| {
-        info.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-    };
-    let unsuitable = |reason: &str| Err(unusable(ConnectErrorKind::Unsuitable, reason));
-    if field("role") != Some("master") {
-        return unsuitable("it is a replica. Use the address of the primary");
-    }
-    if field("cluster_enabled") == Some("1") {
-        return unsuitable("it is part of a cluster. Use a separate server for each register");
-    }
-    if field("maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys")) {
-        return unsuitable("it evicts records. Set `maxmemory-policy noeviction`");
-    }
-    match field("master_replid") {
-        Some(id) => Ok(id),
-        None => unsuitable("it states no replication id. Use Redis 7 or Valkey"),
+fn stored_record(value: &Value) -> Result<Option<Record>, RegisterError> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => decode(bytes).map(Some),
+        _ => Err(unexpected()),
     }
 }
 
@@ -432,6 +217,8 @@ fn bounds(scan: &Scan<'_>) -> (Vec<u8>, Vec<u8>) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::time::Duration;
+
     use ifmatch_testbed::{Proxy, redis::start};
 
     use super::*;
@@ -446,7 +233,7 @@ mod tests {
         let first = connection.open.take().await.unwrap();
         connection.open.keep(first.clone());
         proxy.redirect(server.address());
-        while !connection.open.server().has_ended(&first) {
+        while !connection.server().has_ended(&first) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         connection
@@ -470,27 +257,7 @@ mod tests {
             ..Scan::default()
         };
         connection.page(&scan).await.unwrap();
-        let place = Arc::clone(connection.open.server());
-        let name = place
-            .identity
-            .lock()
-            .unwrap()
-            .as_ref()
-            .unwrap()
-            .stored()
-            .split(|byte| *byte == b' ')
-            .next()
-            .unwrap()
-            .to_vec();
-        let present = Identity::parse([&name[..], b" 1 other 9"].concat()).unwrap();
-        place
-            .identity
-            .lock()
-            .unwrap()
-            .as_mut()
-            .unwrap()
-            .becomes(present)
-            .unwrap();
+        connection.server().assume_failover();
         let error = connection
             .page(&scan)
             .await
@@ -501,80 +268,4 @@ mod tests {
             .await
             .expect_err("as a scan");
     }
-}
-
-/// `name epoch replication-id lost`, as stored. The server has a new replication id after a restart and after a failover;
-/// revisions up to `lost` may have been lost then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    stored: Vec<u8>,
-    name: String,
-    epoch: Epoch,
-}
-
-impl Identity {
-    pub(crate) fn parse(stored: Vec<u8>) -> Result<Self, ConnectError> {
-        let text = String::from_utf8_lossy(&stored).into_owned();
-        let mut words = text.split(' ');
-        let (name, number) = (
-            words.next().unwrap_or_default(),
-            words.next().and_then(|number| number.parse().ok()),
-        );
-        let Some(number) = number else {
-            return Err(unusable(
-                ConnectErrorKind::Unsuitable,
-                "its keys belong to another program",
-            ));
-        };
-        // There is none before the first failover.
-        let lost = words
-            .nth(1)
-            .and_then(|lost| lost.parse().ok())
-            .map_or(Revision::NONE, Revision::new);
-        Ok(Self {
-            name: name.to_owned(),
-            epoch: Epoch { number, lost },
-            stored,
-        })
-    }
-
-    /// Returns the epoch.
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// Returns the stored text, which batches name.
-    pub(crate) fn stored(&self) -> &[u8] {
-        &self.stored
-    }
-
-    /// Accepts the identity found by a new connection in place of this one.
-    ///
-    /// # Errors
-    /// [`ConnectErrorKind::Lost`] if it is another register, and [`ConnectErrorKind::Unsuitable`] if it is from before a
-    /// failover.
-    pub(crate) fn becomes(&mut self, found: Self) -> Result<(), ConnectError> {
-        if found.name != self.name {
-            return Err(lost());
-        }
-        if found.epoch < self.epoch {
-            let reason = "it is a former primary. Stop it, or make it a replica";
-            return Err(unusable(ConnectErrorKind::Unsuitable, reason));
-        }
-        if found.epoch > self.epoch {
-            tracing::warn!(
-                epoch = found.epoch.number,
-                "the Redis server was restarted or replaced: a failover may have lost acknowledged swaps; earlier versions \
-                 of resources that can be probed count as unknown"
-            );
-        }
-        *self = found;
-        Ok(())
-    }
-}
-
-pub(crate) fn lost() -> ConnectError {
-    let advice = "it was emptied or replaced. Restore its data, or restart all ifmatch processes to start with an empty \
-                  register";
-    unusable(ConnectErrorKind::Lost, advice)
 }

@@ -24,18 +24,22 @@
 
 mod connection;
 mod error;
+mod identity;
 mod options;
 mod scripts;
+mod server;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
-use connection::{RedisConnection, ServerClock};
+use connection::RedisConnection;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use options::Options;
+use server::RedisServer;
 
 /// Time limit of a call.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -50,7 +54,7 @@ const PAGE: usize = 256;
 pub struct RedisRegister {
     lanes: Lanes,
     scans: Scans<RedisConnection>,
-    clock: ServerClock,
+    server: Arc<RedisServer>,
 }
 
 impl RedisRegister {
@@ -75,11 +79,10 @@ impl RedisRegister {
         let swaps = [lists.another(), lists.another()];
         let loads = [lists.another(), lists.another()];
         lists.warn_if_not_durable().await;
-        let (lanes, clock) = (Lanes::start(swaps, loads, LIMIT), lists.clock());
         Ok(Self {
-            lanes,
+            lanes: Lanes::start(swaps, loads, LIMIT),
+            server: Arc::clone(lists.server()),
             scans: Scans::new(lists, PAGE, LIMIT),
-            clock,
         })
     }
 }
@@ -90,22 +93,19 @@ impl RedisRegister {
 /// # Errors
 /// Same as [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
-    RedisConnection::open(Options::new(url)?)
-        .await?
-        .begin_epoch()
-        .await
+    let server = RedisServer::new(Options::new(url)?);
+    server.begin_epoch().await
 }
 
 #[async_trait]
 impl Register for RedisRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
-        let (epoch, time) = (self.clock.epoch(), self.clock.time());
         Engine {
             guarantee: Guarantee::UntilFailover,
-            epoch,
+            epoch: self.server.epoch(),
             fails_over: true,
-            time,
+            time: self.server.time(),
         }
     }
 

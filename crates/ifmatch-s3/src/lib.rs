@@ -1,7 +1,7 @@
 //! The S3 dialect, spoken by unmodified S3 clients, over the same blobs as all other dialects.
 //!
-//! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `authorization` adds the signature checks
-//! that `s3s` lacks, `operation` refuses the operations that it mistakes for others, `incoming` bounds and verifies
+//! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `signature` adds the signature checks
+//! that `s3s` lacks, `authorization` says who may do what, `operation` refuses the operations that it mistakes for others, `incoming` bounds and verifies
 //! what it reads, and `answer` corrects what it writes. The store decides everything: a request's condition becomes its
 //! write's.
 
@@ -25,9 +25,10 @@ mod objects;
 mod operation;
 mod service;
 mod settings;
+mod signature;
 mod tagging;
 mod tags;
 
 pub use answer::RequestId;
-pub use authorization::is_presigned;
 pub use service::S3Service;
+pub use signature::is_presigned;

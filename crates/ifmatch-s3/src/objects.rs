@@ -28,7 +28,7 @@ use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, WriteConditions};
 use crate::convert::{self, fields_of};
 use crate::document::MAX_PARTS;
-use crate::{authorization, body, buckets, error, tags};
+use crate::{body, buckets, error, signature, tags};
 
 /// Maximum number of objects deleted by one request.
 const MAX_DELETED: usize = 1000;
@@ -211,7 +211,7 @@ pub(crate) async fn get(
         headers,
         extensions,
         ..
-    } = authorization::verified(request);
+    } = signature::verified(request);
     let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
@@ -249,7 +249,7 @@ pub(crate) async fn head(
         headers,
         extensions,
         ..
-    } = authorization::verified(request);
+    } = signature::verified(request);
     let read = ObjectRead {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,

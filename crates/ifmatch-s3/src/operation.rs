@@ -422,7 +422,7 @@ mod tests {
     use s3s::S3ErrorCode;
 
     use super::*;
-    use crate::authorization;
+    use crate::signature;
 
     fn code(
         operation: &str,
@@ -439,7 +439,7 @@ mod tests {
         let headers = headers.iter().map(field).collect();
         let asked = RequestOptions {
             method,
-            query: &authorization::parameters(query),
+            query: &signature::parameters(query),
             headers: &headers,
         };
         asked
@@ -613,7 +613,7 @@ mod tests {
                 )
             };
             let headers = headers.iter().map(field).collect();
-            check_owner("photos", &authorization::parameters(query), &headers).is_ok()
+            check_owner("photos", &signature::parameters(query), &headers).is_ok()
         };
         assert!(check("", &[]) && check("", &[(OWNERS[0], "photos"), (OWNERS[1], "photos")]));
         assert!(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -29,7 +30,7 @@ use crate::authorization::{self, AccessCheck, AnonymousRead};
 use crate::backend::Backend;
 use crate::incoming::IncomingBody;
 use crate::memory::ClientMemory;
-use crate::{conditions, document, multipart};
+use crate::{conditions, document, multipart, signature};
 
 /// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
 /// access key id, and its key in base64 the secret key. Cheap to clone.
@@ -132,29 +133,9 @@ impl S3Service {
         let (mut head, body) = request.into_parts();
         authorization::refuse_form(&head)?;
         authorization::refuse_options(&head)?;
-        let query = authorization::parameters(head.uri.query().unwrap_or_default());
-        let index = if (self.public_read)() && authorization::is_anonymous(&head, &query) {
-            head.extensions.insert(AnonymousRead);
-            conditions::take_lists(&mut head)?;
-            0
-        } else {
-            let access_key = authorization::check(&mut head, &query)?;
-            let has_second = self
-                .backend
-                .accounts
-                .get(&access_key)
-                .is_some_and(|account| account.secrets().nth(1).is_some());
-            let index =
-                usize::from(has_second && !self.verify(0, &head).await?.status().is_success());
-            let signed = head.clone();
-            if conditions::take_lists(&mut head)? {
-                let verified = self.verify(index, &signed).await?;
-                if !verified.status().is_success() {
-                    return Ok(verified);
-                }
-                authorization::remove(&mut head, access_key)?;
-            }
-            index
+        let key = match self.authenticate(&mut head).await? {
+            Ok(key) => key,
+            Err(refusal) => return Ok(refusal),
         };
         let memory = ClientMemory {
             documents: self.backend.context.documents.clone(),
@@ -164,9 +145,8 @@ impl S3Service {
         let body = incoming.body(&head, body);
         let is_read = head.method.is_safe();
         head.extensions.insert(incoming.clone());
-        let response = self
-            .call_library(index, Request::from_parts(head, body))
-            .await?;
+        let request = Request::from_parts(head, body);
+        let response = self.call_library(key, request).await?;
         match incoming.refused() {
             Some(refused) if !response.status().is_success() => Err(refused),
             _ if is_read => incoming.counted(response),
@@ -174,27 +154,64 @@ impl S3Service {
         }
     }
 
-    /// Verifies the signature of a request with this key of the account. Returns a response that is successful, or the refusal.
-    async fn verify(
+    /// Returns the key of the account to pass a request on with, by its index, or the library's refusal. The library verifies the
+    /// signature then. Lists of tags, which it doesn't know, are taken out of a request, and with them its signature.
+    async fn authenticate(&self, head: &mut Parts) -> S3Result<Result<usize, Response<s3s::Body>>> {
+        let query = signature::parameters(head.uri.query().unwrap_or_default());
+        if (self.public_read)() && signature::is_anonymous(head, &query) {
+            head.extensions.insert(AnonymousRead);
+            conditions::take_lists(head)?;
+            return Ok(Ok(0));
+        }
+        let access_key = signature::check(head, &query)?;
+        let signed = head.clone();
+        let has_lists = conditions::take_lists(head)?;
+        let key = self.signing_key(&access_key, &signed, has_lists).await?;
+        if has_lists && key.is_ok() {
+            signature::remove(head, access_key)?;
+        }
+        Ok(key)
+    }
+
+    /// Finds the key of the account that a request is signed with. Trusts that it is the last one if it is none of the others,
+    /// unless `must_verify`.
+    async fn signing_key(
         &self,
-        index: usize,
-        head: &http::request::Parts,
-    ) -> S3Result<Response<s3s::Body>> {
+        access_key: &str,
+        head: &Parts,
+        must_verify: bool,
+    ) -> S3Result<Result<usize, Response<s3s::Body>>> {
+        let account = self.backend.accounts.get(access_key);
+        let last = account.map_or(0, |account| account.secrets().count().saturating_sub(1));
+        for key in 0..last {
+            if self.verify(key, head).await?.status().is_success() {
+                return Ok(Ok(key));
+            }
+        }
+        if must_verify {
+            let verified = self.verify(last, head).await?;
+            if !verified.status().is_success() {
+                return Ok(Err(verified));
+            }
+        }
+        Ok(Ok(last))
+    }
+
+    /// Verifies the signature of a request with this key of the account. Returns a response that is successful, or the refusal.
+    async fn verify(&self, key: usize, head: &Parts) -> S3Result<Response<s3s::Body>> {
         let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
         request.extensions_mut().insert(OnlyVerify);
-        self.call_library(index, request).await
+        self.call_library(key, request).await
     }
 
     /// Passes a request on to `s3s`, with this key of the accounts.
     async fn call_library(
         &self,
-        index: usize,
+        key: usize,
         request: Request<s3s::Body>,
     ) -> S3Result<Response<s3s::Body>> {
-        let service = self
-            .keyed
-            .get(index)
-            .ok_or_else(|| s3_error!(InternalError))?;
+        let service = self.keyed.get(key);
+        let service = service.ok_or_else(|| s3_error!(InternalError))?;
         let response = service.call(request).await;
         response.map_err(|error| {
             s3_error!(

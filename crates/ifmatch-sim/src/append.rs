@@ -6,6 +6,8 @@
 //! the version that they opened. [`AppendSabotage`] disables one check: the model checker must then find an interleaving that
 //! the check prevents.
 
+use std::collections::BTreeSet;
+
 use ifmatch_core::append::FileEnd;
 use stateright::{Model, Property};
 
@@ -141,14 +143,23 @@ pub enum AppendEvent {
     Read,
 }
 
+impl World {
+    /// Returns `true` if the file of a version begins with its content, also after a loss of power.
+    fn is_whole(&self, version: &Version) -> bool {
+        let file = &self.files[version.file];
+        let begins = |blocks: &[Block]| blocks.starts_with(&version.content);
+        file.names > 0 && begins(&file.blocks) && begins(&file.durable)
+    }
+}
+
 impl AppendModel {
     /// Decides the appends that wait at a blob.
     fn decide(&self, world: &World, blob: usize) -> Option<Step> {
         let before = &world.records[blob];
-        let waits = |client: &usize| {
-            self.clients[*client] == blob && world.clients[*client] == Client::Waiting
-        };
-        let clients: Vec<usize> = (0..self.clients.len()).filter(waits).collect();
+        let waiting = self.clients_that_are(world, Client::Waiting);
+        let clients: Vec<usize> = waiting
+            .filter(|client| self.clients[*client] == blob)
+            .collect();
         if clients.is_empty() {
             return None;
         }
@@ -162,19 +173,12 @@ impl AppendModel {
         };
         let copies = !end.takes_append_at(before.content.len() as u64);
         let mut content = before.content.clone();
-        content.extend(
-            clients
-                .iter()
-                .map(|client| u8::try_from(*client + 1).unwrap_or(JUNK)),
-        );
-        let file = if copies {
-            world.files.len()
-        } else {
-            before.file
-        };
+        let block = |client: &usize| u8::try_from(*client + 1).unwrap_or(JUNK);
+        content.extend(clients.iter().map(block));
+        let new_file = world.files.len();
         let next = Version {
             revision: before.revision + 1,
-            file,
+            file: if copies { new_file } else { before.file },
             content,
         };
         Some(Step::Write {
@@ -186,6 +190,18 @@ impl AppendModel {
             },
             copies,
         })
+    }
+
+    fn clients_that_are(&self, world: &World, state: Client) -> impl Iterator<Item = usize> {
+        (0..self.clients.len()).filter(move |client| world.clients[*client] == state)
+    }
+
+    /// Returns `true` if the blob of a client has its block.
+    fn has_block_of(&self, world: &World, client: usize) -> bool {
+        let content = &world.records[self.clients[client]].content;
+        content
+            .iter()
+            .any(|block| usize::from(*block) == client + 1)
     }
 
     fn step(&self, world: &mut World, at: usize) -> Option<()> {
@@ -295,6 +311,49 @@ impl AppendModel {
         }
         Some(())
     }
+
+    fn lose(&self, world: &mut World, at: usize, is_done: bool) -> Option<()> {
+        let Step::Swap(swap) = world.processes[at].clone() else {
+            return None;
+        };
+        world.losses += 1;
+        if is_done {
+            self.arrive(world, &swap);
+        } else {
+            world.late.push(swap.clone());
+        }
+        world.processes[at] = if self.sabotage == AppendSabotage::AssumeNotDone {
+            Self::tell(world, &swap, Client::Waiting);
+            Step::Idle
+        } else {
+            Step::Unsure(swap)
+        };
+        Some(())
+    }
+
+    fn crash(world: &mut World, at: usize) {
+        world.crashes += 1;
+        for step in std::mem::take(&mut world.processes) {
+            let (Step::Write { swap, .. }
+            | Step::Sync(swap)
+            | Step::Swap(swap)
+            | Step::Unsure(swap)) = &step
+            else {
+                continue;
+            };
+            if world.clients[swap.clients[0]] != Client::Told {
+                Self::tell(world, swap, Client::Unsure);
+            }
+            // Of one process, the swap may be on its way to a register elsewhere.
+            if matches!(step, Step::Swap(_)) && swap.blob == at {
+                world.late.push(swap.clone());
+            }
+        }
+        world.reader = None;
+        for file in &mut world.files {
+            file.blocks = file.durable.clone();
+        }
+    }
 }
 
 impl Model for AppendModel {
@@ -357,51 +416,12 @@ impl Model for AppendModel {
             AppendEvent::Send(client) => world.clients[client] = Client::Waiting,
             AppendEvent::Step(at) => self.step(&mut world, at)?,
             AppendEvent::Fail(at) => self.fail(&mut world, at)?,
-            AppendEvent::Lose(at, done) => {
-                let Step::Swap(swap) = last.processes[at].clone() else {
-                    return None;
-                };
-                world.losses += 1;
-                if done {
-                    self.arrive(&mut world, &swap);
-                } else {
-                    world.late.push(swap.clone());
-                }
-                world.processes[at] = if self.sabotage == AppendSabotage::AssumeNotDone {
-                    Self::tell(&mut world, &swap, Client::Waiting);
-                    Step::Idle
-                } else {
-                    Step::Unsure(swap)
-                };
-            }
+            AppendEvent::Lose(at, done) => self.lose(&mut world, at, done)?,
             AppendEvent::Arrive(at) => {
                 let swap = world.late.remove(at);
                 self.arrive(&mut world, &swap);
             }
-            AppendEvent::Crash(at) => {
-                world.crashes += 1;
-                for step in std::mem::take(&mut world.processes) {
-                    let (Step::Write { swap, .. }
-                    | Step::Sync(swap)
-                    | Step::Swap(swap)
-                    | Step::Unsure(swap)) = &step
-                    else {
-                        continue;
-                    };
-                    let told = world.clients[swap.clients[0]] == Client::Told;
-                    if !told {
-                        Self::tell(&mut world, swap, Client::Unsure);
-                    }
-                    // Of one process, the swap may be on its way to a register elsewhere.
-                    if matches!(step, Step::Swap(_)) && swap.blob == at {
-                        world.late.push(swap.clone());
-                    }
-                }
-                world.reader = None;
-                for file in &mut world.files {
-                    file.blocks = file.durable.clone();
-                }
-            }
+            AppendEvent::Crash(at) => Self::crash(&mut world, at),
             AppendEvent::Open(at) => {
                 let Version { file, content, .. } = world.records[at].clone();
                 world.reader = Some((file, content));
@@ -424,58 +444,31 @@ impl Model for AppendModel {
         vec![
             Property::always(
                 "a version has its own bytes, also after a loss of power",
-                |_, world: &World| {
-                    world.records.iter().all(|version| {
-                        let File {
-                            names,
-                            blocks,
-                            durable,
-                        } = &world.files[version.file];
-                        let length = version.content.len();
-                        let is_whole =
-                            |blocks: &[Block]| blocks.get(..length) == Some(&version.content);
-                        *names > 0 && is_whole(blocks) && is_whole(durable)
-                    })
-                },
+                |_, world: &World| world.records.iter().all(|version| world.is_whole(version)),
             ),
             Property::always(
                 "a reader gets the bytes of the version that it opened",
                 |_, world: &World| !world.is_misread,
             ),
-            Property::always(
-                "an acknowledged block is there",
-                |model: &Self, world: &World| {
-                    world.clients.iter().enumerate().all(|(client, state)| {
-                        let content = &world.records[model.clients[client]].content;
-                        *state != Client::Told
-                            || content
-                                .iter()
-                                .any(|block| usize::from(*block) == client + 1)
-                    })
-                },
-            ),
-            Property::always("a refused block isn't", |model: &Self, world: &World| {
-                world.clients.iter().enumerate().all(|(client, state)| {
-                    let content = &world.records[model.clients[client]].content;
-                    *state != Client::Refused
-                        || content
-                            .iter()
-                            .all(|block| usize::from(*block) != client + 1)
-                })
+            Property::always("an acknowledged block is there", |model: &Self, world| {
+                let mut told = model.clients_that_are(world, Client::Told);
+                told.all(|client| model.has_block_of(world, client))
+            }),
+            Property::always("a refused block isn't", |model: &Self, world| {
+                let mut refused = model.clients_that_are(world, Client::Refused);
+                !refused.any(|client| model.has_block_of(world, client))
             }),
             Property::always("no block is there twice", |_, world: &World| {
-                world.records.iter().all(|version| {
-                    let mut blocks = version.content.clone();
-                    blocks.sort_unstable();
-                    blocks.windows(2).all(|pair| pair[0] != pair[1])
-                })
+                let is_unique = |version: &Version| {
+                    let blocks: BTreeSet<_> = version.content.iter().collect();
+                    blocks.len() == version.content.len()
+                };
+                world.records.iter().all(is_unique)
             }),
             Property::sometimes("a block is appended in place", |_, world: &World| {
-                world
-                    .records
-                    .iter()
-                    .any(|version| version.content.len() > 2 && version.revision > 2)
-                    || world.clients.len() < 2
+                let is_appended =
+                    |version: &Version| version.content.len() > 2 && version.revision > 2;
+                world.clients.len() < 2 || world.records.iter().any(is_appended)
             }),
             Property::sometimes("all are told", |_, world: &World| {
                 world.clients.iter().all(|client| *client == Client::Told)

@@ -337,45 +337,7 @@ impl GroupModel {
                 process.group = std::mem::take(&mut process.queue);
                 process.step = Step::Load;
             }
-            Step::Load => {
-                let found = process
-                    .ambiguous
-                    .iter()
-                    .find(|swap| swap.next == world.register)
-                    .cloned();
-                if let Some(swap) = found {
-                    Self::finish(world, at, &swap.effects);
-                    return Some(());
-                }
-                let is_overtaken = process
-                    .ambiguous
-                    .iter()
-                    .any(|swap| swap.expected != world.register.revision());
-                if is_overtaken && !matches!(self.sabotage, GroupSabotage::RepeatOvertaken) {
-                    Self::give_up(world, process.group);
-                    Self::finish(world, at, &[]);
-                    return Some(());
-                }
-                let loaded = world.register.clone();
-                let (effects, next) = self.propose(&process, &loaded);
-                if next.is_none() && process.ambiguous.is_empty() {
-                    Self::finish(world, at, &effects);
-                    return Some(());
-                }
-                if next.is_none() {
-                    Self::give_up(world, process.group);
-                    Self::finish(world, at, &[]);
-                    return Some(());
-                }
-                let early = |effect: &&Effect| match self.sabotage {
-                    GroupSabotage::AnswerFirst => true,
-                    GroupSabotage::RefuseFirst => matches!(effect, Effect::Refused { .. }),
-                    _ => false,
-                };
-                let early: Vec<Effect> = effects.iter().filter(early).cloned().collect();
-                Self::answer(world, &early);
-                world.processes[at].step = Step::Swap(Box::new(loaded));
-            }
+            Step::Load => self.load(world, at, &process),
             Step::Swap(loaded) => {
                 let swap = self.swap(&process, &loaded)?;
                 if self.arrive(world, &swap) {
@@ -386,6 +348,36 @@ impl GroupModel {
             }
         }
         Some(())
+    }
+
+    /// Looks for the effect of earlier swaps, and proposes the next one.
+    fn load(&self, world: &mut World, at: usize, process: &Process) {
+        let Process {
+            group, ambiguous, ..
+        } = process;
+        if let Some(swap) = ambiguous.iter().find(|swap| swap.next == world.register) {
+            return Self::finish(world, at, &swap.effects);
+        }
+        let is_later = |swap: &Swap| swap.expected != world.register.revision();
+        let is_overtaken = ambiguous.iter().any(is_later)
+            && !matches!(self.sabotage, GroupSabotage::RepeatOvertaken);
+        let loaded = world.register.clone();
+        let (effects, next) = self.propose(process, &loaded);
+        if is_overtaken || next.is_none() && !ambiguous.is_empty() {
+            Self::give_up(world, group.clone());
+            return Self::finish(world, at, &[]);
+        }
+        if next.is_none() {
+            return Self::finish(world, at, &effects);
+        }
+        let early = |effect: &&Effect| match self.sabotage {
+            GroupSabotage::AnswerFirst => true,
+            GroupSabotage::RefuseFirst => matches!(effect, Effect::Refused { .. }),
+            _ => false,
+        };
+        let early: Vec<Effect> = effects.iter().filter(early).cloned().collect();
+        Self::answer(world, &early);
+        world.processes[at].step = Step::Swap(Box::new(loaded));
     }
 
     fn swap(&self, process: &Process, loaded: &Record) -> Option<Swap> {

@@ -1,10 +1,6 @@
-//! Models of protocols, checked over every interleaving with the real decisions of ifmatch-core: guarded writes and
-//! leases ([`protocol`]), changes that share a swap ([`group`]), appends to a file ([`append`]), the client's lock ([`lock`]),
-//! containers that are deleted and created again ([`container`]) or deleted if they are empty ([`emptying`]), snapshots and deletions
-//! that must leave none behind ([`snapshots`]), bodies in a bucket that several processes share ([`bodies`]), and the log of purges that caches share ([`purge`]).
+//! Models of protocols, checked in every order of their steps.
 //!
-//! In each model, a sabotage disables one check of the protocol. The model checker must then find an interleaving that the
-//! check prevents.
+#![doc = include_str!("../README.md")]
 
 pub mod append;
 pub mod bodies;

@@ -18,14 +18,14 @@ use crate::request::changeset::ChangesetPart;
 use crate::request::resource::TableResource;
 use crate::request::verb::{Verb, permissions};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{EntityChange, EntityOperation, StoredEntity, TableEntities};
+use crate::storage::batch::FailedOperation;
+use crate::storage::change::{EntityChange, EntityOperation};
+use crate::storage::entities::TableEntities;
+use crate::storage::partition::StoredEntity;
 use crate::storage::tables::TableName;
 
 /// Maximum number of operations.
 const MAX_OPERATIONS: usize = 100;
-
-/// A failed operation, by its index, and the reason.
-pub(crate) type FailedOperation = (usize, TableError);
 
 /// The operations of a batch.
 pub(crate) struct BatchOperations {

@@ -16,8 +16,9 @@ use crate::error::{ErrorCode, TableError};
 use crate::request::filter::{Filter, PropertyValue, Row, Scalar};
 use crate::request::options::{ContinuationToken, QueryOptions};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{StoredEntity, TableEntities};
+use crate::storage::entities::TableEntities;
 use crate::storage::page::{PageBudget, PageQuery, RowSource, page};
+use crate::storage::partition::StoredEntity;
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 /// Maximum number of reads of a page that batches change in between.

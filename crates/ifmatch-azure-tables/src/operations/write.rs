@@ -12,9 +12,10 @@ use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{ErrorCode, TableError};
 use crate::response::{self, ResponseFormat};
-use crate::storage::entities::{
-    EntityChange, EntityOperation, StoredEntity, TableEntities, numbered,
-};
+use crate::storage::change::{EntityChange, EntityOperation};
+use crate::storage::entities::TableEntities;
+use crate::storage::numbered;
+use crate::storage::partition::StoredEntity;
 use crate::storage::tables::{AccountContainers, TableName};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");

@@ -10,7 +10,12 @@ use ifmatch_blob::store::{
     ContentChange, Current, Opened, Put, StoreError, StoreErrorKind, Update, Updated, Upload,
 };
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Revision;
 
+use crate::error::TableError;
+
+pub(crate) mod batch;
+pub(crate) mod change;
 pub(crate) mod entities;
 pub(crate) mod garbage;
 pub(crate) mod page;
@@ -56,4 +61,11 @@ pub(crate) fn is_refused(error: &StoreError) -> bool {
 /// Reads a whole blob.
 pub(crate) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
     Ok(opened.source.read(None).await?.collect().await?.to_bytes())
+}
+
+/// Returns the generation of a version, which each store of tables must number.
+pub(crate) fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {
+    let why = "the store does not number its writes";
+    let unsupported = || StoreError::new(StoreErrorKind::Unsupported, why);
+    Ok(generation.ok_or_else(unsupported)?)
 }

@@ -25,6 +25,13 @@ use ifmatch_core::record::Revision;
 /// Version of the stored format.
 const VERSION: u64 = 1;
 
+/// A version of an entity.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredEntity {
+    pub(crate) entity: Entity,
+    pub(crate) generation: Revision,
+}
+
 /// A blob of an entity, or the intent of a batch.
 #[derive(Clone, Debug)]
 pub(crate) enum EntityContent {
@@ -37,10 +44,20 @@ pub(crate) enum EntityContent {
 #[derive(Clone, Debug)]
 pub(crate) struct BatchIntent {
     pub(crate) batch: String,
-    /// The entity before, and its generation.
-    pub(crate) before: Option<(Entity, Revision)>,
+    pub(crate) before: Option<StoredEntity>,
     /// The entity after, whose generation is the blob's.
     pub(crate) after: Option<Entity>,
+}
+
+impl BatchIntent {
+    /// Returns the entity that counts after the decision, in a blob of this generation.
+    pub(crate) fn outcome(self, is_committed: bool, generation: Revision) -> Option<StoredEntity> {
+        if is_committed {
+            self.after.map(|entity| StoredEntity { entity, generation })
+        } else {
+            self.before
+        }
+    }
 }
 
 impl EntityContent {
@@ -56,8 +73,8 @@ impl EntityContent {
                 before,
                 after,
             }) => {
-                let generation = before.as_ref().map(|(_, generation)| generation.get());
-                let before = before.as_ref().map(|(before, _)| entity(before));
+                let generation = before.as_ref().map(|before| before.generation.get());
+                let before = before.as_ref().map(|before| entity(&before.entity));
                 json!({ "batch": batch, "before": before, "generation": generation, "after": after.as_ref().map(entity) })
                     .to_string()
             }
@@ -75,7 +92,10 @@ impl EntityContent {
         let generation = json["generation"].as_u64().map(Revision::new);
         if let Some(batch) = json["batch"].as_str() {
             let before = match entity("before")? {
-                Some(before) => Some((before, generation.ok_or_else(damaged)?)),
+                Some(entity) => Some(StoredEntity {
+                    entity,
+                    generation: generation.ok_or_else(damaged)?,
+                }),
                 None => None,
             };
             return Ok(Self::Intent(BatchIntent {

@@ -75,10 +75,9 @@ use super::state::{
     DeletionPurpose, RegisteredContainer, RegisteredState, StepOutcome,
 };
 use super::{RETRY, key};
-use crate::failure::{self, WriteFailure, lost};
+use crate::failure::{self, WriteFailure, contended, lost};
 use crate::permit::{GRACE, KEYS};
-use crate::shared::{PATIENCE, StoreState};
-use crate::write::{contended, in_a_task};
+use crate::shared::{PATIENCE, StoreState, in_a_task};
 
 /// Maximum number of objects per deletion, the number that stores delete in one request.
 const PAGE: usize = 1_000;

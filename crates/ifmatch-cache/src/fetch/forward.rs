@@ -115,86 +115,90 @@ impl ForwardedRequest {
         let mut failures = Vec::new();
         for _ in 0..MAX_JOINS {
             if self.plan.unshared {
-                return WaitEnd::Ask(None);
+                break;
             }
-            let flight_key = self.plan.flight_key.clone();
-            let flight = match self.state.flights.join_or_lead(
-                &self.state.table,
-                &self.request.key,
-                &flight_key,
-            ) {
-                // The response may have been stored since the lookup, or be on disk only.
-                FlightRole::Leader(leader) => {
-                    let trusted = self.state.is_trusted();
-                    if let Some(found) = self.load() {
-                        let found = decide(&self.state, &self.request, &found, trusted);
-                        return self
-                            .found(found, flight_key)
-                            .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
-                    }
-                    return self
-                        .retry(flight_key)
-                        .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
-                }
-                FlightRole::Follower(flight) => flight,
-            };
-            let waited = flight.is_pending();
-            let outcome = match self.wait(&flight).await {
-                Ok(outcome) => outcome,
-                Err(leader) => {
-                    return self
-                        .retry(flight_key)
-                        .map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond);
-                }
-            };
-            let flight_key = match outcome {
-                FlightOutcome::Ready(stored) if self.selects(&stored) => {
-                    match self.collapsed(&stored, waited) {
-                        Some(response) => return WaitEnd::Respond(response),
-                        None if waited => return WaitEnd::Ask(None),
-                        // It became stale while its body arrives: later requests share the next request to the origin.
-                        None => {
-                            self.state.flights.close(&self.request.key, &flight);
-                            flight_key
-                        }
-                    }
-                }
-                FlightOutcome::Unmodified(stored)
-                    if waited && self.selects(&stored) && self.is_valid(&stored) =>
-                {
-                    return WaitEnd::Respond(self.unmodified(&stored));
-                }
-                // The response is for other requests, but shows what responses vary by.
-                FlightOutcome::Ready(stored) | FlightOutcome::Unmodified(stored) => flight_key
-                    .varying(
-                        stored.meta.secondary_key.vary.clone(),
-                        &self.request.head.headers,
-                    ),
-                FlightOutcome::Failed(failure) => {
-                    if failure.is_of_origin {
-                        failures.push(failure.client);
-                        if let Some(turn) = self.failed(failure.status, &failures) {
-                            return turn;
-                        }
-                    }
-                    if failure.client == self.request.client {
-                        flight_key
-                    } else {
-                        flight_key.apart_from(failure.client)
-                    }
-                }
-                // The leader may have found the response in the store.
-                FlightOutcome::Alone | FlightOutcome::Pending => {
-                    return self
-                        .retry(flight_key)
-                        .map_or(WaitEnd::Ask(None), WaitEnd::Respond);
-                }
-            };
-            if let Some(response) = self.retry(flight_key) {
-                return WaitEnd::Respond(response);
+            if let Some(end) = self.join(&mut failures).await {
+                return end;
             }
         }
         WaitEnd::Ask(None)
+    }
+
+    /// Joins the flight for the same response, or leads one. Returns `None` if its outcome is for other requests.
+    async fn join<T>(&mut self, failures: &mut Vec<Option<IpAddr>>) -> Option<WaitEnd<T>> {
+        let (flights, table) = (&self.state.flights, &self.state.table);
+        let flight_key = self.plan.flight_key.clone();
+        let flight = match flights.join_or_lead(table, &self.request.key, &flight_key) {
+            FlightRole::Leader(leader) => return Some(self.lead(leader, flight_key)),
+            FlightRole::Follower(flight) => flight,
+        };
+        let waited = flight.is_pending();
+        let outcome = match self.wait(&flight).await {
+            Ok(outcome) => outcome,
+            Err(leader) => return Some(self.retry_or_ask(flight_key, Some(leader))),
+        };
+        let next_key = match outcome {
+            FlightOutcome::Ready(stored) if self.selects(&stored) => {
+                match self.collapsed(&stored, waited) {
+                    Some(response) => return Some(WaitEnd::Respond(response)),
+                    None if waited => return Some(WaitEnd::Ask(None)),
+                    // It became stale while its body arrives: later requests share the next request to the origin.
+                    None => {
+                        self.state.flights.close(&self.request.key, &flight);
+                        flight_key
+                    }
+                }
+            }
+            FlightOutcome::Unmodified(stored)
+                if waited && self.selects(&stored) && self.is_valid(&stored) =>
+            {
+                return Some(WaitEnd::Respond(self.unmodified(&stored)));
+            }
+            // The response is for other requests, but shows what responses vary by.
+            FlightOutcome::Ready(stored) | FlightOutcome::Unmodified(stored) => {
+                let vary = stored.meta.secondary_key.vary.clone();
+                flight_key.varying(vary, &self.request.head.headers)
+            }
+            FlightOutcome::Failed(failure) => {
+                if failure.is_of_origin {
+                    failures.push(failure.client);
+                    if let Some(end) = self.failed(failure.status, failures) {
+                        return Some(end);
+                    }
+                }
+                if failure.client == self.request.client {
+                    flight_key
+                } else {
+                    flight_key.apart_from(failure.client)
+                }
+            }
+            // The leader may have found the response in the store.
+            FlightOutcome::Alone | FlightOutcome::Pending => {
+                return Some(self.retry_or_ask(flight_key, None));
+            }
+        };
+        self.retry(next_key).map(WaitEnd::Respond)
+    }
+
+    /// Leads a flight, unless the response has been stored since the lookup, or is on disk only.
+    fn lead<T>(&mut self, leader: FlightLeader, flight_key: FlightKey) -> WaitEnd<T> {
+        let trusted = self.state.is_trusted();
+        let Some(found) = self.load() else {
+            return self.retry_or_ask(flight_key, Some(leader));
+        };
+        let found = decide(&self.state, &self.request, &found, trusted);
+        let response = self.found(found, flight_key);
+        response.map_or(WaitEnd::Ask(Some(leader)), WaitEnd::Respond)
+    }
+
+    /// Looks the response up again, and asks the origin if it still isn't there.
+    fn retry_or_ask<T>(
+        &mut self,
+        flight_key: FlightKey,
+        leader: Option<FlightLeader>,
+    ) -> WaitEnd<T> {
+        let response = self.retry(flight_key);
+        response.map_or(WaitEnd::Ask(leader), WaitEnd::Respond)
     }
 
     /// Waits for the outcome of a flight. Returns a leader if this request is to ask the origin as well, for all that wait, because

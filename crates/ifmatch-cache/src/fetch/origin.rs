@@ -413,43 +413,19 @@ impl OriginRequest {
         length: DeclaredLength,
         times: ExchangeTimes,
     ) -> Result<(StoredHead, Option<u64>), RequestOutcome> {
-        let refusal = self.refusal(
-            head.status,
-            &head.headers,
-            &self.state.config.governing(&head.headers),
-        );
-        let storable = match (refusal, length) {
-            (Some(refusal), _) => Err(refusal.into()),
-            (None, Err(InvalidLength)) => Err(RequestOutcome::PassMalformed),
-            (None, Ok(length)) => self.useful(head, length, times).map(|meta| (meta, length)),
+        let governing = self.state.config.governing(&head.headers);
+        let refusal = self.refusal(head.status, &head.headers, &governing);
+        let useful = match refusal {
+            _ if self.is_covered(head.status) => Err(RequestOutcome::ErrorStatus),
+            Some(refusal) => Err(refusal.into()),
+            None => self.useful(head, length, times),
         };
-        let failed = is_failure(head.status);
-        let storable = if self.is_covered(head.status) {
-            Err(RequestOutcome::ErrorStatus)
+        let (meta, length) = useful.map_err(|why| self.decline(head.status, refusal, why))?;
+        let table = &self.state.table;
+        if table.are_valid(&self.key, &meta.groups, times.asked) {
+            Ok((meta, length))
         } else {
-            storable
-        };
-        match storable {
-            Ok((meta, _))
-                if !self
-                    .state
-                    .table
-                    .are_valid(&self.key, &meta.groups, times.asked) =>
-            {
-                Err(RequestOutcome::PassInvalidated)
-            }
-            Ok(storable) => Ok(storable),
-            Err(outcome) => {
-                if failed {
-                    self.tell(self.failure(true, Some(head.status)));
-                }
-                self.not_stored(head.status, refusal, outcome);
-                Err(if failed {
-                    RequestOutcome::ErrorStatus
-                } else {
-                    outcome
-                })
-            }
+            Err(RequestOutcome::PassInvalidated)
         }
     }
 
@@ -469,13 +445,14 @@ impl OriginRequest {
         is_failure(status) && !is_named() && self.stored.as_ref().is_some_and(covers)
     }
 
-    /// Returns the head of a response that may be stored, if it is within the limits and can ever be used.
+    /// Returns the head of a response that may be stored, and its length, if it is within the limits and can ever be used.
     fn useful(
         &self,
         head: &response::Parts,
-        length: Option<u64>,
+        length: DeclaredLength,
         times: ExchangeTimes,
-    ) -> Result<StoredHead, RequestOutcome> {
+    ) -> Result<(StoredHead, Option<u64>), RequestOutcome> {
+        let length = length.map_err(|InvalidLength| RequestOutcome::PassMalformed)?;
         let longest = self.state.config.longest();
         if head.headers.len() > MAX_FIELDS || length.is_some_and(|length| length > longest) {
             return Err(RequestOutcome::PassTooLarge);
@@ -485,7 +462,7 @@ impl OriginRequest {
         }
         let meta = StoredHead::new(head.status, &head.headers, &self.arrival(times));
         if meta.is_useful() {
-            Ok(meta)
+            Ok((meta, length))
         } else {
             Err(RequestOutcome::PassLifetime)
         }
@@ -498,8 +475,27 @@ impl OriginRequest {
         range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
     }
 
+    /// Handles a response that isn't stored: shares a failure, and discards the stored response if the new one supersedes
+    /// it. Returns the outcome of the request.
+    fn decline(
+        &self,
+        status: StatusCode,
+        refusal: Option<Refusal>,
+        why: RequestOutcome,
+    ) -> RequestOutcome {
+        if is_failure(status) {
+            self.tell(self.failure(true, Some(status)));
+        }
+        self.note_unstored(status, refusal, why);
+        if is_failure(status) {
+            RequestOutcome::ErrorStatus
+        } else {
+            why
+        }
+    }
+
     /// Discards the stored response if the new one supersedes it but must not be stored.
-    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, why: RequestOutcome) {
+    fn note_unstored(&self, status: StatusCode, refusal: Option<Refusal>, why: RequestOutcome) {
         let until = self.state.now().saturating_add(UNSHARED);
         if refusal == Some(Refusal::Credential) && self.leader.is_some() {
             self.state.table.expect_personal(&self.key, until, why);

@@ -120,7 +120,7 @@ impl ConnectionHandler {
         let client = ConnectedClient {
             address,
             is_secure: self.shared.tls.is_some(),
-            peer: Arc::clone(&slot.peer),
+            peer: Arc::clone(slot.peer()),
             requests: Arc::clone(&self.shared.requests),
             phase: phase.clone(),
         };

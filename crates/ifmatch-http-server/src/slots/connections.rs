@@ -1,19 +1,17 @@
-//! Slots for connections and requests, with eviction of idle connections for new ones, and the clients that hold them.
+//! Slots for connections, with eviction of idle connections for new ones.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ifmatch_core::share::{SlotLimit, network};
+use ifmatch_core::share::SlotLimit;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::peers::{ConnectedPeer, CountedConnection, Peers};
 use crate::connection::activity::ConnectionActivity;
-use crate::limits::ServerLimits;
 use crate::limits::{ServerEvent, ServerObserver};
 
 /// Minimum idle time before eviction. A connection idle for less may be about to send a request.
@@ -42,8 +40,8 @@ struct Registry {
 /// A connection slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
-    pub(crate) peer: Arc<ConnectedPeer>,
-    permit: Option<OwnedSemaphorePermit>,
+    connection: CountedConnection,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A connection that can be evicted, registered until dropped.
@@ -72,22 +70,24 @@ impl ConnectionSlots {
     /// connection of its own, and `None` otherwise.
     pub(crate) async fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
         let peer = self.peers.of(address);
-        if !self
-            .limit
-            .grants(self.taken().min(self.limit.total - 1), peer.connections())
-            && !self.evict(|activity| Arc::ptr_eq(&activity.client.peer, &peer))
-        {
+        // Counts a full server as one with a last free slot: only the client's own limit refuses, and a full server waits.
+        let taken = self.taken().min(self.limit.total - 1);
+        let is_own = |activity: &ConnectionActivity| Arc::ptr_eq(&activity.client.peer, &peer);
+        if !self.limit.grants(taken, peer.connections()) && !self.evict(is_own) {
             self.observer.observe(ServerEvent::ConnectionRefused);
             return None;
         }
         // Counted before waiting, so this client's next connection on another listener doesn't wait as well.
-        peer.connections.fetch_add(1, Relaxed);
-        let mut slot = ConnectionSlot { peer, permit: None };
-        slot.permit = self.permit().await;
-        slot.permit.is_some().then_some(slot)
+        let connection = CountedConnection::new(peer);
+        let permit = self.wait_for_permit().await?;
+        Some(ConnectionSlot {
+            connection,
+            _permit: permit,
+        })
     }
 
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a free slot, and evicts a connection as soon as one is idle.
+    async fn wait_for_permit(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
                 return Some(permit);
@@ -133,29 +133,22 @@ impl ConnectionSlots {
     fn evict(&self, candidates: impl Fn(&ConnectionActivity) -> bool) -> bool {
         let mut registry = self.registry();
         let now = Instant::now();
+        let idle_since = |activity: &ConnectionActivity| {
+            let since = activity.idle_since().filter(|_| candidates(activity))?;
+            (now.saturating_duration_since(since) >= self.grace).then_some(since)
+        };
         loop {
-            let idle = registry
-                .open
-                .iter()
-                .filter(|(_, (activity, _))| candidates(activity));
+            let open = registry.open.iter();
             let idle =
-                idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
-            let oldest = idle
-                .filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace)
-                .min();
-            let Some((_, number)) = oldest else {
+                open.filter_map(|(number, (activity, _))| Some((idle_since(activity)?, *number)));
+            let Some((_, number)) = idle.min() else {
                 return false;
             };
-            // Otherwise a request has begun since.
-            if registry
-                .open
-                .get(&number)
-                .is_some_and(|(activity, _)| activity.evict())
+            // Not if a request has begun since.
+            if let Entry::Occupied(connection) = registry.open.entry(number)
+                && connection.get().0.evict()
             {
-                registry
-                    .open
-                    .remove(&number)
-                    .inspect(|(_, evicted)| evicted.notify_one());
+                connection.remove().1.notify_one();
                 self.observer.observe(ServerEvent::IdleConnectionEvicted);
                 return true;
             }
@@ -180,179 +173,23 @@ impl Drop for EvictionRegistration {
     }
 }
 
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.peer.connections.fetch_sub(1, Relaxed);
-    }
-}
-
-/// A server's request slots.
-pub(crate) struct RequestSlots {
-    limit: SlotLimit,
-    streams: u32,
-    observer: Arc<dyn ServerObserver>,
-    taken: AtomicU32,
-    /// Requests in progress, with or without a slot.
-    open: AtomicU32,
-}
-
-/// A request slot, released on drop.
-#[derive(Debug)]
-pub struct RequestSlot {
-    slots: Arc<RequestSlots>,
-    peer: Arc<ConnectedPeer>,
-}
-
-impl RequestSlots {
-    /// Creates the slots, all of them free.
-    pub(crate) fn new(limits: &ServerLimits, observer: Arc<dyn ServerObserver>) -> Self {
-        let (limit, streams) = (limits.requests, limits.streams);
-        Self {
-            limit,
-            streams,
-            observer,
-            taken: AtomicU32::new(0),
-            open: AtomicU32::new(0),
-        }
-    }
-
-    /// Returns `true` if this client may begin another request, including one that gets refused. This also limits
-    /// refusals and responses that need no slot. The limit allows as many of those as there are slots, plus one
-    /// connection's streams.
-    pub(crate) fn admits(&self, peer: &ConnectedPeer) -> bool {
-        let SlotLimit { total, per_client } = self.limit;
-        let extended = |slots: u32| slots.saturating_mul(2).saturating_add(self.streams);
-        let limit = SlotLimit {
-            total: extended(total),
-            per_client: per_client.map(extended),
-        };
-        let admits = limit.grants(self.open.load(Relaxed), peer.open.load(Relaxed));
-        if !admits {
-            self.observer.observe(ServerEvent::RequestRefused);
-        }
-        admits
-    }
-
-    /// Records the start of a request.
-    pub(crate) fn begin(&self, peer: &ConnectedPeer) {
-        self.open.fetch_add(1, Relaxed);
-        peer.open.fetch_add(1, Relaxed);
-    }
-
-    /// Records the end of a request.
-    pub(crate) fn end(&self, peer: &ConnectedPeer) {
-        self.open.fetch_sub(1, Relaxed);
-        peer.open.fetch_sub(1, Relaxed);
-    }
-
-    /// Takes a slot. Returns `None` if there is none for this client.
-    pub(crate) fn take(self: &Arc<Self>, peer: &Arc<ConnectedPeer>) -> Option<RequestSlot> {
-        let taken = self.taken.fetch_add(1, Relaxed);
-        let own = peer.requests.fetch_add(1, Relaxed);
-        let slot = RequestSlot {
-            slots: Arc::clone(self),
-            peer: Arc::clone(peer),
-        };
-        let granted = self.limit.grants(taken, own);
-        if !granted {
-            self.observer.observe(ServerEvent::RequestRefused);
-        }
-        granted.then_some(slot)
-    }
-}
-
-impl Drop for RequestSlot {
-    fn drop(&mut self) {
-        self.slots.taken.fetch_sub(1, Relaxed);
-        self.peer.requests.fetch_sub(1, Relaxed);
-    }
-}
-
-impl fmt::Debug for RequestSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestSlots")
-            .field("limit", &self.limit)
-            .field("taken", &self.taken)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Connected clients.
-#[derive(Debug, Default)]
-pub(crate) struct Peers(Mutex<HashMap<IpAddr, Weak<ConnectedPeer>>>);
-
-/// One client: all connections from one address.
-#[derive(Debug)]
-pub(crate) struct ConnectedPeer {
-    network: IpAddr,
-    /// Open connections.
-    pub(crate) connections: AtomicU32,
-    /// Requests in progress.
-    pub(crate) requests: AtomicU32,
-    /// Requests that have begun, including refused ones.
-    pub(crate) open: AtomicU32,
-    peers: Arc<Peers>,
-}
-
-impl Peers {
-    /// Returns the client of this address, tracked until dropped.
-    pub(crate) fn of(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectedPeer> {
-        let network = network(address);
-        let mut peers = self.lock();
-        if let Some(peer) = peers.get(&network).and_then(Weak::upgrade) {
-            return peer;
-        }
-        let (connections, requests, open) = Default::default();
-        let peer = Arc::new(ConnectedPeer {
-            network,
-            connections,
-            requests,
-            open,
-            peers: Arc::clone(self),
-        });
-        peers.insert(network, Arc::downgrade(&peer));
-        peer
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<ConnectedPeer>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ConnectedPeer {
-    /// Returns its address, or the start of its network.
-    pub(crate) fn network(&self) -> IpAddr {
-        self.network
-    }
-
-    /// Returns the number of open connections.
-    pub(crate) fn connections(&self) -> u32 {
-        self.connections.load(Relaxed)
-    }
-}
-
-impl Drop for ConnectedPeer {
-    fn drop(&mut self) {
-        let mut peers = self.peers.lock();
-        // Another client may have replaced it meanwhile.
-        if peers
-            .get(&self.network)
-            .is_some_and(|peer| peer.strong_count() == 0)
-        {
-            peers.remove(&self.network);
-        }
+impl ConnectionSlot {
+    /// Returns the client that holds it.
+    pub(crate) fn peer(&self) -> &Arc<ConnectedPeer> {
+        self.connection.peer()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::net::Ipv4Addr;
     use std::pin::pin;
     use std::task::Poll;
 
     use super::*;
     use crate::connection::activity::{ConnectedClient, ServerPhase};
+    use crate::limits::ServerLimits;
+    use crate::slots::RequestSlots;
 
     /// An open connection.
     struct Open {
@@ -378,7 +215,7 @@ mod tests {
                 &ServerLimits::default(),
                 Arc::new(|_| ()),
             ));
-            let (address, peer) = (([127, 0, 0, 1], 1).into(), Arc::clone(&slot.peer));
+            let (address, peer) = (([127, 0, 0, 1], 1).into(), Arc::clone(slot.peer()));
             let phase = tokio::sync::watch::channel(ServerPhase::Serving).1;
             let activity = Arc::new(ConnectionActivity::new(ConnectedClient {
                 address,
@@ -455,7 +292,7 @@ mod tests {
         assert!(third.is_some() && is_evicted(&first).await != is_evicted(&second).await);
         assert_eq!(test.0.taken(), 4);
         drop((first, second, third));
-        assert_eq!((test.0.taken(), other.slot.peer.connections()), (1, 1));
+        assert_eq!((test.0.taken(), other.slot.peer().connections()), (1, 1));
     }
 
     #[tokio::test]
@@ -487,58 +324,5 @@ mod tests {
         }
         assert_eq!(held.len(), 5);
         assert!(test.take(2).await.is_some());
-    }
-
-    fn slots(total: u32, streams: u32) -> Arc<RequestSlots> {
-        let limits = ServerLimits {
-            requests: SlotLimit {
-                total,
-                per_client: Some(2),
-            },
-            streams,
-            ..ServerLimits::default()
-        };
-        Arc::new(RequestSlots::new(&limits, Arc::new(|_| ())))
-    }
-
-    fn peer(last: u8) -> Arc<ConnectedPeer> {
-        Arc::<Peers>::default().of(Ipv4Addr::new(127, 0, 0, last).into())
-    }
-
-    #[test]
-    fn slots_are_limited_in_total_and_per_client() {
-        let (slots, one, two) = (slots(3, 1), peer(1), peer(2));
-        let held = (slots.take(&one), slots.take(&one));
-        assert!(held.0.is_some() && held.1.is_some() && slots.take(&one).is_none());
-        let last = slots.take(&two);
-        assert!(last.is_some() && slots.take(&two).is_none());
-        drop(held);
-        assert!(slots.take(&one).is_some() && slots.take(&two).is_some());
-    }
-
-    #[test]
-    fn requests_without_a_slot_are_limited_as_well() {
-        let (slots, peer) = (slots(10, 3), peer(1));
-        for _ in 0..2 * 2 + 3 {
-            assert!(slots.admits(&peer));
-            slots.begin(&peer);
-        }
-        assert!(!slots.admits(&peer));
-        slots.end(&peer);
-        assert!(slots.admits(&peer));
-    }
-
-    #[test]
-    fn a_network_is_one_client_until_its_last_connection_closes() {
-        let peers = Arc::new(Peers::default());
-        let of = |address: &str| peers.of(address.parse().unwrap());
-        let client = of("192.0.2.7");
-        assert!(Arc::ptr_eq(&client, &of("::ffff:192.0.2.7")));
-        assert!(!Arc::ptr_eq(&client, &of("192.0.2.8")));
-        let network = of("2001:db8:0:1::7");
-        assert!(Arc::ptr_eq(&network, &of("2001:db8:0:1:ffff::1")));
-        assert!(!Arc::ptr_eq(&network, &of("2001:db8:0:2::7")));
-        drop((client, network));
-        assert!(peers.lock().is_empty());
     }
 }
