@@ -55,7 +55,7 @@ impl Host {
     fn std_features(self) -> &'static str {
         match self {
             Self::JavaScript => "panic-unwind,optimize_for_size",
-            Self::Components => "optimize_for_size",
+            Self::Components => "",
         }
     }
 }
