@@ -202,27 +202,20 @@ impl Inner {
         for _ in 0..MARKS {
             let mark = FieldText::new(&nonce()?.to_string())
                 .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-            if self.mark(container, Some(mark.clone())).await?.is_none() {
-                // The retry of a deletion gets its response again.
-                return self
-                    .delete_container(container, Edit::absent(request))
-                    .await;
-            }
+            self.mark(container, Some(mark.clone())).await?;
             if self.has_blobs(container).await? {
                 self.mark(container, None).await?;
                 return Err(StoreErrorKind::ContainerNotEmpty.into());
             }
-            let absent = move |version: Option<&Version>| {
-                let found = version
-                    .map(payload_of)
-                    .transpose()?
-                    .and_then(|payload| payload.headers.emptying);
-                if found.as_ref() == Some(&mark) {
-                    Ok(Content::Absent)
-                } else {
-                    Err(StoreErrorKind::ContainerNotEmpty.into())
-                }
-            };
+            // A container that didn't exist at the mark may have been created since, and have blobs.
+            let absent =
+                move |version: Option<&Version>| match version.map(payload_of).transpose()? {
+                    Some(payload) if payload.headers.emptying.as_ref() != Some(&mark) => {
+                        Err(StoreErrorKind::ContainerNotEmpty.into())
+                    }
+                    // Without a container, the retry of a deletion gets its response again.
+                    _ => Ok(Content::Absent),
+                };
             let edit = Edit::Write(request.clone(), Box::new(absent));
             match Arc::clone(&self).delete_container(container, edit).await {
                 // A write, or another deletion, has removed the mark.

@@ -56,10 +56,11 @@ struct State {
     cut: AtomicBool,
     blind: AtomicBool,
     faults: Mutex<VecDeque<Fault>>,
-    action: Mutex<Option<Action>>,
+    load_action: Mutex<Option<Action>>,
+    swap_action: Mutex<Option<Action>>,
 }
 
-/// Something that happens before the next swap of a key with this prefix.
+/// Something that happens before the next load or swap of a key with this prefix.
 type Action = (&'static str, BoxFuture<'static, ()>);
 
 impl Default for FaultyRegister {
@@ -72,14 +73,15 @@ impl FaultyRegister {
     /// Returns another process's connection to these records, with faults of its own.
     pub fn on(records: Arc<MemoryRegister>) -> Self {
         let engine = Mutex::new(records.engine());
-        let (cut, blind, faults, action) = Default::default();
+        let (cut, blind, faults, load_action, swap_action) = Default::default();
         Self(Arc::new(State {
             records,
             engine,
             cut,
             blind,
             faults,
-            action,
+            load_action,
+            swap_action,
         }))
     }
 
@@ -120,18 +122,32 @@ impl FaultyRegister {
         self.0.blind.store(blind, Ordering::SeqCst);
     }
 
+    /// Runs an action right before the next load of a key with this prefix. The load waits for it.
+    pub fn before_load(
+        &self,
+        prefix: &'static str,
+        action: impl Future<Output = ()> + Send + 'static,
+    ) {
+        *locked(&self.0.load_action) = Some((prefix, Box::pin(action)));
+    }
+
     /// Runs an action right before the next swap of a key with this prefix. The swap waits for it.
     pub fn before_swap(
         &self,
         prefix: &'static str,
         action: impl Future<Output = ()> + Send + 'static,
     ) {
-        *locked(&self.0.action) = Some((prefix, Box::pin(action)));
+        *locked(&self.0.swap_action) = Some((prefix, Box::pin(action)));
+    }
+
+    /// Returns `true` while an action waits for its load.
+    pub fn waits_for_load(&self) -> bool {
+        locked(&self.0.load_action).is_some()
     }
 
     /// Returns `true` while an action waits for its swap.
     pub fn waits_for_swap(&self) -> bool {
-        locked(&self.0.action).is_some()
+        locked(&self.0.swap_action).is_some()
     }
 
     fn reach(&self) -> Result<(), RegisterError> {
@@ -140,6 +156,14 @@ impl FaultyRegister {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Runs the action that waits for this key, if there is one.
+async fn run(action: &Mutex<Option<Action>>, key: &Key) {
+    let action = locked(action).take_if(|(prefix, _)| key.as_str().starts_with(*prefix));
+    if let Some((_, action)) = action {
+        action.await;
     }
 }
 
@@ -160,6 +184,7 @@ impl Wrapper for FaultyRegister {
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.reach()?;
+        run(&self.0.load_action, key).await;
         self.0.records.load(key).await
     }
 
@@ -170,11 +195,7 @@ impl Wrapper for FaultyRegister {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         self.reach()?;
-        let action =
-            locked(&self.0.action).take_if(|(prefix, _)| key.as_str().starts_with(*prefix));
-        if let Some((_, action)) = action {
-            action.await;
-        }
+        run(&self.0.swap_action, key).await;
         let fault = locked(&self.0.faults).pop_front();
         match fault {
             None | Some(Fault::None) => self.0.records.compare_and_swap(key, expected, next).await,

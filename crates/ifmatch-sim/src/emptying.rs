@@ -17,6 +17,8 @@ pub enum EmptyingSabotage {
     MarkLate,
     /// A deletion ignores that its mark is gone.
     IgnoreMark,
+    /// A deletion that found no container to mark deletes one that was created since.
+    DeleteUnmarked,
     /// A deletion takes the mark of another one for its own.
     TakeAnyMark,
     /// A writer answers without another look at the container.
@@ -76,6 +78,8 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deletion {
     Mark,
+    /// There was no container to mark: about to find that there is still none.
+    Absent,
     /// About to look for blobs of this incarnation.
     Look(u8),
     Delete(u8),
@@ -166,8 +170,14 @@ impl EmptyingModel {
                     self.mark(world, at);
                     Deletion::Look(container.incarnation)
                 }
-                None => Deletion::Done,
+                None => Deletion::Absent,
             },
+            Deletion::Absent => {
+                if self.is(EmptyingSabotage::DeleteUnmarked) {
+                    world.container = None;
+                }
+                Deletion::Done
+            }
             Deletion::Look(incarnation) if self.is(EmptyingSabotage::MarkLate) => {
                 self.mark(world, at);
                 Deletion::Delete(incarnation)

@@ -551,6 +551,34 @@ async fn a_write_keeps_away_the_deletion_of_an_empty_container() {
         .unwrap();
 }
 
+/// The deletion found no container to mark. Then another gateway creates it, with a blob.
+#[tokio::test]
+async fn a_deletion_that_found_no_container_leaves_a_new_one_alone() {
+    let Two {
+        registers: [_, register],
+        stores: [one, other],
+        ..
+    } = two_with(ManualClock::default().with_timers());
+    let path = blob("c", "b");
+    let (writer, written, again) = (one.clone(), path.clone(), register.clone());
+    // The first load is of the mark.
+    register.before_load("c/", async move {
+        again.before_load("c/", async move {
+            writer
+                .create_container(&written.container, BlobHeaders::default())
+                .await
+                .unwrap();
+            writer.put(&written, put("1")).await.unwrap();
+        });
+    });
+    let refused = other
+        .delete_empty_container(&path.container, Delete::default())
+        .await;
+    assert!(!register.waits_for_load());
+    assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
+    assert_eq!(read(&other, &path).await.unwrap(), "1");
+}
+
 #[tokio::test]
 async fn a_register_that_may_lose_swaps_is_refused() {
     let register = FaultyRegister::default();

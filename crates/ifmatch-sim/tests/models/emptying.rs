@@ -55,6 +55,11 @@ fn a_deletion_needs_its_mark() {
 }
 
 #[test]
+fn a_deletion_that_found_no_container_deletes_none() {
+    breaks(EmptyingSabotage::DeleteUnmarked);
+}
+
+#[test]
 fn a_deletion_needs_its_own_mark() {
     breaks(EmptyingSabotage::TakeAnyMark);
 }
