@@ -73,12 +73,13 @@ async fn seconds(
     match (
         is_used(0).await,
         is_used(9).await,
-        is_used(50).await,
+        is_used(1).await,
+        is_used(49).await,
         is_used(1).await,
     ) {
         (false, ..) => 0,
-        (true, true, false, false) => 10,
-        (true, true, true, false) => 60,
+        (true, true, false, false, false) => 10,
+        (true, true, true, true, false) => 60,
         other => panic!("{status} {fields:?}: {other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_gateway_config::error::Error;
 
 use super::judge::{CaseAnswer, CheckFinding, CheckVerdict, ClientRisk, judge, unanswered};
-use super::site::{CheckSite, SeenResource};
+use super::site::{ATTEMPTS, CheckSite, SeenResource};
 
 /// The first content. All contents have the same length, so a tag of date and length can't tell them apart.
 const OLD: &str = "abcdefghijklmnopqrstuvwxyz";
@@ -202,19 +202,28 @@ impl CheckCase {
             (&Method::PUT, _) => WRITTEN,
             _ => "",
         };
-        let sent = site.send(&self.method, &resource.key, &fields, body).await;
-        let after = if is_read(&self.method) {
-            None
-        } else {
-            Some(site.get(&resource.key).await?)
-        };
-        let response = match sent {
-            Ok(response) => response,
-            Err(error) => {
-                let error = error.to_string();
-                let why = error.rsplit(": ").next().unwrap_or_default();
-                let (verdict, detail) = unanswered(&before, after.as_ref(), why);
-                return Ok(self.finding(verdict, detail));
+        let mut attempts = 1..=ATTEMPTS;
+        let (response, after) = loop {
+            attempts.next();
+            let sent = site
+                .send_once(&self.method, &resource.key, &fields, body)
+                .await;
+            let after = if is_read(&self.method) {
+                None
+            } else {
+                Some(site.get(&resource.key).await?)
+            };
+            // A write that has changed something would meet its own success.
+            let may_repeat = after.as_ref().is_none_or(|after| before.is_same(after));
+            match sent {
+                Ok(response) => break (response, after),
+                Err(_) if may_repeat && !attempts.is_empty() => {}
+                Err(error) => {
+                    let error = error.to_string();
+                    let why = error.rsplit(": ").next().unwrap_or_default();
+                    let (verdict, detail) = unanswered(self, &before, after.as_ref(), why);
+                    return Ok(self.finding(verdict, detail));
+                }
             }
         };
         let (verdict, detail) = judge(

@@ -116,14 +116,15 @@ pub(super) fn judge(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, Str
     )
 }
 
-/// Judges a request whose response is missing or malformed.
+/// Judges a request whose response is missing or malformed. A write that had to succeed may have done so.
 pub(super) fn unanswered(
+    case: &CheckCase,
     before: &SeenResource,
     after: Option<&SeenResource>,
     why: &str,
 ) -> (CheckVerdict, String) {
     let kept = after.is_none_or(|after| before.is_same(after));
-    let verdict = if kept {
+    let verdict = if kept || matches!(case.expected, ExpectedResponse::Done) {
         CheckVerdict::Differs
     } else {
         CheckVerdict::No
@@ -397,19 +398,17 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_a_response_must_change_nothing() {
-        assert_eq!(
-            unanswered(&seen(200, NEW), Some(&seen(200, NEW)), "").0,
-            CheckVerdict::Differs
-        );
-        assert_eq!(
-            unanswered(&seen(200, NEW), Some(&seen(200, WRITTEN)), "").0,
-            CheckVerdict::No
-        );
-        assert_eq!(
-            unanswered(&seen(200, NEW), None, "").0,
-            CheckVerdict::Differs
-        );
+    fn a_rejected_write_without_a_response_must_change_nothing() {
+        let judge = |name: &str, after: Option<&SeenResource>| {
+            unanswered(&case(name), &seen(200, NEW), after, "").0
+        };
+        let rejected = "If-Match with an old tag rejects PUT";
+        let (kept, written) = (seen(200, NEW), seen(200, WRITTEN));
+        assert_eq!(judge(rejected, Some(&kept)), CheckVerdict::Differs);
+        assert_eq!(judge(rejected, Some(&written)), CheckVerdict::No);
+        assert_eq!(judge(rejected, None), CheckVerdict::Differs);
+        let passes = "If-Match with the current tag lets PUT pass";
+        assert_eq!(judge(passes, Some(&written)), CheckVerdict::Differs);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::http_client::{GIVE_TOKEN, detail, explained};
 /// Time limit of a request.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Number of attempts of a request.
-const ATTEMPTS: usize = 3;
+pub(super) const ATTEMPTS: usize = 3;
 /// Interval between looks at a resource whose tag is still weak, or whose date is too young.
 const LOOK: Duration = Duration::from_millis(200);
 /// Number of these looks. Some servers call a tag weak for a second or two, since a file's date can't tell two writes of
@@ -69,8 +69,8 @@ impl<'a> CheckSite<'a> {
         key
     }
 
-    /// Sends a request, again if the connection breaks: a server may close it instead of reading the rest of a request that
-    /// it rejects.
+    /// Sends a read, or a write without conditions, and again if there is no response: a server may close the connection instead
+    /// of reading the rest of a request that it rejects. A conditional write would meet its own success.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -157,27 +157,34 @@ impl<'a> CheckSite<'a> {
         let [no_tag, no_date] = &self.has_no;
         for _ in 0..LOOKS {
             let seen = self.get(key).await?;
-            let is_known =
-                no_tag.load(Ordering::Relaxed) || dated && no_date.load(Ordering::Relaxed);
-            if is_known || seen.tag.is_some() && (!dated || seen.aged) {
+            let has_tag = seen.tag.is_some() || no_tag.load(Ordering::Relaxed);
+            let has_date = !dated || seen.aged || no_date.load(Ordering::Relaxed);
+            if has_tag && has_date {
                 return Ok(seen);
             }
             sleep(LOOK).await;
         }
         let seen = self.get(key).await?;
-        if seen.tag.is_none() { no_tag } else { no_date }.store(true, Ordering::Relaxed);
+        no_tag.fetch_or(seen.tag.is_none(), Ordering::Relaxed);
+        no_date.fetch_or(dated && !seen.aged, Ordering::Relaxed);
         Ok(seen)
     }
 
-    /// Deletes everything that the check has written.
+    /// Deletes everything that the check has written. Returns the first error, after the last deletion.
     pub(super) async fn clear(&self) -> Result<(), Error> {
         let keys = std::mem::take(&mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut cleared = Ok(());
         for key in keys {
-            let status = self.send(&Method::DELETE, &key, &[], "").await?.status();
-            if status == StatusCode::PRECONDITION_REQUIRED {
-                self.send(&Method::DELETE, &key, &self.current(&key).await?, "")
-                    .await?;
-            }
+            cleared = cleared.and(self.delete(&key).await);
+        }
+        cleared
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        let status = self.send(&Method::DELETE, key, &[], "").await?.status();
+        if status == StatusCode::PRECONDITION_REQUIRED {
+            self.send(&Method::DELETE, key, &self.current(key).await?, "")
+                .await?;
         }
         Ok(())
     }
