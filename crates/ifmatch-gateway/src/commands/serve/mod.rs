@@ -162,16 +162,13 @@ fn start_listeners(
 ) -> Result<ServedAddresses, Error> {
     let Services { blobs, tables, s3 } = services;
     let cors = config.cors.clone();
-    let site = match cache {
-        Some(cache) => {
-            let cached = MapRequest::new(cache.layer(blobs), cache::without_token as fn(_) -> _);
-            let gateway = Gateway::new(Arc::clone(state), cached, is_signed).allowing(cors);
-            reserved.site.serve(server, gateway)?
-        }
-        None => {
-            let gateway = Gateway::new(Arc::clone(state), blobs, is_signed).allowing(cors);
-            reserved.site.serve(server, gateway)?
-        }
+    let site = if let Some(cache) = cache {
+        let cached = MapRequest::new(cache.layer(blobs), cache::without_token as fn(_) -> _);
+        let gateway = Gateway::new(Arc::clone(state), cached, is_signed).allowing(cors);
+        reserved.site.serve(server, gateway)?
+    } else {
+        let gateway = Gateway::new(Arc::clone(state), blobs, is_signed).allowing(cors);
+        reserved.site.serve(server, gateway)?
     };
     let mut addresses = ServedAddresses {
         site,
