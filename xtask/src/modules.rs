@@ -19,7 +19,7 @@ const CYCLES: &[(&str, &str)] = &[
     ),
     (
         "ifmatch-blob-objects",
-        "backing container list permit probe records shared",
+        "backing container list permit probe records store_state",
     ),
     (
         "ifmatch-cache",

@@ -1,7 +1,16 @@
 //! The Azure dialect, spoken by the unmodified Azure SDKs, over the same blobs as the plain dialect.
 //!
-//! A request passes through these modules: [`auth`] verifies its signature, `request` parses it into a typed operation,
-//! `blobs`, `blocks` or `containers` carries the operation out on the store, and `response` builds the response.
+//! A request passes through these modules:
+//!
+//! 1. [`auth`] verifies its signature, with the access policies that `policies` reads.
+//! 2. `request` parses it into a typed operation, and checks that the signature permits it.
+//! 3. `blobs`, `blocks`, `snapshots`, `containers` or [`service_info`] carries the operation out on the store. `batch` does all
+//!    three steps for each part of a batch.
+//! 4. `response` builds the response. Failures are in `error`, with their codes.
+//!
+//! The operations share what is in other modules: `lookup` finds the container, `write` has the steps of writes of blobs,
+//! `copy_source` reads the source of a copy, and `body` receives a body into memory. `blocks` has the operations on blocks,
+//! and `block_storage` the stored blocks and lists that they work on.
 
 pub mod auth;
 mod batch;

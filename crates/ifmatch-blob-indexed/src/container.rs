@@ -1,4 +1,4 @@
-//! Containers: one record each, and their leases. An incarnation distinguishes containers of the same name.
+//! Containers: one record each. An incarnation distinguishes containers of the same name.
 //!
 //! # Writes, against a deletion on the condition that the container is empty
 //!
@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use http::Method;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::{leased, nonce, refused};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, refused};
 use ifmatch_blob::store::{
-    ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, SetHeaders, StoreError, StoreErrorKind,
+    ContainerInfo, Delete, ListQuery, SetHeaders, StoreError, StoreErrorKind,
 };
 use ifmatch_core::command::{Content, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
@@ -400,38 +400,5 @@ impl Gates {
         let mut hasher = DefaultHasher::new();
         container.hash(&mut hasher);
         &self.locks[usize::try_from(hasher.finish()).unwrap_or_default() % LOCKS]
-    }
-}
-
-impl Inner {
-    pub(super) async fn lease(
-        &self,
-        blob: &BlobPath,
-        request: LeaseRequest,
-    ) -> Result<Leased, StoreError> {
-        let incarnation = self.incarnation(&blob.container).await?;
-        let leased = self
-            .operate(
-                &key::of_blob(&blob.container, incarnation, &blob.name)?,
-                request,
-            )
-            .await?;
-        self.confirm(&blob.container, incarnation).await?;
-        Ok(leased)
-    }
-
-    pub(super) async fn lease_container(
-        &self,
-        container: &ContainerName,
-        request: LeaseRequest,
-    ) -> Result<Leased, StoreError> {
-        self.operate(&key::of_container(container)?, request)
-            .await
-            .map_err(StoreError::of_container)
-    }
-
-    async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
-        let applied = self.change(key, Edit::Lease(request, nonce()?)).await?;
-        leased(applied, self.driver.now())
     }
 }

@@ -49,6 +49,18 @@ use source::{SmallBodies, UnsentBytes};
 use swap::Edit;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
+// Which modules do what:
+//
+// - A write: `write` looks up its container by `container`, receives the body by `upload`, and changes the record by `swap`. The
+//   `background` does that even if the client leaves. The record's `payload` contains a short body, or names a long one.
+// - A long body: `bodies` is the interface of its place. `folder_bodies` implements it for a folder: `spool` receives a file,
+//   `body_files` knows where each file is, and `disk` makes the system calls. `bucket` implements it for a bucket.
+// - An append or an update: `append` requests it, and as part of the swap, `draft` computes the content for all that wait for one key.
+// - A read: `read` takes the record from the register, or from `decoded`, which remembers records; `source` reads the body.
+// - A listing: `read`, from the index alone. A lease: `lease`, a swap that changes no body.
+// - Garbage: `collect` removes what crashes and the deletions of containers leave.
+// - A whole store: `snapshot` copies a folder in use, `verify` reads all its bodies, and `transfer` copies it into a bucket and back.
+// - All of these: `key` makes the keys of records, `error` the errors, and `internal_counts` spares lookups where there are no blobs.
 mod append;
 mod background;
 mod bodies;
@@ -66,6 +78,7 @@ mod error;
 mod folder_bodies;
 mod internal_counts;
 mod key;
+mod lease;
 mod payload;
 mod read;
 mod snapshot;

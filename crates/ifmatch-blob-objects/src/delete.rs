@@ -11,9 +11,8 @@ use object_store::path::Path;
 
 use super::attributes::StoredVersion;
 use super::failure::{self, WriteFailure, contended};
-use super::permit::{GRACE, GuardedChange, GuardedOutcome, check, key};
-use super::shared::{KeptData, StoreState, in_a_task};
-use super::write::{INTERVAL, PAUSE, TRIES};
+use super::permit::{GRACE, GuardedChange, GuardedOutcome, INTERVAL, PAUSE, TRIES, check, key};
+use super::store_state::{KeptData, StoreState, in_a_task};
 
 impl StoreState {
     /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the

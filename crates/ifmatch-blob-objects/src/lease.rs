@@ -20,7 +20,7 @@ use super::attributes::StoredVersion;
 use super::container::state::ContainerMembers;
 use super::failure::contended;
 use super::permit::{GuardedChange, GuardedOutcome, check, key};
-use super::shared::{KeptData, StoreState, in_a_task};
+use super::store_state::{KeptData, StoreState, in_a_task};
 
 /// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;

@@ -11,6 +11,11 @@
 //! other's updates on any store, nor other programs' updates on a store with conditions. Unconditional writes carry the
 //! condition as well, so a delayed request can never replace a later version.
 //!
+//! In the source, `write` takes these steps for a `write_job`. `receive` gets the body before the permit, and sends a long
+//! one by `upload`. `permit` gets the permit and returns it, and `records` ends those of an earlier process. Under it,
+//! `store_state` looks up the object, `container` admits the write, `attributes` makes the object's stamp, and `owner`
+//! checks a change that no condition covers. `delete` takes a permit as well; `set_headers` is a write.
+//!
 //! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
 //! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if
 //! a write took effect. The object carries the incarnation of the blob's container, too: an object that arrives late in
@@ -74,7 +79,7 @@ use owner::StoreOwner;
 pub use owner::{claim_bodies, forget_store};
 pub use probe::{ConditionSupport, StoreCapabilities};
 use records::RecentRecords;
-use shared::{KeptData, PATIENCE, StoreState};
+use store_state::{KeptData, PATIENCE, StoreState};
 use unrecorded::Unrecorded;
 pub use upload::RunningHash;
 
@@ -94,7 +99,7 @@ mod read;
 mod receive;
 mod records;
 mod set_headers;
-mod shared;
+mod store_state;
 mod unrecorded;
 mod upload;
 #[cfg(feature = "local")]

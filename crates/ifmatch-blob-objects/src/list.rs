@@ -12,7 +12,7 @@ use super::attributes::StoredVersion;
 use super::container::is_asked_for;
 use super::container::state::ContainerMembers;
 use super::failure;
-use super::shared::StoreState;
+use super::store_state::StoreState;
 
 /// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
 const HIDDEN: usize = 100;

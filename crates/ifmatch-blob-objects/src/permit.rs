@@ -17,7 +17,7 @@ use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
 use super::attributes::StoredVersion;
 use super::failure::lost;
-use super::shared::StoreState;
+use super::store_state::StoreState;
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
@@ -26,6 +26,12 @@ const TTL: Duration = Duration::from_mins(1);
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost response may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
+/// Maximum number of attempts while other programs keep changing the object.
+pub(super) const TRIES: u32 = 8;
+/// Pause before another attempt, multiplied by the number of attempts so far.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+/// Pause after the store rejected a write as too early: R2 accepts one write per second and object.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keeps a late request from replacing a version that was written since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

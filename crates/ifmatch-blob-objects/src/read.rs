@@ -18,7 +18,7 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 use super::attributes::StoredVersion;
 use super::direct::DirectBody;
 use super::failure;
-use super::shared::StoreState;
+use super::store_state::StoreState;
 
 impl StoreState {
     /// Opens an object. Returns `None` if there is none or it isn't a blob.

@@ -7,7 +7,7 @@ use object_store::{Attributes, PutMultipartOptions, PutPayload};
 
 use super::attributes::WriteStamp;
 use super::direct::{BodyOffer, DirectUpload};
-use super::shared::{KeptData, StoreState};
+use super::store_state::{KeptData, StoreState};
 use super::upload::{BodySpool, DeclaredBody, Multipart};
 use super::write_job::WriteJob;
 

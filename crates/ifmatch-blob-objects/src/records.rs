@@ -46,7 +46,7 @@ use super::attributes::StoredVersion;
 use super::container::state::{ContainerMembers, RegisteredState};
 use super::list::name_of;
 use super::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
-use super::shared::StoreState;
+use super::store_state::StoreState;
 use super::{container, failure};
 
 impl StoreState {

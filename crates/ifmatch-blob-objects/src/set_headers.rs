@@ -11,7 +11,7 @@ use ifmatch_blob::store::{
 use ifmatch_core::precondition::Precondition;
 
 use super::failure::contended;
-use super::shared::StoreState;
+use super::store_state::StoreState;
 use super::upload::PART;
 use super::write::WriteBasis;
 

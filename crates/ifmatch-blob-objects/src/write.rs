@@ -21,19 +21,14 @@ use super::container::FoundContainer;
 use super::container::state::{ContainerMembers, RegisteredContainer};
 use super::direct::DirectBody;
 use super::failure::{self, WriteFailure, contended, lost};
-use super::permit::{GRACE, GuardedChange, GuardedOutcome, LateWriteGuard, check, key};
+use super::permit::{
+    GRACE, GuardedChange, GuardedOutcome, INTERVAL, LateWriteGuard, PAUSE, TRIES, check, key,
+};
 use super::probe::ConditionSupport;
 use super::receive::{BodyBytes, ReceivedBody};
-use super::shared::{KeptData, StoreState, in_a_task};
+use super::store_state::{KeptData, StoreState, in_a_task};
 use super::upload::DeclaredBody;
 use super::write_job::WriteJob;
-
-/// Maximum number of attempts while other programs keep changing the object.
-pub(super) const TRIES: u32 = 8;
-/// Pause before another attempt, multiplied by the number of attempts so far.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
-/// Pause after the store rejected a write as too early: R2 accepts one write per second and object.
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The version that a write is derived from, if any.
 #[derive(Debug, Default)]

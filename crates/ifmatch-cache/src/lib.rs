@@ -85,6 +85,15 @@
 
 pub mod policy;
 
+// A GET or HEAD passes through these modules. The decisions of RFC 9111 are in `policy`, as pure functions.
+//
+// 1. `service` is the entry. `request` reads the head: its handling, key, conditions and directives. Unsafe methods go to `write`.
+// 2. `lookup` finds a stored response in `store`, and decides if it answers the request, or makes a plan to ask the origin.
+// 3. `fetch` carries out the plan: it waits for another request, or asks the origin by `inner_service`, and stores the response: its
+//    head in `store`, its bytes in `body`.
+// 4. `respond` makes the client's response of a stored one.
+//
+// All clones share the `state`, which `layer` and `builder` make from a `config`. `handle` purges, and reads the counters of `metrics`.
 mod body;
 mod builder;
 mod config;

@@ -1,4 +1,4 @@
-//! The configuration of `ifmatch serve`: validated [`Settings`].
+//! The configuration of `ifmatch serve` and `ifmatch proxy`: validated [`Settings`].
 //!
 //! [`settings`] and [`proxy_settings`] state each setting once, with its default. `arguments` turns them into flags and
 //! variables, and `sources` merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) hold the

@@ -77,7 +77,7 @@ use super::state::{
 use super::{RETRY, key};
 use crate::failure::{self, WriteFailure, contended, lost};
 use crate::permit::{GRACE, KEYS};
-use crate::shared::{PATIENCE, StoreState, in_a_task};
+use crate::store_state::{PATIENCE, StoreState, in_a_task};
 
 /// Maximum number of objects per deletion, the number that stores delete in one request.
 const PAGE: usize = 1_000;

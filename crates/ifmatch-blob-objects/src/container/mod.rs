@@ -47,7 +47,7 @@ use memory::{ContainerRecall, RegisterQuestion};
 use state::{ContainerMembers, ContainerPayload, RegisteredContainer, RegisteredState};
 
 use crate::failure;
-use crate::shared::{KeptData, StoreState};
+use crate::store_state::{KeptData, StoreState};
 
 mod delete;
 pub(crate) mod memory;

@@ -251,7 +251,17 @@ where
         self.set_context.is_some()
     }
 
-    /// Checks a request, and starts to respond to it.
+    /// Checks a request, and starts to respond to it. The order is a matter of security:
+    ///
+    /// 1. **Framing.** Nothing can be decided about a request whose length, target or host another server may read differently.
+    /// 2. **Host.** A page whose name resolves to this machine must reach nothing that needs no secret, neither blobs nor endpoints.
+    /// 3. **Endpoints.** Before the tokens, since each checks them itself, and load balancers have none. Before the slots, since
+    ///    operators need the endpoints most while all slots are taken.
+    /// 4. **Endpoints of another listener.** The same paths are rejected, so the blob service never gets one.
+    /// 5. **Preflight.** After the endpoints, which no page of another site may use. Before the tokens, which browsers don't send.
+    /// 6. **Access.** Before everything that reads the body, takes a slot, or responds from the cache.
+    /// 7. **A proxy.** No upstream may get the cookies of a console. The slot comes later, behind the cache.
+    /// 8. **A slot.** Last, so no rejected request takes one.
     fn begin(
         &self,
         mut request: Request<RequestBody>,

@@ -1,4 +1,7 @@
 //! `ifmatch serve`: opens the store and starts the listeners.
+//!
+//! Flags become behaviour here. Those of the store take effect in [`storage`], those of a protocol in `open_services`, those of a
+//! listener in `start_listeners`. Tokens, metrics and traces are in the [`AppState`], and limits in the [`Server`].
 
 mod banner;
 mod storage;
@@ -54,48 +57,86 @@ pub(crate) fn run(load: &LoadConfig<'_>) -> Result<(), Error> {
 
 async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Error> {
     let signals = ServerSignals::listen()?;
-    let mut inherited = InheritedSockets::from_env()?;
-    let site = Listeners::bind(&config.server, &mut inherited)?;
-    let reserved_tables = ReservedAddress::optional(
-        config.listen_tables,
-        listen::TABLES,
-        "tables",
-        &mut inherited,
-    )?;
-    let reserved_s3 =
-        ReservedAddress::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
-    inherited.finish()?;
+    let reserved = ReservedAddresses::bind(config)?;
     let metrics = Metrics::global()?;
+    let (services, blobs) = open_services(config).await?;
+    let scheme = config.server.scheme();
+    let cache = config
+        .cache
+        .as_ref()
+        .map(|cache| cache::before_blobs(cache, scheme))
+        .transpose()?;
+    let handle = cache.as_ref().map(CacheLayer::handle);
+    let state = Arc::new(AppState::of_blobs(&config.server, metrics, blobs, handle)?);
+    let tls = ReplaceableTls::open(&config.server.tls, &state)?;
+    let acceptor = tls.as_ref().map(ReplaceableTls::acceptor).transpose()?;
+    let observer = Arc::<AppState>::clone(&state);
+    let mut server = Server::new(config.server.limits, observer).tls(acceptor);
+    let addresses = start_listeners(&mut server, config, reserved, services, cache, &state)?;
+    banner::print(config, &addresses);
+    let running = ReloadableParts {
+        started: &config.server,
+        tls: tls.as_ref(),
+        state: &state,
+    };
+    let reload = || reload(&running, config, load);
+    Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
+}
+
+/// The addresses, bound before the store is opened.
+struct ReservedAddresses {
+    site: Listeners,
+    tables: Option<ReservedAddress>,
+    s3: Option<ReservedAddress>,
+}
+
+impl ReservedAddresses {
+    fn bind(config: &Config) -> Result<Self, Error> {
+        let mut inherited = InheritedSockets::from_env()?;
+        let site = Listeners::bind(&config.server, &mut inherited)?;
+        let mut optional =
+            |listener, flag, what| ReservedAddress::optional(listener, flag, what, &mut inherited);
+        let tables = optional(config.listen_tables, listen::TABLES, "tables")?;
+        let s3 = optional(config.listen_s3, listen::S3, "S3")?;
+        inherited.finish()?;
+        Ok(Self { site, tables, s3 })
+    }
+}
+
+/// The services over one store.
+struct Services {
+    blobs: BlobService,
+    tables: TableService,
+    s3: S3Service,
+}
+
+/// Opens the store, and makes the services over it, and what the endpoints show of it. Starts their garbage collection.
+async fn open_services(config: &Config) -> Result<(Services, ServedBlobs), Error> {
     let lease_metrics = Arc::new(LeaseMetrics::new());
     let opened = storage::open(config).await?;
-    let blobs = MeteredStore::new(opened.store, Arc::clone(&lease_metrics));
+    let store = MeteredStore::new(opened.store, Arc::clone(&lease_metrics));
     if matches!(config.storage, Storage::Folder(_)) {
         lease_metrics.begin_backfill();
-        tokio::spawn(backfill(lease_metrics, blobs.clone()));
+        tokio::spawn(backfill(lease_metrics, store.clone()));
     }
-    let service = BlobService::new(Arc::new(blobs.clone()))
+    let blobs = BlobService::new(Arc::new(store.clone()))
         .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.settings.max_body_size.bytes())
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
-    let documents = service.context().documents.clone();
-    let tables = TableService::new(Arc::new(blobs.clone()))
+    let context = blobs.context();
+    let tables = TableService::new(Arc::new(store.clone()))
         .accounts(config.accounts.clone())
-        .documents(documents);
-    let objects = S3Service::new(service.context().clone(), config.accounts.clone())
+        .documents(context.documents.clone());
+    let s3 = S3Service::new(context.clone(), config.accounts.clone())
         .encrypted_at_rest(config.server.settings.encrypted_at_rest);
-    tokio::spawn(collect_garbage(
-        service.clone(),
-        tables.clone(),
-        objects.clone(),
-    ));
-    let context = service.context();
+    tokio::spawn(collect_garbage(blobs.clone(), tables.clone(), s3.clone()));
     let others = config
         .accounts
         .iter()
         .filter(|account| !config.accounts.is_default(account));
-    let stored = ServedBlobs {
-        store: blobs,
+    let served = ServedBlobs {
+        store,
         location: banner::location(&config.storage),
         data: config.storage.folder(),
         register: opened.register,
@@ -107,31 +148,27 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
         waits: Arc::clone(&context.waits),
         documents: context.documents.clone(),
     };
-    let scheme = config.server.scheme();
-    let cache = config
-        .cache
-        .as_ref()
-        .map(|cache| cache::before_blobs(cache, scheme))
-        .transpose()?;
-    let handle = cache.as_ref().map(CacheLayer::handle);
-    let state = Arc::new(AppState::of_blobs(&config.server, metrics, stored, handle)?);
-    let tls = ReplaceableTls::open(&config.server.tls, &state)?;
-    let acceptor = tls.as_ref().map(ReplaceableTls::acceptor).transpose()?;
-    let observer = Arc::<AppState>::clone(&state);
-    let mut server = Server::new(config.server.limits, observer).tls(acceptor);
+    Ok((Services { blobs, tables, s3 }, served))
+}
+
+/// Puts a gateway in front of each service, and serves it on its address.
+fn start_listeners(
+    server: &mut Server,
+    config: &Config,
+    reserved: ReservedAddresses,
+    services: Services,
+    cache: Option<CacheLayer>,
+    state: &Arc<AppState>,
+) -> Result<ServedAddresses, Error> {
+    let Services { blobs, tables, s3 } = services;
     let cors = config.cors.clone();
-    let site = match cache {
-        Some(cache) => {
-            let service = MapRequest::new(cache.layer(service), cache::without_token as fn(_) -> _);
-            site.serve(
-                &mut server,
-                Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors),
-            )?
-        }
-        None => site.serve(
-            &mut server,
-            Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors),
-        )?,
+    let site = if let Some(cache) = cache {
+        let cached = MapRequest::new(cache.layer(blobs), cache::without_token as fn(_) -> _);
+        let gateway = Gateway::new(Arc::clone(state), cached, is_signed).allowing(cors);
+        reserved.site.serve(server, gateway)?
+    } else {
+        let gateway = Gateway::new(Arc::clone(state), blobs, is_signed).allowing(cors);
+        reserved.site.serve(server, gateway)?
     };
     let mut addresses = ServedAddresses {
         site,
@@ -139,36 +176,27 @@ async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Err
         s3: None,
     };
     let has_admin = config.server.settings.admin_listen.is_some();
-    if let Some(reserved) = reserved_tables {
+    if let Some(reserved) = reserved.tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.
-        let tables = Gateway::new(Arc::clone(&state), tables, |_, _| true);
+        let tables = Gateway::new(Arc::clone(state), tables, |_, _| true);
         server.serve(listeners, Arc::new(tables.leaving_endpoints(has_admin)));
         addresses.tables = Some(address);
     }
-    if let Some(reserved) = reserved_s3 {
+    if let Some(reserved) = reserved.s3 {
         let (listeners, address) = reserved.listen()?;
         // The service rejects requests that aren't signed, unless everyone may read.
-        let access = Arc::clone(&state);
-        let objects = objects
+        let access = Arc::clone(state);
+        let s3 = s3
             .hosts(&config.server.settings.s3_host)
             .public_read(move || access.access.load().is_public_read());
-        let objects =
-            Gateway::new(Arc::clone(&state), objects, |_, _| true).presigned(is_presigned);
-        let objects = objects.allowing(config.cors.clone());
-        let objects =
-            objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
-        server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
+        let s3 = Gateway::new(Arc::clone(state), s3, |_, _| true).presigned(is_presigned);
+        let s3 = s3.allowing(config.cors.clone());
+        let s3 = s3.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
+        server.serve(listeners, Arc::new(s3.leaving_endpoints(has_admin)));
         addresses.s3 = Some(address);
     }
-    banner::print(config, &addresses);
-    let running = ReloadableParts {
-        started: &config.server,
-        tls: tls.as_ref(),
-        state: &state,
-    };
-    let reload = || reload(&running, config, load);
-    Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
+    Ok(addresses)
 }
 
 /// Exchanges the certificate and the tokens for the current configuration's. Changes nothing if that is invalid.

@@ -1,4 +1,4 @@
-//! State that all operations share, and how to find an object.
+//! [`StoreState`], which all operations share, and how they find an object. Each file has the methods of its operations.
 
 use std::sync::Weak;
 use std::time::Duration;
