@@ -189,7 +189,7 @@ async function acquire(store, url, { ttl, until, holder, signal }) {
         const written = await put(store, url, raw, taken, now() + ttl - margin(ttl));
         if (written.is === "done") return new Grant(store, url, written.now, taken, sent);
       } catch (error) {
-        if (!isUnknown(error)) throw error;
+        if (!isUnknown(error) || now() >= until) throw error;
       }
       continue;
     }
@@ -369,7 +369,8 @@ var Store = class {
       if (answer.is === "done") {
         if (method === "DELETE") return { is: "done", now: this.#keep(url, null) };
         const etag = strongTag(answer.headers);
-        if (etag) return { is: "done", now: this.#keep(url, { etag, bytes }) };
+        this.#keep(url, null);
+        if (etag) return { is: "done", now: { etag, bytes } };
         const found2 = await this.read(url, pace);
         return { is: found2 && same(found2.bytes, bytes) ? "done" : "superseded", now: found2 };
       }

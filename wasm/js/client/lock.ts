@@ -83,7 +83,7 @@ async function acquire(
         const written = await put(store, url, raw, taken, now() + ttl - margin(ttl));
         if (written.is === "done") return new Grant(store, url, written.now!, taken, sent);
       } catch (error) {
-        if (!isUnknown(error)) throw error;
+        if (!isUnknown(error) || now() >= until) throw error;
       }
       continue;
     }

@@ -120,7 +120,9 @@ export class Store {
       if (answer.is === "done") {
         if (method === "DELETE") return { is: "done", now: this.#keep(url, null) };
         const etag = strongTag(answer.headers);
-        if (etag) return { is: "done", now: this.#keep(url, { etag, bytes: bytes! }) };
+        // No copy: the server may have stored something else than was sent.
+        this.#keep(url, null);
+        if (etag) return { is: "done", now: { etag, bytes: bytes! } };
         // It took effect. Which version it is, only a read tells.
         const found = await this.read(url, pace);
         return { is: found && same(found.bytes, bytes!) ? "done" : "superseded", now: found };

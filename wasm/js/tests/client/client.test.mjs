@@ -57,6 +57,15 @@ limited("an unchanged document isn't transferred again, and a copy isn't shared"
   assert.equal((await client.read(server.url)).value.n, 15);
 });
 
+limited("a read after a write returns what the server has stored", async (t) => {
+  const server = await serve(t, { document: 5, behaviour: "completes" });
+  const client = new Client();
+  const saved = await client.save(await client.read(server.url), { n: 6 });
+  assert.equal(saved.outcome, "saved");
+  const read = await client.read(server.url);
+  assert.deepEqual([read.etag, read.value], [saved.version.etag, { n: 6, by: "server" }]);
+});
+
 limited("a version that was stored is saved later, by a client that has no copy", async (t) => {
   const server = await serve(t, { document: 5 });
   const stored = JSON.stringify(await new Client().read(server.url));
@@ -226,6 +235,12 @@ limited("a lock that was overwritten is lost at its next renewal", async (t) => 
   );
   await assert.rejects(lost, kind("lost"));
   assert.equal(JSON.parse(server.state.content).holder, "an operator", "it isn't released");
+});
+
+limited("a lock that nobody holds is waited for no longer than the limit, without an answer to its write", async (t) => {
+  const server = await serve(t, { writes: [["drop"]], always: true });
+  const acquired = new Client().lock(server.url, () => assert.fail("it isn't held"), { ttl: 3000, wait: 1 });
+  await assert.rejects(acquired, kind("unknown"));
 });
 
 limited("a document keeps the largest fencing token, and rejects smaller ones", async (t) => {

@@ -35,7 +35,7 @@ export async function serve(test, { behaviour = "-", document = null, writes = [
   const write = ({ method, headers }, body) => {
     if (!holds(headers)) return 412;
     const existed = state.content !== null;
-    set(method === "DELETE" ? null : body);
+    set(method === "DELETE" ? null : behaviour === "completes" ? JSON.stringify({ ...JSON.parse(body), by: "server" }) : body);
     return existed ? 204 : 201;
   };
 
@@ -55,7 +55,7 @@ export async function serve(test, { behaviour = "-", document = null, writes = [
     };
     if (method === "GET") {
       if (state.content === null) return respond(404);
-      return respond(headers["if-none-match"] === strong() && behaviour === "-" ? 304 : 200);
+      return respond(headers["if-none-match"] === strong() && ["-", "completes"].includes(behaviour) ? 304 : 200);
     }
     const isProbe = method === "PUT" && headers["if-match"] && (headers["if-none-match"] || !headers["if-match"].startsWith('"v'));
     if (isProbe) return respond(write(request, body));
