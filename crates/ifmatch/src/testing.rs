@@ -1,4 +1,31 @@
 //! A test kit for services behind the layer: requests without a network, and the check that no update is lost.
+//!
+//! A test of a [lease](crate#leases), which ends without a wait:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use axum::{Router, routing::get};
+//! use ifmatch::ConditionalLayer;
+//! use ifmatch::testing::{ManualClock, TestClient};
+//! use tower::Layer;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let clock = ManualClock::default();
+//! let layer = ConditionalLayer::builder().ephemeral_leases().clock(clock.clone()).build();
+//! let routes = Router::new().route("/note", get(async || "hello").put(async || {}));
+//! let client = TestClient::new(layer.layer(routes));
+//!
+//! let acquire = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15")];
+//! let lease = client.send("PUT", "/note?comp=lease", &acquire, "").await;
+//! assert_eq!(lease.status, 201);
+//! let id = lease.headers["x-ms-lease-id"].to_str().unwrap();
+//! assert_eq!(client.send("PUT", "/note", &[("x-ms-lease-id", id)], "mine").await.status, 200);
+//! assert_eq!(client.send("PUT", "/note", &[], "theirs").await.status, 412);
+//! clock.advance(Duration::from_secs(16));
+//! assert_eq!(client.send("PUT", "/note", &[], "theirs").await.status, 200);
+//! # });
+//! ```
 
 use std::fmt::Debug;
 use std::pin::pin;
