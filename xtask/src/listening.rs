@@ -18,7 +18,8 @@ pub fn wait(name: &str, address: SocketAddr) -> Result {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
         if Instant::now() > deadline {
-            return Err(format!("{name} does not listen on {address}").into());
+            let text = format!("{name} does not listen on {address} after {PATIENCE:?}");
+            return Err(text.into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -207,7 +207,8 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
 impl Batches for ConnectionLane {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
         let mut sorted: Vec<&QueuedSwap> = batch.iter().collect();
-        // Batches of several processes lock their rows in the same order.
+        // Batches of several processes create rows in the same order. The server may lock the rows to change or remove in any
+        // order, so these can deadlock: `PreparedConnection::part` then tries each swap on its own.
         sorted.sort_unstable_by(|left, right| left.key.cmp(&right.key));
         let swap = async |prepared: &PreparedConnection| prepared.swap(&sorted).await;
         let mut results = match self
@@ -404,7 +405,7 @@ fn entry(row: &Row) -> Result<(Key, Record), RegisterError> {
 mod tests {
     use std::time::Duration;
 
-    use ifmatch_testbed::{Proxy, postgres};
+    use ifmatch_testbed::{Proxy, postgres, within};
 
     use super::*;
 
@@ -421,9 +422,12 @@ mod tests {
         let mut lane = ConnectionLane::open(place, first).await.unwrap();
         let first = lane.0.take().await.unwrap();
         proxy.redirect(server.address());
-        while !first.connection.client.is_closed() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        within("the connection has ended", async {
+            while !first.connection.client.is_closed() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         lane.0.keep(first);
         lane.page(&Scan {
             limit: 1,

@@ -110,7 +110,7 @@ impl TableEntities<'_> {
         decided.map(drop)
     }
 
-    /// Loads an entity, and waits for the batch that may change it.
+    /// Loads an entity, and names the batch that may change it.
     pub(super) async fn load(&self, key: &EntityKey) -> Result<Option<FoundEntity>, TableError> {
         let blob = self.blob(key)?;
         let mut last: Option<EntityTag> = None;

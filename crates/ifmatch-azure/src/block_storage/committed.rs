@@ -108,6 +108,9 @@ async fn discard(store: &dyn BlobStore, path: &BlobPath) {
     }
 }
 
+/// Maximum number of attempts to find a version with its list, if other versions replace it in between.
+const TRIES: usize = 5;
+
 /// Opens a version, with the list of its blocks in `memory`, if it is given. The list of a version that is replaced meanwhile is removed.
 pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, AzureError>>>(
     store: &dyn BlobStore,
@@ -116,7 +119,7 @@ pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, Azu
     open: impl Fn() -> F,
 ) -> Result<Option<(Opened, Option<CommittedList>)>, AzureError> {
     let mut before = None;
-    loop {
+    for _ in 0..TRIES {
         let Some(opened) = open().await? else {
             return Ok(None);
         };
@@ -128,6 +131,7 @@ pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, Azu
         }
         before = id;
     }
+    Err(AzureError::busy())
 }
 
 /// Bytes of memory for each byte of a stored list while it is parsed.

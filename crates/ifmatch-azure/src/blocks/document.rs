@@ -133,12 +133,28 @@ mod tests {
         assert_eq!(read("<BlockList/>"), Some(Vec::new()));
     }
 
+    fn source() -> impl Strategy<Value = BlockSource> {
+        prop::sample::select(vec![
+            BlockSource::Committed,
+            BlockSource::Uncommitted,
+            BlockSource::Latest,
+        ])
+    }
+
+    fn id() -> impl Strategy<Value = BlockId> {
+        let bytes = prop::collection::vec(any::<u8>(), 1..=64);
+        bytes.prop_map(|bytes| BlockId::from_hex(&hex::encode(bytes)).expect("1 to 64 bytes"))
+    }
+
     proptest! {
         #[test]
-        fn documents_round_trip(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12)) {
-            if let Some(blocks) = read(&pieces.concat()) {
-                prop_assert_eq!(read(&written(&blocks)), Some(blocks));
-            }
+        fn documents_round_trip(blocks in prop::collection::vec((source(), id()), 0..12)) {
+            prop_assert_eq!(read(&written(&blocks)), Some(blocks));
+        }
+
+        #[test]
+        fn parsing_tokens_never_panics(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12)) {
+            let _ = read(&pieces.concat());
         }
 
         #[test]

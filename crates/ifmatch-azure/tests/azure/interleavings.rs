@@ -12,7 +12,7 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use tower::ServiceExt;
 
-use crate::support::{accounts, fixture};
+use crate::support::{Client, accounts, fixture};
 use ifmatch_blob::test_util::{Act, Hook, Hooked, Step, Stop};
 
 /// The blocks were deleted with their container.
@@ -248,6 +248,43 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
             .put("/box/a?comp=blocklist", &[], blocks("AA=="))
             .await
             .expect(201);
+    }
+}
+
+/// Each new version removes the list of the one before.
+#[tokio::test]
+async fn a_block_list_is_found_after_some_changes_of_the_blob_or_refused() {
+    for (changes, status) in [(4, 200), (100, 503)] {
+        let fixture = fixture().await;
+        let client = fixture.client;
+        let commit = async |client: Client| {
+            client
+                .put("/box/a?comp=block&blockid=AA==", &[], "x")
+                .await
+                .expect(201);
+            let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+            client
+                .put("/box/a?comp=blocklist", &[], list)
+                .await
+                .expect(201);
+        };
+        commit(client.clone()).await;
+        let others = client.clone();
+        let hook = Act::new(
+            |step, container| step == Step::Open && container.as_str().contains("blocklists"),
+            0..changes,
+            move || commit(others.clone()),
+        );
+        let store = Hooked {
+            inner: Arc::new(fixture.store),
+            hook,
+        };
+        let service = BlobService::with_clock(Arc::new(store), fixture.clock)
+            .dialect(AzureDialect::new(accounts()));
+        let target = "/box/a?comp=blocklist";
+        let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
+        let answer = service.oneshot(request).await.expect("infallible");
+        assert_eq!(answer.status(), status, "{changes} changes");
     }
 }
 

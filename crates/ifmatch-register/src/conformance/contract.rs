@@ -257,6 +257,10 @@ pub(super) async fn pages_cover_the_prefix_in_order(register: &dyn Register) {
                 );
                 seen.push(key.as_str().to_owned());
             }
+            assert!(
+                seen.len() <= names.len(),
+                "a page begins after the last key of the one before"
+            );
         }
         assert_eq!(
             seen, names,
