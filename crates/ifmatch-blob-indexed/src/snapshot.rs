@@ -181,7 +181,10 @@ impl Local {
         }
         let to = shard.join(name);
         match fs::hard_link(&from, &to) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
+            // A copy onto a link to the same body would truncate it.
+            Err(error)
+                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) =>
+            {
                 fs::copy(&from, &to)?;
                 // Windows syncs only what may be written.
                 OpenOptions::new().write(true).open(&to)?.sync_all()
@@ -245,5 +248,36 @@ fn remove(folder: &Path) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ifmatch_core::digest::ContentHash;
+
+    use super::*;
+    use crate::body_files::Root;
+    use crate::disk::System;
+
+    #[test]
+    fn a_second_link_to_a_body_is_refused_and_leaves_its_bytes() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::take(place.path()).unwrap();
+        let local = Local {
+            folder: Arc::new(Folder::create(root, Arc::new(System)).unwrap()),
+            index: None,
+        };
+        let body = BodyName {
+            hash: ContentHash::of(b"bytes"),
+            nonce: 1,
+        };
+        let (path, bodies) = (local.folder.body(&body), place.path().join(INCOMPLETE));
+        fs::write(&path, "bytes").unwrap();
+        fs::create_dir(&bodies).unwrap();
+        local.link(&body, &bodies).unwrap();
+        let again = local.link(&body, &bodies).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"bytes");
     }
 }
