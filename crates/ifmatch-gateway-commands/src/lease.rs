@@ -286,13 +286,9 @@ impl LeaseClient {
     /// Returns the URL of an endpoint, with these segments below it.
     fn extended(&self, endpoint: &str, below: &[&str]) -> Result<Url, Error> {
         let mut url = self.url.clone();
-        let wrong = || {
-            Error::usage(format!(
-                "--url {} can't have a path. Use an http or https URL.",
-                self.url
-            ))
-        };
-        let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
+        // Every URL of a gateway can: it is http or https.
+        let wrong = |()| Error::runtime(format!("internal error: {} can't have a path", self.url));
+        let mut segments = url.path_segments_mut().map_err(wrong)?;
         segments
             .pop_if_empty()
             .extend(endpoint.split('/').skip(1))
@@ -323,7 +319,7 @@ fn row(lease: &Value) -> String {
 /// Returns all fields of one lease.
 fn one(lease: &Value) -> String {
     let lines = [
-        ("path", text(lease, "path").to_owned()),
+        ("path", printable(text(lease, "path"))),
         ("state", text(lease, "state").to_owned()),
         ("remaining", remaining(lease)),
         ("duration", duration(lease)),
@@ -402,5 +398,13 @@ mod tests {
         assert!(one(&endless).contains("no end") && one(&endless).contains("infinite"));
         let none = json!({ "path": "docs", "state": "available", "infinite": false, "duration": null, "remaining": null, "token": null });
         assert_eq!(one(&none).matches('-').count(), 4, "{}", one(&none));
+    }
+
+    #[test]
+    fn control_characters_of_a_path_are_escaped() {
+        let lease = json!({ "path": "docs/a\u{1b}[2J", "state": "available" });
+        for shown in [row(&lease), one(&lease)] {
+            assert!(shown.contains("docs/a\\u{1b}[2J"), "{shown:?}");
+        }
     }
 }
