@@ -202,9 +202,9 @@ impl CheckCase {
             (&Method::PUT, _) => WRITTEN,
             _ => "",
         };
-        let mut attempts = 1..=ATTEMPTS;
+        let mut attempts = 0;
         let (response, after) = loop {
-            attempts.next();
+            attempts += 1;
             let sent = site
                 .send_once(&self.method, &resource.key, &fields, body)
                 .await;
@@ -213,11 +213,11 @@ impl CheckCase {
             } else {
                 Some(site.get(&resource.key).await?)
             };
-            // A write that has changed something would meet its own success.
+            // A second write would find the first one's version.
             let may_repeat = after.as_ref().is_none_or(|after| before.is_same(after));
             match sent {
                 Ok(response) => break (response, after),
-                Err(_) if may_repeat && !attempts.is_empty() => {}
+                Err(_) if may_repeat && attempts < ATTEMPTS => {}
                 Err(error) => {
                     let error = error.to_string();
                     let why = error.rsplit(": ").next().unwrap_or_default();
