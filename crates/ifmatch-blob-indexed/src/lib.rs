@@ -60,7 +60,7 @@ pub use verify::{Damage, Finding, Progress, Total, Verification};
 // - A listing: `read`, from the index alone. A lease: `lease`, a swap that changes no body.
 // - Garbage: `collect` removes what crashes and the deletions of containers leave.
 // - A whole store: `snapshot` copies a folder in use, `verify` reads all its bodies, and `transfer` copies it into a bucket and back.
-// - All of these: `key` makes the keys of records, `error` the errors, and `internal_counts` spares lookups where there are no blobs.
+// - Shared: `key` makes the keys of records, `error` the errors, and `internal_counts` spares lookups where there are no blobs.
 mod append;
 mod background;
 mod bodies;

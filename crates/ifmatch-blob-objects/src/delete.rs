@@ -79,7 +79,7 @@ impl StoreState {
         }
     }
 
-    /// Deletes the current version under the permit, whatever other programs do meanwhile.
+    /// Deletes the current version under the permit, even if other programs replace it again and again.
     async fn delete_current(
         &self,
         blob: &BlobPath,

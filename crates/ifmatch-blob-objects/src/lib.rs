@@ -12,7 +12,7 @@
 //! condition as well, so a delayed request can never replace a later version.
 //!
 //! In the source, `write` takes these steps for a `write_job`. `receive` gets the body before the permit, and sends a long
-//! one by `upload`. `permit` gets the permit and returns it, and `records` ends those of an earlier process. Under it,
+//! one by `upload`. `permit` takes and returns the permit, and `records` ends permits of an earlier process. Under it,
 //! `store_state` looks up the object, `container` admits the write, `attributes` makes the object's stamp, and `owner`
 //! checks a change that no condition covers. `delete` takes a permit as well; `set_headers` is a write.
 //!

@@ -464,7 +464,7 @@ impl ContentMd5 {
     /// Creates a digest from bytes that a client gave, which are never compared with the blob's.
     ///
     /// # Errors
-    /// There are none, or more than [`MAX_LEN`](Self::MAX_LEN).
+    /// [`InvalidMd5`] if `given` is empty or longer than [`MAX_LEN`](Self::MAX_LEN).
     pub fn given(given: &[u8]) -> Result<Self, InvalidMd5> {
         let length = u8::try_from(given.len()).map_err(|_| InvalidMd5)?;
         let mut bytes = [0; Self::MAX_LEN];

@@ -17,7 +17,7 @@ use crate::storage::{numbered, put};
 /// A failed operation, by its index, and the reason.
 pub(crate) type FailedOperation = (usize, TableError);
 
-/// A change whose result is known, but not yet stored.
+/// A change that is computed and not stored yet.
 struct PlannedChange<'a> {
     index: usize,
     key: &'a EntityKey,
@@ -110,7 +110,7 @@ impl TableEntities<'_> {
         Ok(Some(planned))
     }
 
-    /// Places the intents of a batch. Returns `None` if another writer changed an entity meanwhile.
+    /// Places the intents of a batch. Returns `None` if another writer has changed an entity.
     async fn place(
         &self,
         record: &BlobPath,
@@ -208,7 +208,7 @@ impl TableEntities<'_> {
     }
 }
 
-/// Returns a failure that is none of a single operation.
+/// Returns a failure of the batch as a whole.
 fn of_batch(error: TableError) -> FailedOperation {
     (0, error)
 }

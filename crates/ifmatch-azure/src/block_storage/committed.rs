@@ -111,7 +111,8 @@ async fn discard(store: &dyn BlobStore, path: &BlobPath) {
 /// Maximum number of attempts to find a version with its list, if other versions replace it in between.
 const TRIES: usize = 5;
 
-/// Opens a version, with the list of its blocks in `memory`, if it is given. The list of a version that is replaced meanwhile is removed.
+/// Opens a version and its block list, which counts against `memory`. Tries again if a new version comes in between, since its writer
+/// removes the old list.
 pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, AzureError>>>(
     store: &dyn BlobStore,
     paths: &BlobPaths,

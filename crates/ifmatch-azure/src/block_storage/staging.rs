@@ -92,7 +92,7 @@ impl BlobPaths {
         Self::new(blob, container.created)
     }
 
-    /// Returns the paths of a snapshot, whose name no other ever has.
+    /// Returns the paths of a snapshot. Its name is never used again.
     pub(crate) fn of_snapshot(snapshot: &BlobPath) -> Self {
         Self::new(snapshot, None)
     }

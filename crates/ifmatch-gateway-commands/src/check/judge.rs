@@ -116,7 +116,7 @@ pub(super) fn judge(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, Str
     )
 }
 
-/// Judges a request whose response is missing or malformed. A write that had to succeed may have done so.
+/// Judges a request without a valid response. A write that should succeed may well have.
 pub(super) fn unanswered(
     case: &CheckCase,
     before: &SeenResource,

@@ -69,8 +69,8 @@ impl<'a> CheckSite<'a> {
         key
     }
 
-    /// Sends a read, or a write without conditions, and again if there is no response: a server may close the connection instead
-    /// of reading the rest of a request that it rejects. A conditional write would meet its own success.
+    /// Sends a request, and resends it if there is no response: a server may close the connection instead of reading the rest of
+    /// a request that it rejects. Not for conditional writes: a second one would find the first one's version.
     pub(super) async fn send(
         &self,
         method: &Method,
