@@ -120,8 +120,8 @@ const VARNISH: Tool = Tool {
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
 
-/// The first steps: what a contributor runs before a commit, and two quick ones.
-const FIRST: &[Step] = &[
+/// Steps that compile or run natively, in running order. The first three are what a contributor runs before a commit.
+const NATIVE: &[Step] = &[
     Step {
         name: "test",
         about: "cargo test: the promises, on the default store",
@@ -140,10 +140,6 @@ const FIRST: &[Step] = &[
         needs: &[],
         run: tree::check,
     },
-];
-
-/// Steps that compile or run natively, in running order: quick steps first.
-const NATIVE: &[Step] = &[
     Step {
         name: "clippy",
         about: "no warnings in any target, with all features",
@@ -185,7 +181,7 @@ const NATIVE: &[Step] = &[
 ];
 
 /// WebAssembly, and clients in other languages. They run beside the native steps, since they mostly wait: for one long link, and
-/// for the Worker's simulator.
+/// for the Worker's simulator. Those that need the gateway come last: Cargo would make them wait until `test` has compiled.
 const SERVED: &[Step] = &[
     Step {
         name: "wasm",
@@ -200,10 +196,10 @@ const SERVED: &[Step] = &[
         run: js::check,
     },
     Step {
-        name: "console",
-        about: "the gateway's console in Chromium: its jobs, accessibility, attacks; the client for browsers",
-        needs: &[CHROMIUM, NODE, NPM, REDIS],
-        run: console,
+        name: "worker",
+        about: "the Cloudflare Worker: size, tests, its register, the Azure clients",
+        needs: &[NODE, NPM, sdk::PYTHON, WASM],
+        run: worker::check::check,
     },
     Step {
         name: "component",
@@ -212,10 +208,10 @@ const SERVED: &[Step] = &[
         run: component::check,
     },
     Step {
-        name: "worker",
-        about: "the Cloudflare Worker: size, tests, its register, the Azure clients",
-        needs: &[NODE, NPM, sdk::PYTHON, WASM],
-        run: worker::check::check,
+        name: "console",
+        about: "the gateway's console in Chromium: its jobs, accessibility, attacks; the client for browsers",
+        needs: &[CHROMIUM, NODE, NPM, REDIS],
+        run: console,
     },
     Step {
         name: "sdk",
@@ -256,13 +252,9 @@ pub(crate) fn run(options: &Options) -> Result {
         return run_in_order(&steps, &workspace);
     }
     require(
-        &[FIRST, NATIVE, SERVED]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>(),
+        &[NATIVE, SERVED].into_iter().flatten().collect::<Vec<_>>(),
         &workspace,
     )?;
-    run_in_order(&FIRST.iter().collect::<Vec<_>>(), &workspace)?;
     let served = SERVED.iter().flat_map(|step| ["--only", step.name]);
     let served = Run::new(std::env::current_exe()?, workspace.root())
         .args(["ci"])
@@ -271,7 +263,7 @@ pub(crate) fn run(options: &Options) -> Result {
 }
 
 fn all() -> impl Iterator<Item = &'static Step> {
-    [FIRST, NATIVE, SERVED, ON_REQUEST].into_iter().flatten()
+    [NATIVE, SERVED, ON_REQUEST].into_iter().flatten()
 }
 
 /// Returns the named steps in running order.
@@ -470,7 +462,7 @@ mod tests {
     #[test]
     fn each_step_is_in_a_lane_of_the_workflow() {
         let lanes: BTreeSet<&str> = lanes().into_iter().flatten().collect();
-        let steps = [FIRST, NATIVE, SERVED].into_iter().flatten();
+        let steps = [NATIVE, SERVED].into_iter().flatten();
         assert_eq!(lanes, steps.map(|step| step.name).collect());
     }
 
