@@ -1,7 +1,7 @@
 //! A queue of jobs, each a document that a worker leases for a limited time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
@@ -24,6 +24,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time until a server sends the date of a version: ifmatch dates it to the next whole second, and sends no
 /// date that is still to come.
 const DATE_DELAY: Duration = Duration::from_millis(1_100);
+/// Time until the clock that dates versions is read again after it couldn't be read.
+const DATE_RETRY: Duration = Duration::from_mins(1);
 
 /// A job queue.
 ///
@@ -54,14 +56,15 @@ pub struct Queue {
     attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
-    /// A reading of the clock that dates versions, or `None` if it can't be read.
-    dates: Arc<OnceLock<Option<Reading>>>,
+    /// The last reading of the clock that dates versions.
+    reading: Arc<Mutex<Option<Reading>>>,
 }
 
 /// A reading of the clock that dates versions, which may be neither this machine's nor the one behind the server's `Date`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    date: SystemTime,
+    /// `None` if the clock couldn't be read.
+    date: Option<SystemTime>,
     /// A later time of the client's own clock.
     at: Timestamp,
 }
@@ -91,7 +94,7 @@ impl Queue {
             folder,
             attempts: u32::MAX,
             seen: Arc::default(),
-            dates: Arc::default(),
+            reading: Arc::default(),
         }
     }
 
@@ -156,7 +159,7 @@ impl Queue {
     ///
     /// A crashed worker's job is available once its time has passed by the server's dates (`Last-Modified`). If the
     /// server sends none, this queue object, or a clone, must have seen the job for that time. To read the clock behind
-    /// these dates, the queue once writes a document next to the folder, and deletes it.
+    /// these dates, the queue writes a document next to the folder before it takes such a job, and deletes it.
     ///
     /// # Errors
     /// `Unknown` if the server doesn't respond; if a job was taken anyway, it is available again after `visibility`.
@@ -240,7 +243,7 @@ impl Queue {
         let challenge = self.challenge(&raw.key, &record.lock, version.clone(), clock.now());
         if record.attempts >= self.attempts
             || (challenge != Challenge::TakeOver
-                && self.age(snapshot.modified).await < Some(record.lock.ttl()))
+                && !self.is_older(snapshot.modified, record.lock.ttl()).await)
         {
             return Ok(None);
         }
@@ -272,22 +275,35 @@ impl Queue {
         }
     }
 
-    /// Returns a lower bound of the time since a version was written, if the server dates versions.
-    async fn age(&self, modified: Option<SystemTime>) -> Option<Duration> {
-        let modified = modified?;
-        let reading = if let Some(reading) = self.dates.get() {
-            *reading
-        } else {
-            let reading = self.read_dates().await;
-            *self.dates.get_or_init(|| reading)
-        }?;
-        let now = reading.date + reading.at.until(self.client.clock().now());
-        // The date may be truncated to seconds.
-        now.duration_since(modified + Duration::from_secs(1)).ok()
+    /// Returns `true` if a version was written at least this long ago by the server's dates.
+    async fn is_older(&self, modified: Option<SystemTime>, time: Duration) -> bool {
+        let Some(modified) = modified else {
+            return false;
+        };
+        let clock = self.client.clock();
+        let is_older =
+            |date, at: Timestamp| age(modified, date + at.until(clock.now())) >= Some(time);
+        // The last reading spares another one at each poll. It doesn't suffice to take a job: since then, the server's
+        // clock may have been set back, so that a new version looks old.
+        let may_be_older = self.last_reading().is_none_or(|last| match last.date {
+            Some(date) => is_older(date, last.at),
+            None => last.at.until(clock.now()) >= DATE_RETRY,
+        });
+        if !may_be_older {
+            return false;
+        }
+        let date = self.read_dates().await;
+        let at = clock.now();
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(Reading { date, at });
+        date.is_some_and(|date| is_older(date, at))
+    }
+
+    fn last_reading(&self) -> Option<Reading> {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the clock that dates versions. The document is a new one: dates of a document that is written often may run ahead.
-    async fn read_dates(&self) -> Option<Reading> {
+    async fn read_dates(&self) -> Option<SystemTime> {
         let key = format!("{}.clock-{:016x}", self.folder, nonce().ok()?).into();
         let raw = RawDocument {
             client: self.client.clone(),
@@ -302,17 +318,13 @@ impl Queue {
             self.client.clock().sleep(DATE_DELAY).await;
             loaded = raw.read_until(None, until).await;
         }
-        let at = self.client.clock().now();
         let Ok(LoadedDocument::Found(found, _)) = loaded else {
             return None;
         };
         if let Some(version) = &found.version {
             let _ = self.client.delete(&raw.key, version).await;
         }
-        Some(Reading {
-            date: found.modified?,
-            at,
-        })
+        found.modified
     }
 
     fn challenge(
@@ -491,6 +503,12 @@ impl Job {
                 == (*attempts, *done, &lock.lasting(found.lock.ttl()))
         })
     }
+}
+
+/// Returns a lower bound of a version's age, unless it is from the future.
+fn age(modified: SystemTime, now: SystemTime) -> Option<Duration> {
+    // The date may be truncated to seconds.
+    now.duration_since(modified + Duration::from_secs(1)).ok()
 }
 
 fn check(visibility: Duration) -> Result<(), Error> {

@@ -294,6 +294,30 @@ async fn recover_a_job(dates_are_rounded_up: bool) {
     );
 }
 
+/// The job's date looks old to a queue that has read the clock before.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_not_taken_again_because_the_clock_of_the_dates_was_set_back() {
+    let store = Store::default();
+    store.tell_dates(false);
+    tokio::time::sleep(10 * VISIBILITY).await;
+    let worker = || store.client().queue("jobs");
+    let queue = worker();
+    queue.push(&"resize 1.jpg").await.unwrap();
+    drop(worker().take(VISIBILITY).await.unwrap().unwrap());
+    tokio::time::sleep(2 * VISIBILITY).await;
+    let recovered = queue.take(VISIBILITY).await.unwrap();
+    recovered.expect("nobody works on it").done().await.unwrap();
+    store.set_clock_back(5 * VISIBILITY);
+    queue.push(&"resize 2.jpg").await.unwrap();
+    drop(worker().take(VISIBILITY).await.unwrap().unwrap());
+    assert!(
+        queue.take(VISIBILITY).await.unwrap().is_none(),
+        "another worker has just taken it"
+    );
+    tokio::time::sleep(2 * VISIBILITY).await;
+    assert!(queue.take(VISIBILITY).await.unwrap().is_some());
+}
+
 /// A worker can't write the document whose date it would read.
 #[tokio::test(start_paused = true)]
 async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its_time() {

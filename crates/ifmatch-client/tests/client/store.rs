@@ -99,6 +99,12 @@ impl Store {
         });
     }
 
+    pub(crate) fn set_clock_back(&self, by: Duration) {
+        if let Some(dates) = self.0.dates.lock().unwrap().as_mut() {
+            dates.start += by;
+        }
+    }
+
     pub(crate) fn weaken_tags(&self) {
         self.0.weak.store(true, Ordering::Relaxed);
     }
