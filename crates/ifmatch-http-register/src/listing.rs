@@ -31,10 +31,7 @@ pub(crate) async fn scan<T: Transport>(
 async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, RegisterError> {
     let (mut keys, mut after) = (Vec::new(), None);
     loop {
-        let Some(page) = page(&register.transport, &register.address, after.as_deref()).await?
-        else {
-            return Ok(keys);
-        };
+        let page = page(&register.transport, &register.address, after.as_deref()).await?;
         let (_, folder) = register.address.container();
         let names = page
             .blobs
@@ -53,12 +50,13 @@ async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, Regi
     }
 }
 
-/// Returns a page of names, or `None` if there is no container yet.
+/// Returns a page of names. The container exists, since [`open`](HttpRegister::open) writes its probe object there: a server
+/// that can't find it has no listings, or has lost the records.
 async fn page<T: Transport>(
     transport: &T,
     address: &Address,
     after: Option<&str>,
-) -> Result<Option<Page>, RegisterError> {
+) -> Result<Page, RegisterError> {
     let unavailable = |error: Box<dyn std::error::Error + Send + Sync>| {
         RegisterError::new(
             RegisterErrorKind::Unavailable,
@@ -75,10 +73,9 @@ async fn page<T: Transport>(
     )
     .await?;
     match answer.status {
-        StatusCode::OK => serde_json::from_slice(&answer.body)
-            .map(Some)
-            .map_err(|error| unavailable(error.into())),
-        StatusCode::NOT_FOUND => Ok(None),
+        StatusCode::OK => {
+            serde_json::from_slice(&answer.body).map_err(|error| unavailable(error.into()))
+        }
         _ => Err(answer.error(
             RegisterErrorKind::Unavailable,
             "a listing, which only an ifmatch gateway has,",

@@ -25,7 +25,7 @@ use ifmatch_http_register::{Address, ConnectErrorKind, HttpRegister, Transport};
 use ifmatch_register::conformance::history;
 use ifmatch_register::conformance::workload::Workload;
 use ifmatch_register::conformance::{self, RaceSize};
-use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
+use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -547,6 +547,30 @@ async fn what_is_no_record_is_not_read_as_one() {
     gateway.answer(put).await.unwrap();
     let error = register.load(&key("note")).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+}
+
+/// Not each server that honours conditions has the gateway's listings.
+#[tokio::test]
+async fn a_server_without_listings_is_not_one_without_records() {
+    let gateway = Gateway::start().await;
+    let without = gateway.with(|request| {
+        if request.uri().query().is_some() {
+            Failing::Replaced(404)
+        } else {
+            Failing::Nothing
+        }
+    });
+    let (register, key) = (without.open().await, key("note"));
+    let first = written(&Record::absent(), b"1");
+    let swap = register.compare_and_swap(&key, Revision::NONE, Some(&first));
+    assert_eq!(swap.await.unwrap(), Swap::Done);
+    let scan = Scan {
+        prefix: "",
+        after: None,
+        limit: 10,
+    };
+    let error = register.scan(&scan).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "{error}");
 }
 
 /// Some servers send a tag only on GET. And a login page's 200 doesn't mean that the PUT or DELETE reached the server.
