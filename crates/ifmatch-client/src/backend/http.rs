@@ -19,7 +19,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use ifmatch_runtime::Cause;
 use ifmatch_runtime::nonce;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -381,7 +381,7 @@ impl Http {
         let after = after
             .map(|after| format!("&after={}", encode(after)))
             .unwrap_or_default();
-        let path = format!("/{container}?prefix={}{after}", encode(prefix));
+        let path = format!("/{}?prefix={}{after}", encode(container), encode(prefix));
         let response = self
             .send_to(Method::GET, path, HeaderMap::new(), Bytes::new())
             .await?;
@@ -553,7 +553,12 @@ impl Backend for Http {
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         async move {
-            let full = format!("{}{prefix}", self.path);
+            // Listings have names without percent escapes.
+            let folder = percent_decode_str(&self.path).decode_utf8();
+            let folder = folder.map_err(|_| {
+                Error::refused("the URL's path is not UTF-8, so the server can't list it")
+            })?;
+            let full = format!("{folder}{prefix}");
             let (container, prefix) = full
                 .trim_start_matches('/')
                 .split_once('/')
@@ -568,7 +573,7 @@ impl Backend for Http {
                 let (names, next) = self.page(container, prefix, after.as_deref()).await?;
                 let paths = names.into_iter().map(|name| format!("/{container}/{name}"));
                 keys.extend(
-                    paths.filter_map(|path| path.strip_prefix(&self.path).map(str::to_owned)),
+                    paths.filter_map(|path| path.strip_prefix(&*folder).map(str::to_owned)),
                 );
                 match next {
                     Some(next) => after = Some(next),

@@ -7,6 +7,7 @@
 
 mod cancelled;
 mod election;
+mod listing;
 mod lock;
 #[cfg(feature = "object-store")]
 mod objects;
