@@ -42,6 +42,8 @@ const LEASE_TOKEN: HeaderName = HeaderName::from_static("lease-token");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// RFC 7240 §3.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+/// The type of the gateway's problem document (RFC 9457) for a container that doesn't exist yet.
+const NOT_FOUND: &str = "urn:ifmatch:problem:not-found";
 /// Everything but the characters of a path segment (RFC 3986 §3.3).
 const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -385,15 +387,16 @@ impl Http {
         let response = self
             .send_to(Method::GET, path, HeaderMap::new(), Bytes::new())
             .await?;
+        let listing: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Ok((Vec::new(), None)),
+            StatusCode::NOT_FOUND if listing["type"] == NOT_FOUND => return Ok((Vec::new(), None)),
+            // Any other 404 is another server's, which has no listing.
+            StatusCode::OK | StatusCode::NOT_FOUND => {}
             _ => return Err(failure(&response)),
         }
-        let listing: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         let Some(blobs) = listing["blobs"].as_array() else {
             return Err(Error::refused(format!(
-                "{} has no listing of an ifmatch gateway",
+                "{} has no listing of an ifmatch gateway. Check the URL",
                 self.origin
             )));
         };
