@@ -151,8 +151,10 @@ fn partial_content<T: Body>(
     ranges: Vec<ByteRange>,
 ) -> Response<ResponseBody<T>> {
     head.status = StatusCode::PARTIAL_CONTENT;
-    // It is the digest of the whole content.
-    head.headers.remove("content-digest");
+    // These are digests of the whole content.
+    for digest in ["content-digest", "content-md5"] {
+        head.headers.remove(digest);
+    }
     let total = content.len();
     let mut chunks = VecDeque::new();
     if let [range] = ranges.as_slice() {

@@ -232,6 +232,28 @@ async fn ranges_are_cut_out_of_a_hashed_body() {
 }
 
 #[tokio::test]
+async fn a_part_has_no_digest_of_the_whole() {
+    let digests = ["content-digest", "content-md5"];
+    let inner = service_fn(move |_: Request<Sent>| async move {
+        let mut response = Response::new(Full::<Bytes>::from("0123"));
+        for name in digests {
+            response.headers_mut().insert(name, "x".parse().unwrap());
+        }
+        Ok::<_, Infallible>(response)
+    });
+    let service = ConditionalLayer::new().layer(inner);
+    let whole = ask(&service, "GET /a", &[]).await;
+    let part = ask(&service, "GET /a", &[("range", "bytes=0-0")]).await;
+    assert_eq!(part.status.as_u16(), 206);
+    for name in digests {
+        assert!(
+            whole.header(name).is_some() && part.header(name).is_none(),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_part_from_the_inner_service_is_passed_on_only_if_its_conditions_hold() {
     for tag in [None, Some("\"v1\"")] {
         let inner = service_fn(move |request: Request<Sent>| async move {
