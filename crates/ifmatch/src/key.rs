@@ -226,11 +226,14 @@ impl KeyExtractor for PathKey {
             return shorten(path);
         }
         let mut text = String::with_capacity(path.len() + 16);
-        for value in self
+        let tenants = self
             .tenant
             .iter()
-            .flat_map(|name| head.headers.get_all(name))
-        {
+            .flat_map(|name| head.headers.get_all(name));
+        for (index, value) in tenants.enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
             encode(&mut text, value.as_bytes(), b"/,");
         }
         text.push_str(&self.normal_path(path));
@@ -304,5 +307,31 @@ fn encode(text: &mut String, bytes: &[u8], reserved: &[u8]) {
             // Writing to a string can't fail.
             let _ = write!(text, "%{byte:02X}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn tenants_with_the_same_joined_values_do_not_share_a_key() {
+        let header = HeaderName::from_static("x-tenant");
+        let key = |tenants: &[&str]| {
+            let mut request = Request::get("/notes");
+            for tenant in tenants {
+                request = request.header(&header, *tenant);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            let keys = PathKey::new().with_tenant(header.clone());
+            keys.key(&head).unwrap().as_str().to_owned()
+        };
+        assert_eq!(key(&["a", "b"]), "a,b/notes");
+        assert_eq!(
+            (key(&["ab"]), key(&["a,b"])),
+            ("ab/notes".into(), "a%2Cb/notes".into())
+        );
     }
 }
