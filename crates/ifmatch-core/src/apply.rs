@@ -42,7 +42,7 @@ impl Record {
         }
     }
 
-    fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
+    fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Decision {
         // The lease is checked first: a writer without it needn't wait for the holder's write.
         self.check_lease(begin.lease, now).map_err(Refusal::Lease)?;
         self.refuse_in_flight(now)?;
@@ -79,7 +79,7 @@ impl Record {
         Ok((Some(next), Outcome::Granted(grant)))
     }
 
-    fn commit(&self, commit: &Commit, now: Timestamp) -> Applied {
+    fn commit(&self, commit: &Commit, now: Timestamp) -> Decision {
         self.holds(commit.token)?;
         let lease = self.locking_lease(now);
         let is_lost = commit.unless_disturbed && self.is_disturbed(commit.token);
@@ -92,7 +92,7 @@ impl Record {
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
-    fn abort(&self, token: Token, now: Timestamp) -> Applied {
+    fn abort(&self, token: Token, now: Timestamp) -> Decision {
         self.holds(token)?;
         let next = Self {
             revision: self.revision.next(now),
@@ -102,7 +102,7 @@ impl Record {
         Ok((Some(next), Outcome::Released))
     }
 
-    fn doubt(&self, doubt: Doubt, now: Timestamp) -> Applied {
+    fn doubt(&self, doubt: Doubt, now: Timestamp) -> Decision {
         let permit = self.holds(doubt.token)?;
         let deadline = permit.deadline.min(now.saturating_add(doubt.grace));
         let mut next = Self {
@@ -123,7 +123,7 @@ impl Record {
     }
 
     /// A permit that has ended by the clock isn't renewed: a reader may have relied on its end already.
-    fn renew(&self, renew: Renew, now: Timestamp) -> Applied {
+    fn renew(&self, renew: Renew, now: Timestamp) -> Decision {
         let permit = *self.holds(renew.token)?;
         if permit.deadline <= now {
             return Err(Refusal::Stale);
@@ -170,7 +170,7 @@ impl Record {
         (Some(next), Outcome::Observed)
     }
 
-    fn observe(&self, observed: &Observed, now: Timestamp) -> Applied {
+    fn observe(&self, observed: &Observed, now: Timestamp) -> Decision {
         if observed.snapshot.0 != self.revision || self.permit(now).is_some() {
             return Err(Refusal::Stale);
         }
@@ -181,7 +181,7 @@ impl Record {
         Ok((next, Outcome::Observed))
     }
 
-    fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
+    fn write(&self, write: &Write<'_>, now: Timestamp) -> Decision {
         if let Some(RememberedAnswer::Written(receipt) | RememberedAnswer::Kept(receipt, _)) =
             self.answer(write.request)
         {
@@ -429,7 +429,8 @@ impl Record {
     }
 }
 
-type Applied = Result<(Option<Record>, Outcome), Refusal>;
+/// The record that follows, if it changes, and the answer to the command.
+type Decision = Result<(Option<Record>, Outcome), Refusal>;
 
 /// The part of a state that preconditions may be evaluated against.
 enum Known<'a> {

@@ -14,7 +14,7 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     imp::create_dir(path)
 }
 
-/// Creates a file, or truncates an existing one.
+/// Creates a file, or truncates an existing one, which keeps its access rights.
 ///
 /// # Errors
 /// Fails if the file can't be created or opened.

@@ -102,7 +102,7 @@ impl Permit {
     }
 
     /// Returns the time at which the handler will be cancelled, by the layer's [`Clock`](crate::Clock):
-    /// `SystemClock.now().until(permit.deadline())` is the time left.
+    /// `SystemClock.now().until(permit.deadline())` is the time left. It may get more while the request's body arrives.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Applied, Known, unless_absent};
+use super::{Decision, Known, unless_absent};
 use crate::command::{LeaseOperation, Outcome, Refusal};
 use crate::date::Timestamp;
 use crate::lease::{self, Lease, LeaseAction, LeaseConflict, LeaseReceipt};
@@ -11,7 +11,7 @@ use crate::record::{Record, RememberedAnswer};
 impl Record {
     /// Applies a lease operation. A lease can't start to lock while a write is in flight, which was granted to another
     /// client or to a former holder, or before the resource is known to exist.
-    pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
+    pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Decision {
         let action = match self.remembered(operation, now) {
             Some(Repeated::Done(receipt)) => {
                 return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt })));

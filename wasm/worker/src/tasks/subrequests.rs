@@ -12,7 +12,7 @@ use futures_util::future::LocalBoxFuture;
 
 /// Default budget: the limit of Cloudflare's free plan.
 pub(crate) const DEFAULT: usize = 1_000;
-/// Number of subrequests kept for releasing permits at the end of a write.
+/// Number of subrequests kept for swaps of records, so a write can release its permit at the end.
 const RESERVE: usize = 20;
 
 thread_local! {
