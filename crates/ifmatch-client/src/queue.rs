@@ -415,8 +415,8 @@ impl Job {
     /// Removes the job from the queue.
     ///
     /// # Errors
-    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond, and the job may or
-    /// may not have been removed.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond in time: this worker or a
+    /// later one may have removed the job, or nobody.
     pub async fn done(mut self) -> Result<(), Error> {
         match self
             .write(&Record {
@@ -425,8 +425,12 @@ impl Job {
             })
             .await
         {
-            // Only jobs that are done are deleted, so this one is.
-            Err(error) if error.is_unknown() && self.is_deleted().await => return Ok(()),
+            // Only jobs that are done are deleted, and until the deadline, no other worker could do this one.
+            Err(error)
+                if error.is_unknown() && self.is_deleted().await && !self.remaining().is_zero() =>
+            {
+                return Ok(());
+            }
             written => written?,
         }
         // From here on, no client writes the job. If it can't be deleted, the next worker tries.

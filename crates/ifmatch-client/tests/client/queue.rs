@@ -234,6 +234,26 @@ async fn a_job_is_finished_although_the_store_was_busy() {
     assert!(queue.take(VISIBILITY).await.unwrap().is_none());
 }
 
+/// Its requests are lost until another worker has taken the job, done it, and deleted it.
+#[tokio::test(start_paused = true)]
+async fn a_late_worker_does_not_claim_the_job_that_another_one_has_done() {
+    let store = Store::default();
+    let connection = store.connect();
+    let late = Client::new(connection.clone())
+        .with_clock(Steady)
+        .with_patience(Duration::from_hours(1));
+    late.queue("jobs").push(&"resize").await.unwrap();
+    let job = late.queue("jobs").take(VISIBILITY).await.unwrap().unwrap();
+    connection.cut();
+    let other = async {
+        let job = store.client().queue("jobs").wait(VISIBILITY).await.unwrap();
+        job.done().await.unwrap();
+        connection.heal();
+    };
+    let (done, ()) = join(job.done(), other).await;
+    assert_eq!(*done.unwrap_err().kind(), ErrorKind::Unknown);
+}
+
 /// Each worker takes one job and ends, as those that a timer starts. None sees the job for long.
 #[tokio::test(start_paused = true)]
 async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
