@@ -1,5 +1,6 @@
 //! Copies a database into a new one, which then replaces it.
 
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,10 +123,19 @@ pub(crate) fn into_place(
 }
 
 /// Copies the records of one moment into a new file, which must not exist. On return, they are durable, apart from the
-/// file's name.
+/// file's name. An incomplete copy is removed.
 pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
-    let write = |error: redb::Error| CopyError::Write(error.into());
     let file = private_files::create_new(path).map_err(|error| CopyError::Write(error.into()))?;
+    let copied = into_empty(from, file);
+    if copied.is_err() {
+        // If that fails, too, the first error tells why.
+        let _ = fs::remove_file(path);
+    }
+    copied
+}
+
+fn into_empty(from: &Database, file: File) -> Result<(), CopyError> {
+    let write = |error: redb::Error| CopyError::Write(error.into());
     let database = builder()
         .create_file(file)
         .map_err(|error| CopyError::Write(error.into()))?;
@@ -258,5 +268,30 @@ impl StorageBackend for CutOff {
 
     fn close(&self) -> io::Result<()> {
         self.storage.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::TableDefinition;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_fails_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = builder().create(folder.path().join("from")).unwrap();
+        let write = from.begin_write().unwrap();
+        let unknown: TableDefinition<'_, u64, u64> = TableDefinition::new("unknown");
+        write.open_table(unknown).unwrap();
+        write.commit().unwrap();
+        let to = folder.path().join("to");
+        for _ in 0..2 {
+            assert!(matches!(into_file(&from, &to), Err(CopyError::Read(_))));
+            assert!(
+                !to.exists(),
+                "it would look like a register without records"
+            );
+        }
     }
 }
