@@ -159,7 +159,8 @@ impl Queue {
     ///
     /// A crashed worker's job is available once its time has passed by the server's dates (`Last-Modified`). If the
     /// server sends none, this queue object, or a clone, must have seen the job for that time. To read the clock behind
-    /// these dates, the queue writes a document next to the folder before it takes such a job, and deletes it.
+    /// these dates, the queue writes a document next to the folder before it takes such a job, and deletes it. If that
+    /// clock is set forward, jobs are available early.
     ///
     /// # Errors
     /// `Unknown` if the server doesn't respond; if a job was taken anyway, it is available again after `visibility`.
