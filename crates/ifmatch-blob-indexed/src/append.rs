@@ -179,7 +179,7 @@ impl Inner {
     }
 
     /// Returns the payload of the version in a record.
-    fn payload(&self, record: &Record) -> Result<Option<Payload>, StoreError> {
+    pub(super) fn payload(&self, record: &Record) -> Result<Option<Payload>, StoreError> {
         record
             .state(self.driver.now())
             .version()

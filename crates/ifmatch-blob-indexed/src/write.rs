@@ -17,7 +17,7 @@ use super::Inner;
 use super::background::in_the_background;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Edit, Settled, WriteRequest, body_of, encoded, payload_of};
+use super::swap::{Edit, Settled, WriteRequest, encoded, payload_of};
 use super::upload::{self, Expected, INLINE, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
@@ -234,7 +234,8 @@ impl Job {
 }
 
 impl Inner {
-    /// Returns another name of the source's body, if it is in a file and has the expected hash.
+    /// Returns another name of the source's body, if it has a file of the expected hash. The name of a file that was made by appends
+    /// may have the hash of an earlier version.
     async fn share(
         &self,
         source: Option<&BlobPath>,
@@ -248,11 +249,12 @@ impl Inner {
         };
         let key = key::of_blob(&source.container, incarnation, &source.name)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash)
-        else {
-            return Ok(None);
-        };
-        upload::share(&self.bodies, body, expected).await
+        let payload = self.payload(&record)?;
+        let payload = payload.filter(|payload| payload.hash == hash);
+        match payload.and_then(|payload| payload.file()) {
+            Some(body) if body.hash == hash => upload::share(&self.bodies, body, expected).await,
+            _ => Ok(None),
+        }
     }
 
     /// Rejects a write early.

@@ -444,6 +444,31 @@ async fn a_copy_has_a_body_of_its_own() {
     }
 }
 
+/// The object of an append is named by the hash of the bytes before it, which are the version that is copied.
+#[tokio::test]
+async fn a_copy_of_a_version_before_an_append_has_the_bytes_of_that_version() {
+    let objects: Arc<dyn ObjectStore> = Arc::new(FaultyObjects::default());
+    let Turns { gateways, .. } = gateways(1, &objects);
+    let (log, copy) = (blob("c", "log"), blob("c", "copy"));
+    let headers = BlobHeaders {
+        append: Some(Append::default()),
+        ..BlobHeaders::default()
+    };
+    let long = Put {
+        headers,
+        ..put(pattern(LONG))
+    };
+    gateways[0].put(&log, long).await.unwrap();
+    let opened = gateways[0].open(&log, Reading::WHOLE).await.unwrap();
+    let copying = Put::copying(&log, opened.unwrap()).await.unwrap();
+    gateways[0]
+        .append(&log, AppendBlock::new("more".into()))
+        .await
+        .unwrap();
+    gateways[0].put(&copy, copying).await.unwrap();
+    assert_eq!(read(&gateways[0], &copy).await.unwrap(), pattern(LONG));
+}
+
 /// Each append is a copy, since an object can't be lengthened. A block of one gateway is neither lost nor torn by the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_gateways_append_to_one_blob() {
