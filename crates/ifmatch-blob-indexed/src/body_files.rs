@@ -182,6 +182,17 @@ impl Folder {
     }
 }
 
+/// Removes a body, if it was ever written: the versions that a group of changes skips weren't.
+pub(super) fn discard(body: &Path) {
+    match fs::remove_file(body) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let body = body.display();
+            tracing::warn!(%error, %body, "a body remains; the next start collects it");
+        }
+        _ => {}
+    }
+}
+
 /// Returns `true` if this is the file name of an incoming body.
 pub(super) fn is_incoming(file_name: &str) -> bool {
     file_name.len() == 16 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -46,7 +46,8 @@ use super::upload::INLINE;
 #[derive(Debug)]
 pub(super) struct Draft {
     content: Reached,
-    /// The number of a new file. Each attempt of a group has its own: the swap of an earlier one may still take place.
+    /// The number of the next new file. Each attempt of a group begins with another: the swap of an earlier one may still take place. And
+    /// each version has its own: content may return, and the file of the version in between is removed by its name.
     nonce: u64,
     /// The content after the change that is being decided.
     proposed: Option<Proposed>,
@@ -180,6 +181,7 @@ impl Draft {
 
     /// The proposal has taken effect.
     pub(super) fn accept(&mut self) {
+        self.nonce = self.nonce.wrapping_add(1) & !BodyName::MARK;
         match (self.proposed.take(), &mut self.content) {
             (Some(Proposed::Block(block, hasher)), Reached::Appending(appending)) => {
                 appending.blocks.push(block);

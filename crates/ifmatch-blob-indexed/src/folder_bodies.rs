@@ -1,13 +1,12 @@
 //! Bodies as files in a folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{Source, StoreError};
 use ifmatch_core::append::FileEnd;
 use ifmatch_core::digest::{ContentHash, Hasher};
@@ -15,7 +14,7 @@ use ifmatch_runtime::{folders, private_files};
 use tokio::task::spawn_blocking;
 
 use super::bodies::{Bodies, BodyEnd, ExtendedBody, Incoming, Keep, Staged, differs};
-use super::body_files::{BodyName, Folder};
+use super::body_files::{BodyName, Folder, discard};
 use super::error::{disk, lost};
 use super::payload::{Payload, Place};
 use super::source::{self, Budget};
@@ -49,7 +48,7 @@ impl Bodies for Folder {
     }
 
     async fn duplicate(self: Arc<Self>, body: BodyName) -> Result<Option<Staged>, StoreError> {
-        spool::link(self, body, nonce()?).await
+        spool::link(self, body, BodyName::number()?).await
     }
 
     /// During a snapshot, a body is removed afterwards.
@@ -58,13 +57,8 @@ impl Bodies for Folder {
             return;
         }
         let path = self.body(&body);
-        let removed = spawn_blocking(move || fs::remove_file(path))
-            .await
-            .map_err(io::Error::other)
-            .flatten();
-        if let Err(error) = removed {
-            tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
-        }
+        // If the runtime ends before, the next start collects the body.
+        let _ = spawn_blocking(move || discard(&path)).await;
     }
 
     /// Readers have opened the file, or load the record again.
@@ -72,9 +66,8 @@ impl Bodies for Folder {
         self.remove(body).await;
     }
 
-    /// The next start collects a file that can't be removed now.
     fn abandon(self: Arc<Self>, body: BodyName) {
-        let _ = fs::remove_file(self.body(&body));
+        discard(&self.body(&body));
     }
 
     async fn extend(

@@ -14,7 +14,7 @@ use ifmatch_runtime::{folders, private_files};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::body_files::{BodyName, Folder};
+use super::body_files::{BodyName, Folder, discard};
 use super::error::OpenError;
 use super::key;
 use super::payload::Payload;
@@ -83,9 +83,7 @@ impl Drop for Postponing<'_> {
     fn drop(&mut self) {
         let bodies = self.0.removals().postponed().take();
         for body in bodies.unwrap_or_default() {
-            if let Err(error) = fs::remove_file(self.0.body(&body)) {
-                tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
-            }
+            discard(&self.0.body(&body));
         }
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::headers::{Append, BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading,
-    StoreErrorKind, Written,
+    AppendBlock, BlobInfo, ContentChange, Current, Delete, HeaderChange, LeaseRequest, ListQuery,
+    MissingContainer, Put, Reading, StoreErrorKind, Update, Updated, Written,
 };
 use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_blob_indexed::OpenErrorKind;
@@ -337,6 +337,44 @@ async fn the_bodies_of_skipped_versions_are_removed() {
             .all(|(at, other)| at == length || dates(other) < dates(last)),
         "{written:?}"
     );
+}
+
+/// Changes that wait for one record lead to the same content twice, and to another in between, whose body is removed.
+#[tokio::test]
+async fn content_that_returns_within_a_group_keeps_its_body() {
+    let fixture = fixture().await;
+    let (store, blob) = (&fixture.store, &fixture.blob);
+    let update = |length| {
+        let replace = move |_: Option<&Current>| ContentChange::Replace(pattern(length));
+        store.update(blob, Update::new(replace))
+    };
+    let updated = futures_util::join!(update(5_000), update(6_000), update(5_000));
+    assert!(matches!(
+        updated,
+        (
+            Ok(Updated::Replaced(_)),
+            Ok(Updated::Replaced(_)),
+            Ok(Updated::Replaced(_))
+        )
+    ));
+    assert_eq!(fixture.read().await.unwrap().1, pattern(5_000));
+    assert_eq!(bodies(fixture.folder()), 1);
+
+    store.delete(blob, Delete::default()).await.unwrap();
+    let empty = || {
+        let headers = BlobHeaders {
+            append: Some(Append::default()),
+            ..BlobHeaders::default()
+        };
+        store.put(blob, Put { headers, ..put("") })
+    };
+    let append = || store.append(blob, AppendBlock::new(pattern(5_000)));
+    empty().await.unwrap();
+    let (first, emptied, second) = futures_util::join!(append(), empty(), append());
+    assert_eq!((first.unwrap().offset, second.unwrap().offset), (0, 0));
+    emptied.unwrap();
+    assert_eq!(fixture.read().await.unwrap().1, pattern(5_000));
+    assert_eq!(bodies(fixture.folder()), 1);
 }
 
 /// The container is deleted and created again after the write has looked it up for the last time.
