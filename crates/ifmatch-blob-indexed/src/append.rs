@@ -118,6 +118,13 @@ pub(super) fn updated(
     version: Option<&Version>,
     draft: &mut Draft,
 ) -> Result<Option<Content>, StoreError> {
+    let (payload, limit) = (version.map(payload_of).transpose()?, update.limit);
+    if payload
+        .as_ref()
+        .is_some_and(|payload| payload.length > limit)
+    {
+        return Err(StoreErrorKind::TooLarge { limit }.into());
+    }
     let bytes = draft.bytes()?.cloned();
     let current = version.zip(bytes).map(|(version, bytes)| Current {
         bytes,
@@ -127,7 +134,6 @@ pub(super) fn updated(
         ContentChange::Keep => Ok(None),
         ContentChange::Delete => Ok(Some(Content::Absent)),
         ContentChange::Replace(bytes) => {
-            let payload = version.map(payload_of).transpose()?;
             let created = version
                 .zip(payload.as_ref())
                 .map(|(version, payload)| payload.created(version));

@@ -55,7 +55,7 @@ pub(super) struct Draft {
 
 #[derive(Debug)]
 enum Reached {
-    /// No change needs it, or it is in a file that was not read.
+    /// No change needs it, the first one doesn't take so much, or it is in a file that was not read.
     Unread,
     /// The blob doesn't exist.
     Absent,
@@ -263,9 +263,8 @@ impl Drafts {
             return Ok(Draft::new(Reached::Absent, nonce));
         };
         let content = match (&payload.place, need) {
-            (_, Need::Whole(limit)) if payload.length > limit => {
-                return Err(StoreErrorKind::TooLarge { limit }.into());
-            }
+            // The change is refused, and those with another limit, or with none, form the next group.
+            (_, Need::Whole(limit)) if payload.length > limit => Reached::Unread,
             (Place::Inline(bytes), _) => Reached::Memory(bytes.clone(), None),
             (_, Need::Whole(_)) => Reached::Memory(self.whole(&payload).await?, None),
             (_, Need::End) => {

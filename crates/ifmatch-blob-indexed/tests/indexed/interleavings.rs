@@ -377,6 +377,25 @@ async fn content_that_returns_within_a_group_keeps_its_body() {
     assert_eq!(bodies(fixture.folder()), 1);
 }
 
+/// Changes that wait for one record have limits of their own. The blob has 10,000 bytes.
+#[tokio::test]
+async fn the_limit_of_an_update_holds_for_no_other_change() {
+    let fixture = fixture().await;
+    let update = |limit, length| {
+        let replace = move |_: Option<&Current>| ContentChange::Replace(pattern(length));
+        let update = Update::new(replace);
+        fixture
+            .store
+            .update(&fixture.blob, Update { limit, ..update })
+    };
+    let (small, large, last) =
+        futures_util::join!(update(5_000, 1), update(20_000, 9_000), update(8_000, 2));
+    assert_eq!(kind(small), StoreErrorKind::TooLarge { limit: 5_000 });
+    large.expect("its limit is larger");
+    assert_eq!(kind(last), StoreErrorKind::TooLarge { limit: 8_000 });
+    assert_eq!(fixture.read().await.unwrap().1, pattern(9_000));
+}
+
 /// The container is deleted and created again after the write has looked it up for the last time.
 #[tokio::test]
 async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
