@@ -8,7 +8,7 @@ use ifmatch_register::{RegisterError, RegisterErrorKind};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
-/// Error returned when a store can't be opened. Nothing was changed.
+/// Error of an operation on a whole store. A store that can't be opened is unchanged.
 #[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
@@ -186,6 +186,20 @@ impl OpenError {
         Self {
             kind: OpenErrorKind::Unreadable,
             text,
+            source: Some(source.into()),
+        }
+    }
+
+    /// A blob wasn't copied: its body can't be read, or can't be written to the target.
+    pub(super) fn uncopied(key: &str, source: StoreError) -> Self {
+        let kind = match source.kind() {
+            StoreErrorKind::Unreadable => OpenErrorKind::Unreadable,
+            StoreErrorKind::Full => OpenErrorKind::Full,
+            _ => OpenErrorKind::Other,
+        };
+        Self {
+            kind,
+            text: format!("can't copy the body of {key}"),
             source: Some(source.into()),
         }
     }

@@ -88,29 +88,29 @@ impl IndexedStore {
         record: Record,
         progress: &Progress,
     ) -> Result<Option<u64>, OpenError> {
-        let failed = |error: StoreError| OpenError::record(key.as_str(), error);
-        let mut record = Some(record);
-        let mut damage = None;
+        let is_blob = key.as_str().starts_with(key::BLOBS);
+        let (mut record, mut damage) = (Some(record), None);
         for _ in 0..ATTEMPTS {
-            let Some(found) = record.filter(|found| {
-                damage
-                    .as_ref()
-                    .is_none_or(|(of, _)| *of != found.revision())
-            }) else {
-                break;
+            // It was deleted meanwhile, and its record forgotten.
+            let Some(found) = record else {
+                return Ok(None);
             };
+            // If the record is unchanged, the body isn't replaced but lost.
+            if let Some((revision, error)) = damage.take()
+                && revision == found.revision()
+            {
+                return Err(OpenError::uncopied(key.as_str(), error));
+            }
             let payload = found
                 .state(self.inner.driver.now())
                 .version()
                 .map(Payload::of)
                 .transpose();
             let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
-            let copied = match &payload {
-                Some(payload) => self.copy_body(target, payload, progress).await,
-                None => Ok(()),
-            };
-            if let Err(error) = copied {
-                // If the record is unchanged, the body isn't replaced but lost.
+            let payload = payload.filter(|_| is_blob);
+            if let Some(payload) = &payload
+                && let Err(error) = self.copy_body(target, payload, progress).await
+            {
                 damage = Some((found.revision(), error));
                 record = self.index().load(&key).await.map_err(OpenError::register)?;
                 continue;
@@ -120,19 +120,13 @@ impl IndexedStore {
                 .compare_and_swap(&key, Revision::NONE, Some(&found))
                 .await
             {
-                Ok(Swap::Done) => {
-                    let is_blob = key.as_str().starts_with(key::BLOBS);
-                    Ok(payload.filter(|_| is_blob).map(|payload| payload.length))
-                }
+                Ok(Swap::Done) => Ok(payload.map(|payload| payload.length)),
                 Ok(Swap::Conflict(_)) => Err(OpenError::not_empty()),
                 Err(error) => Err(OpenError::register(error)),
             };
         }
-        match damage {
-            Some((_, error)) => Err(failed(error)),
-            // It was deleted meanwhile, and its record forgotten.
-            None => Ok(None),
-        }
+        let error = damage.map_or(StoreErrorKind::Unavailable.into(), |(_, error)| error);
+        Err(OpenError::uncopied(key.as_str(), error))
     }
 
     async fn copy_body(

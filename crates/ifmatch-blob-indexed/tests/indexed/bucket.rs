@@ -16,7 +16,7 @@ use ifmatch_blob::store::{
     AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper,
 };
 use ifmatch_blob::test_util::ManualClock;
-use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind};
+use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind, Progress};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{
@@ -602,6 +602,49 @@ async fn a_deletion_that_found_no_container_leaves_a_new_one_alone() {
     assert!(!register.waits_for_load());
     assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
     assert_eq!(read(&other, &path).await.unwrap(), "1");
+}
+
+/// The copy has the record when the blob's container is deleted, and its body and its record are collected.
+#[tokio::test]
+async fn a_blob_that_is_deleted_during_a_copy_of_the_store_is_left_out() {
+    let Two {
+        objects,
+        registers: [register, _],
+        stores: [store, _],
+        ..
+    } = two();
+    store
+        .put(&blob("c", "b"), put(pattern(LONG)))
+        .await
+        .unwrap();
+    let copy = async || {
+        let target = two().stores[0].clone();
+        store.copy_into(&target, &Progress::default()).await
+    };
+    assert_eq!(copy().await.unwrap().bodies, 1);
+    objects.delete(&objects.bodies().await[0]).await.unwrap();
+    let lost = copy().await.unwrap_err();
+    assert_eq!(lost.kind(), OpenErrorKind::Other, "{lost}");
+    assert!(
+        lost.to_string().contains("can't copy the body of"),
+        "{lost}"
+    );
+
+    let records = Arc::clone(register.records());
+    register.before_load("b/", async move {
+        let scan = Scan {
+            prefix: "b/",
+            after: None,
+            limit: 1,
+        };
+        let (key, record) = records.scan(&scan).await.unwrap().remove(0);
+        records
+            .compare_and_swap(&key, record.revision(), None)
+            .await
+            .unwrap();
+    });
+    assert_eq!(copy().await.unwrap().bodies, 0);
+    assert!(!register.waits_for_load());
 }
 
 #[tokio::test]
