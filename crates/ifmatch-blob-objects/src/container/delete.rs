@@ -400,22 +400,24 @@ impl<'a> DeleterTurn<'a> {
         }
     }
 
-    /// Deletes objects, and returns the number deleted.
-    async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
-        let removed = self
-            .shared
-            .backing
-            .objects
-            .delete_stream(iter(locations).map(Ok).boxed());
-        // Waits for all of them, even after a failure: a late one must not delete a later blob.
-        let removed = self.in_turn(removed.map(counted).collect::<Vec<_>>()).await;
-        let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
+    /// Deletes objects, and returns the number deleted. Ends so early in the turn that no deletion without a response outlasts it, even
+    /// if the register fails: a late one must not reach a blob of the next container.
+    async fn remove(&self, locations: Vec<Path>) -> Result<usize, StoreError> {
+        let driver = &self.shared.driver;
+        let objects = &self.shared.backing.objects;
+        let removed = objects.delete_stream(iter(locations).map(Ok).boxed());
+        let left = driver.now().until(self.until).saturating_sub(GRACE);
+        let end = driver.now().saturating_add(left);
+        // Waits for all of them, even after a failure.
+        let removed = driver.until(end, removed.map(counted).collect::<Vec<_>>());
+        let removed = removed
+            .await
+            .unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
         if removed
             .iter()
             .any(|removed| removed.as_ref().is_err_and(is_lost))
         {
-            self.renew().await?;
-            self.shared.driver.clock().sleep(GRACE).await;
+            driver.clock().sleep(GRACE).await;
         }
         removed.into_iter().sum()
     }
@@ -478,14 +480,10 @@ impl<'a> DeleterTurn<'a> {
     /// Renews the turn once half of it has passed.
     async fn keep(&mut self) -> Result<(), StoreError> {
         if self.now().until(self.until) < TURN / 2 {
-            self.renew().await
+            self.replace(self.marked(self.mark)).await
         } else {
             Ok(())
         }
-    }
-
-    async fn renew(&mut self) -> Result<(), StoreError> {
-        self.replace(self.marked(self.mark)).await
     }
 
     /// Changes the container's record, if this deleter still has the turn.

@@ -555,6 +555,44 @@ async fn a_permit_is_prolonged_although_the_register_fails() {
     }
 }
 
+/// The deletion of an object has no response, and takes effect later. The register fails meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_deleter_without_its_register_leaves_no_deletion_to_the_next_container() {
+    let (store, register) = (Faulty::in_memory(false), FaultyRegister::default());
+    let subject = durable_on(&store, Arc::new(register.clone())).await;
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    store.schedule([Fault::Delayed]);
+    let unavailable = faulty::Fault::Failed(RegisterErrorKind::Unavailable);
+    register.schedule([faulty::Fault::None, unavailable]);
+    let failed = subject
+        .store
+        .delete_container(&blob.container, Delete::default())
+        .await;
+    assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
+    recover(&register);
+    // The deleter's turn is over.
+    let later = SystemClock.now().saturating_add(Duration::from_mins(2));
+    let time = Some(EngineTime {
+        earliest: later,
+        latest: later,
+    });
+    register.set_engine(Engine {
+        time,
+        ..Register::engine(&register)
+    });
+    while let Err(error) = subject.store.put(&blob, put("after")).await {
+        assert!(
+            matches!(error.kind(), StoreErrorKind::InFlight { .. }),
+            "{error}"
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (_, bytes) = subject.read(&blob).await.expect("it was acknowledged");
+    assert_eq!(bytes, "after");
+}
+
 /// A register whose answers about containers can be held back.
 struct Slow {
     inner: MemoryRegister,
