@@ -65,7 +65,7 @@ pub(super) struct StoreOwner {
 pub(super) enum StoreClaim {
     /// The store belongs to this register. Contains the mark.
     Ours(StoreOwner),
-    /// The store belongs to this register.
+    /// The store belongs to another register. Contains its mark.
     Taken(StoreOwner),
 }
 
@@ -282,15 +282,18 @@ fn describes_another(backing: &BackingStore) -> OpenError {
 /// gateway may be running: it would go on using the former store.
 ///
 /// # Errors
-/// Fails if the register fails.
+/// Fails if the register fails, or if a gateway has just chosen a store.
 pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> {
     let key = key(STORE)?;
-    match register.load(&key).await? {
-        Some(record) => register
-            .compare_and_swap(&key, record.revision(), None)
-            .await
-            .map(drop),
-        None => Ok(()),
+    let Some(record) = register.load(&key).await? else {
+        return Ok(());
+    };
+    match register
+        .compare_and_swap(&key, record.revision(), None)
+        .await?
+    {
+        Swap::Done => Ok(()),
+        Swap::Conflict(_) => Err(RegisterErrorKind::Unavailable.into()),
     }
 }
 
