@@ -43,7 +43,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::task::{detach, timeout};
-use memory::{ContainerRecall, RegisterQuestion};
+use memory::ContainerRecall;
 use state::{ContainerMembers, ContainerPayload, RegisteredContainer, RegisteredState};
 
 use crate::failure;
@@ -103,8 +103,8 @@ impl StoreState {
         RegisteredState::of(&record, self.driver.now())
     }
 
-    /// Loads the record of a container, and remembers what it says: a write never finds a container that this process has seen
-    /// disappear.
+    /// Loads the record of a container, and remembers what it says, for reads and writes: a write never finds a container that this
+    /// process has seen disappear.
     async fn container_record(&self, container: &ContainerName) -> Result<Record, StoreError> {
         let key = key(container)?;
         let question = self.member_cache.ask(self.driver.clock().now());
@@ -271,12 +271,11 @@ impl StoreState {
             }
             ContainerRecall::Old(known) => known,
         };
-        let question = self.member_cache.ask(now);
         let answer = match self.me.upgrade().filter(|_| self.member_cache.is_enabled()) {
-            None => self.ask(container, question).await,
+            None => self.ask(container).await,
             Some(this) => {
                 let asked = container.clone();
-                let asking = detach(async move { this.ask(&asked, question).await });
+                let asking = detach(async move { this.ask(&asked).await });
                 let limit = if known.is_some() {
                     PATIENCE_WITH_ANSWER
                 } else {
@@ -295,18 +294,12 @@ impl StoreState {
         answer.or_else(|error| without_register(container, known, error))
     }
 
-    /// Asks the register for the members of a container, and stores the response for later reads.
-    async fn ask(
-        &self,
-        container: &ContainerName,
-        question: RegisterQuestion,
-    ) -> Result<ContainerMembers, StoreError> {
+    /// Asks the register for the members of a container, and stores for later reads that it fails.
+    async fn ask(&self, container: &ContainerName) -> Result<ContainerMembers, StoreError> {
         let answer = self.registered(container).await;
-        match &answer {
-            Ok(registered) => self.member_cache.keep(container, question, *registered),
-            Err(_) => self
-                .member_cache
-                .pause(container, self.driver.clock().now()),
+        if answer.is_err() {
+            self.member_cache
+                .pause(container, self.driver.clock().now());
         }
         answer.map(|registered| registered.members())
     }
@@ -533,11 +526,23 @@ impl StoreState {
             Err(error) if failure::is_absence(&error) => Vec::new(),
             Err(error) => return Err(failure::of_read(error)),
         };
-        for name in listed
+        let mut names: Vec<_> = listed
             .iter()
             .filter_map(|folder| ContainerName::new(folder.filename()?).ok())
-        {
-            if !is_asked_for(query, name.as_str()) || found.contains_key(&name) {
+            .filter(|name| is_asked_for(query, name.as_str()))
+            .collect();
+        names.sort();
+        // One more than the page shows that others follow.
+        let wanted = query.limit.saturating_add(1);
+        for name in names {
+            while found.len() > wanted {
+                found.pop_last();
+            }
+            let last = found.last_key_value().map(|(last, _)| last);
+            if found.len() == wanted && last < Some(&name) {
+                break;
+            }
+            if found.contains_key(&name) {
                 continue;
             }
             let exists = match self.container(&name).await {

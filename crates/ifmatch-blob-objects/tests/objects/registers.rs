@@ -656,6 +656,34 @@ async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) ->
 const SHORT: Duration = Duration::from_micros(1);
 const LONG: Duration = Duration::from_hours(1);
 
+/// Each container that only the store knows takes a request to the register.
+#[tokio::test]
+async fn a_page_of_containers_asks_for_no_container_behind_it() {
+    let (store, register) = (Faulty::in_memory(false), Slow::new());
+    let process = process(&store, &register, Duration::ZERO).await;
+    let names: Vec<_> = (10..30).map(|number| format!("c{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        if number % 3 == 0 {
+            process.write(&blob(name, "ours"), "1").await;
+        } else {
+            let theirs = format!("{name}/theirs");
+            store.put(&theirs.into(), "1".into()).await.unwrap();
+        }
+    }
+    let (mut found, mut query) = (Vec::new(), ListQuery::first(4));
+    loop {
+        let before = register.asked();
+        let page = process.store.containers(&query).await.unwrap();
+        assert!(register.asked() - before <= 5, "one more than the page");
+        found.extend(page.items.iter().map(|entry| entry.name.to_string()));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, names);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_read_goes_on_without_a_register_that_hangs() {
     for is_cold in [true, false] {
