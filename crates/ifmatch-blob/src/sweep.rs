@@ -97,7 +97,7 @@ pub type IsUsed = for<'a> fn(&'a Context, &'a BlobPath) -> BoxFuture<'a, Result<
 /// Removes the old and unused blobs of internal containers, and returns their number. Continues an interrupted sweep of this name.
 ///
 /// # Errors
-/// The store failed. Blobs removed before stay removed.
+/// The store failed. Blobs removed before stay removed, and the next sweep continues there.
 pub async fn remove_old(
     context: &Context,
     name: &str,
@@ -132,14 +132,17 @@ pub async fn remove_old(
                     container: (*container).clone(),
                     name,
                 };
-                if context.is_older(info.last_modified, age) && !is_used(context, &blob).await? {
-                    // One that was written meanwhile is kept.
-                    removed += u64::from(
-                        store
-                            .delete(&blob, Delete::of_version(info.tag.as_ref()))
-                            .await
-                            .is_ok(),
-                    );
+                if !context.is_older(info.last_modified, age) || is_used(context, &blob).await? {
+                    continue;
+                }
+                let delete = Delete::of_version(info.tag.as_ref());
+                match store.delete(&blob, delete).await {
+                    Ok(()) => removed += 1,
+                    // It was written or removed meanwhile, or is being written.
+                    Err(error)
+                        if error.kind().is_overtaken()
+                            || matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
+                    Err(error) => return Err(error),
                 }
             }
             after = page.next;

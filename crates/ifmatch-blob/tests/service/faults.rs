@@ -1,12 +1,20 @@
 //! Failing disks and indexes: a clear response, the old blob intact, nothing left over.
 
 use std::fs;
+use std::future::ready;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use http::{Method, StatusCode};
-use ifmatch_blob::BlobService;
+use http_body_util::Full;
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
+use ifmatch_blob::store::{Delete, Put, StoreError, StoreErrorKind, Upload, Wrapper};
+use ifmatch_blob::sweep::{self, IsUsed};
 use ifmatch_blob::test_util::reopen;
+use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_register::faulty::{Fault, FaultyRegister};
 use ifmatch_register::{Driver, RegisterErrorKind};
@@ -106,6 +114,52 @@ async fn a_failed_rename_leaves_nothing_behind() {
     );
     assert_eq!(fixture.files(), 0);
     assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
+}
+
+/// A store that deletes nothing.
+struct Undeletable(IndexedStore);
+
+#[async_trait]
+impl Wrapper for Undeletable {
+    fn inner(&self) -> &dyn BlobStore {
+        &self.0
+    }
+
+    async fn delete(&self, _: &BlobPath, _: Delete) -> Result<(), StoreError> {
+        Err(StoreErrorKind::Unavailable.into())
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_reports_a_store_that_fails() {
+    let fixture = fixture().await;
+    let container = ContainerName::internal("left").expect("valid");
+    let left = BlobPath {
+        container: container.clone(),
+        name: BlobName::new("b").expect("valid"),
+    };
+    let put = Put::new(Upload::new(Full::<Bytes>::from("x")));
+    fixture.store.put(&left, put).await.expect("written");
+    fixture.clock.advance(Duration::from_hours(2));
+    let sweep = async |store: Arc<dyn BlobStore>| {
+        let service = BlobService::with_clock(store, fixture.clock.clone());
+        let is_unused: IsUsed = |_, _| Box::pin(ready(Ok(false)));
+        let containers = [(&container, is_unused)];
+        sweep::remove_old(
+            service.context(),
+            "test",
+            Duration::from_hours(1),
+            &containers,
+        )
+        .await
+    };
+    let failed = sweep(Arc::new(Undeletable(fixture.store.clone()))).await;
+    assert_eq!(
+        failed.expect_err("it can't delete").kind(),
+        &StoreErrorKind::Unavailable
+    );
+    let swept = sweep(Arc::new(fixture.store.clone())).await;
+    assert_eq!(swept.expect("it can delete"), 1);
 }
 
 /// Returns the response to an overwrite with a failing swap, the blob in a working index, and the number of bodies.
