@@ -195,8 +195,12 @@ impl Change for Edit {
             }
             Self::Update(request, update) => match append::updated(update, version, draft)? {
                 Some(content) => request.over(before, now, Ok(content))?,
-                // Refused, so nothing changes.
-                None => Command::Write(request.write_if(&FALSE, Content::Unknown)),
+                // Refused, so nothing changes, whoever has the lease.
+                None => Command::Write(
+                    request
+                        .write_if(&FALSE, Content::Unknown)
+                        .with_lease(LeaseUse::Read(None)),
+                ),
             },
             Self::Look => Command::Write(Write::new(&Method::GET, &FALSE, Content::Unknown, 0)),
             Self::Lease(

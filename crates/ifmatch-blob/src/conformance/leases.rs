@@ -14,8 +14,8 @@ use super::{Subject, blob, if_absent, if_match, kind, put, refusal};
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    Delete, HeaderChange, LeaseRequest, Leased, ListQuery, Put, RequestKey, SetHeaders, StoreError,
-    StoreErrorKind, Written,
+    ContentChange, Delete, HeaderChange, LeaseRequest, Leased, ListQuery, Put, RequestKey,
+    SetHeaders, StoreError, StoreErrorKind, Update, Updated, Written,
 };
 
 pub(crate) async fn check(subject: &Subject) {
@@ -258,6 +258,16 @@ async fn a_lease_rejects_others(subject: &Subject) {
             );
         }
     }
+    let replaced = Update::new(|_| ContentChange::Replace("2".into()));
+    assert_eq!(
+        failure(subject.store.update(&blob, replaced).await),
+        LeaseFailure::IdMissing
+    );
+    let kept = Update::new(|_| ContentChange::Keep);
+    assert_eq!(
+        subject.store.update(&blob, kept).await.unwrap(),
+        Updated::Kept
+    );
     assert_eq!(subject.read(&blob).await.unwrap().1, "1");
     subject.write_with(&blob, with(1), "3").await.unwrap();
     assert_eq!(subject.read(&blob).await.unwrap().1, "3");
