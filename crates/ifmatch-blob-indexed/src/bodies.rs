@@ -1,6 +1,7 @@
 //! The places of bodies: files in a folder, or objects in a bucket.
 //!
-//! A body is stored under a name that no other body ever has, before a record names it. It never changes.
+//! A body is stored under a name that no other body ever has, before a record names it. Its bytes never change; in a folder, appends
+//! may lengthen it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Bodies as objects in a bucket that nothing else uses. Several processes share it.
 //!
 //! A body that is collected in memory is the object `bodies/{hash}-{number}`. A longer one arrives in parts, before its hash is known, and
-//! is the object `bodies/long-{number}`. The highest bit of the number tells which.
+//! is the object `bodies/long-{number}`. The highest bit of the number tells which. An append names its object by
+//! the hash of the bytes before it.
 
 use std::collections::VecDeque;
 use std::fmt;

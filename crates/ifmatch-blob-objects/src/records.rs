@@ -7,13 +7,15 @@
 //!
 //! # Memory
 //!
-//! The records of blobs that this process wrote last are kept, so its next write needn't load them. Such a record may be outdated, and a swap that starts from it then fails and begins again with the current one. So it never
-//! refuses a write: only records without a lease and without a permit are kept, and a check that fails is repeated with the current record.
+//! The records of blobs that this process wrote last are kept, so its next write needn't load them. Such a record may be outdated, and a
+//! swap that starts from it then fails and begins again with the current one. So it never refuses a write: only records without a lease
+//! and without a permit are kept, and a check that fails is repeated with the current record.
 //!
 //! # Writes of an earlier process
 //!
-//! It was killed, and its permits last for up to a minute. A process that has its register for itself knows that the earlier one has ended. Its last request may still be on the way to the
-//! store, for as long as any request that lost its response: [`GRACE`]. So its permits end that long after the start.
+//! It was killed, and its permits last for up to a minute. A process that has its register for itself knows that the earlier one has
+//! ended. Its last request may still be on the way to the store, for as long as any request that lost its response: [`GRACE`]. So its
+//! permits end that long after the start.
 //!
 //! ## Interleavings
 //!

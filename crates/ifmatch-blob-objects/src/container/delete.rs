@@ -1,4 +1,4 @@
-//! Deletion of a container: takes the turn, and carries out the [steps](Step).
+//! Deletion of a container: takes the turn, and carries out the [steps](DeleterStep).
 //!
 //! One swap marks the container as being deleted and hides its blobs; then its objects are deleted. The mark stays until all objects
 //! are gone, even if the deleter stops. Deleters take turns, and each renews its turn while it works: deletions are unconditional,

@@ -88,7 +88,7 @@ pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> 
         .ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
 }
 
-/// Adds the kept fields that are `sent` to a response.
+/// Adds the kept fields that are `sent` to a response, and in any case the user's own.
 pub(super) fn add_to(
     response: &mut HeaderMap,
     kept: &BlobHeaders,
