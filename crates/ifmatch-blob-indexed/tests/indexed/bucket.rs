@@ -454,11 +454,11 @@ async fn a_copy_of_a_version_before_an_append_has_the_bytes_of_that_version() {
         append: Some(Append::default()),
         ..BlobHeaders::default()
     };
-    let long = Put {
+    let first = Put {
         headers,
         ..put(pattern(LONG))
     };
-    gateways[0].put(&log, long).await.unwrap();
+    gateways[0].put(&log, first).await.unwrap();
     let opened = gateways[0].open(&log, Reading::WHOLE).await.unwrap();
     let copying = Put::copying(&log, opened.unwrap()).await.unwrap();
     gateways[0]
