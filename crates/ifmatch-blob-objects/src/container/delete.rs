@@ -396,6 +396,7 @@ impl<'a> DeleterTurn<'a> {
             let locations = locations
                 .collect::<object_store::Result<Vec<_>>>()
                 .map_err(failure::of_read)?;
+            self.keep().await?;
             deleted += self.remove(locations).await?;
         }
     }
