@@ -47,7 +47,7 @@ impl InternalCounts {
                 .is_none_or(|blobs| *blobs == 0)
     }
 
-    /// Counts a record that exists before the first write.
+    /// Counts a record that exists before the first write, or that is copied from another store.
     pub(super) fn found(&self, key: &Key, record: &Record, now: Timestamp) {
         if let Some(container) =
             key::internal_container_of(key).filter(|_| is_present(record, now) == 1)

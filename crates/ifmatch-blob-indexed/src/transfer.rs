@@ -120,7 +120,13 @@ impl IndexedStore {
                 .compare_and_swap(&key, Revision::NONE, Some(&found))
                 .await
             {
-                Ok(Swap::Done) => Ok(payload.map(|payload| payload.length)),
+                Ok(Swap::Done) => {
+                    let target = &target.inner;
+                    target
+                        .internal_counts
+                        .found(&key, &found, target.driver.now());
+                    Ok(payload.map(|payload| payload.length))
+                }
                 Ok(Swap::Conflict(_)) => Err(OpenError::not_empty()),
                 Err(error) => Err(OpenError::register(error)),
             };

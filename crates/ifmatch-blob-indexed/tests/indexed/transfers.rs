@@ -9,6 +9,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::leases::acquire;
 use ifmatch_blob::conformance::{blob, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders};
+use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
     AppendBlock, BlobInfo, ContainerInfo, Delete, HeaderChange, ListQuery, Put, Reading, SetHeaders,
 };
@@ -49,7 +50,7 @@ async fn shown(store: &IndexedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInf
             .unwrap()
             .items
         {
-            let path = ifmatch_blob::name::BlobPath {
+            let path = BlobPath {
                 container: container.name.clone(),
                 name: entry.name,
             };
@@ -147,8 +148,14 @@ async fn a_store_moves_from_a_folder_into_a_bucket_and_back() {
         .append(&log, AppendBlock::new(pattern(6_000)))
         .await
         .unwrap();
+    let left = BlobPath {
+        container: ContainerName::internal("left").unwrap(),
+        ..blob("c", "b")
+    };
+    bucket.put(&left, put("left")).await.unwrap();
     let back = open(folders[1].path()).await;
     bucket.copy_into(&back, &progress).await.unwrap();
+    assert!(!back.peek().unwrap().is_empty(&left.container));
     drop(back);
     let back = open(folders[1].path()).await;
     assert_eq!(shown(&back).await, shown(&bucket).await);
