@@ -72,7 +72,13 @@ pub(super) async fn containers(
             "a list of containers has no delimiter: their names have no folders",
         ));
     }
+    let mut memory = shared
+        .documents
+        .begin_answer(head.extensions.get().copied())
+        .map_err(StoreError::from)?;
     let page = shared.store.containers(&query).await?;
+    let size = page.items.iter().map(ContainerEntry::size).sum();
+    memory.grow(size).map_err(StoreError::from)?;
     let now = shared.wall();
     let items: Vec<ContainerItem<'_>> = page
         .items

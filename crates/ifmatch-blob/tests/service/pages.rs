@@ -204,3 +204,21 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
         &StoreErrorKind::Crowded
     );
 }
+
+#[tokio::test]
+async fn a_list_of_containers_takes_memory_before_it_is_built() {
+    let folder = tempfile::tempdir().expect("it is there");
+    let store = IndexedStore::open(folder.path())
+        .await
+        .expect("it is there");
+    let list = async |bytes: u32| {
+        let documents = Documents::new(bytes);
+        let service = BlobService::new(Arc::new(store.clone())).documents(documents);
+        let request = http::Request::get("/")
+            .body(Empty::<Bytes>::new())
+            .expect("a request");
+        let Ok(response) = service.oneshot(request).await;
+        response.status().as_u16()
+    };
+    assert_eq!((list(1 << 20).await, list(10_000).await), (200, 503));
+}
