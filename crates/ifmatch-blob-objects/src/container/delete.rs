@@ -94,11 +94,11 @@ impl StoreState {
         this: &Arc<Self>,
         container: &ContainerName,
         delete: Delete,
-        aim: DeletionPurpose,
+        purpose: DeletionPurpose,
     ) -> Result<(), StoreError> {
         this.must_keep_containers()?;
         let (this, container) = (Arc::clone(this), container.clone());
-        in_a_task(async move { this.erase(&container, &delete, aim).await }).await
+        in_a_task(async move { this.erase(&container, &delete, purpose).await }).await
     }
 
     /// Completes an interrupted deletion. If its deleter stopped before it had listed the objects, opens the container again.
@@ -125,7 +125,7 @@ impl StoreState {
         &self,
         container: &ContainerName,
         delete: &Delete,
-        aim: DeletionPurpose,
+        purpose: DeletionPurpose,
     ) -> Result<(), StoreError> {
         let key = key(container)?;
         let give_up = self.driver.clock().now().saturating_add(PATIENCE);
@@ -134,7 +134,7 @@ impl StoreState {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
             let registered = RegisteredState::of(&record, now)?;
-            match registered.deletion(aim, now) {
+            match registered.deletion(purpose, now) {
                 // Only a container that seems to be empty refuses writes.
                 DeleterMove::Take(DeletionMark::Closing)
                     if self.has_blobs(container, registered.members()).await? =>
@@ -251,12 +251,12 @@ impl<'a> DeleterTurn<'a> {
 
     /// Deletes the container, or opens it again. Stops waiting at `give_up` for a write in flight that may end in a blob.
     async fn run(mut self, lease: LeaseUse, give_up: Timestamp) -> Result<(), StoreError> {
-        let circumstances = DeletionContext {
+        let context = DeletionContext {
             incarnations: self.shared.capability.metadata,
             memories: self.shared.member_cache.is_enabled(),
         };
         let mut result = Ok(());
-        let mut next = Some(DeleterStep::first(self.mark, circumstances));
+        let mut next = Some(DeleterStep::first(self.mark, context));
         while let Some(step) = next {
             let ended = match self.carry_out(step, lease, give_up).await {
                 Ok(ended) => ended,
@@ -269,7 +269,7 @@ impl<'a> DeleterTurn<'a> {
                     StepOutcome::Failed
                 }
             };
-            next = step.next(ended, circumstances);
+            next = step.next(ended, context);
             if next == Some(DeleterStep::Yield)
                 && !matches!(&result, Err(error) if is_in_flight(error))
             {

@@ -152,10 +152,10 @@ impl RegisteredState {
     }
 
     /// Returns what a deleter does next. A mark that outlasts its turn is one of a deleter that stopped.
-    pub(crate) fn deletion(self, aim: DeletionPurpose, now: Timestamp) -> DeleterMove {
+    pub(crate) fn deletion(self, purpose: DeletionPurpose, now: Timestamp) -> DeleterMove {
         let is_taken =
             matches!(self, Self::Closing(_, until) | Self::Deleting(until) if now < until);
-        match (self, aim) {
+        match (self, purpose) {
             (_, DeletionPurpose::Finish) if is_taken => DeleterMove::Rest,
             _ if is_taken => DeleterMove::Wait,
             (Self::Closing(..), DeletionPurpose::Finish) => DeleterMove::Open,
@@ -201,7 +201,7 @@ pub(crate) enum DeleterSwap {
     End,
 }
 
-/// The circumstances of a deletion.
+/// What the steps of a deletion depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeletionContext {
     /// `true` if objects carry their incarnation, so late ones aren't taken for objects of the next container.
@@ -248,8 +248,8 @@ pub(crate) enum StepOutcome {
 
 impl DeleterStep {
     /// Returns the first step under a mark.
-    pub(crate) fn first(mark: DeletionMark, circumstances: DeletionContext) -> Self {
-        let sees_all = mark == DeletionMark::Deleting && circumstances.incarnations;
+    pub(crate) fn first(mark: DeletionMark, context: DeletionContext) -> Self {
+        let sees_all = mark == DeletionMark::Deleting && context.incarnations;
         if sees_all {
             Self::Sweep
         } else {
@@ -258,7 +258,7 @@ impl DeleterStep {
     }
 
     /// Returns the next step, or `None` after the last one.
-    pub(crate) fn next(self, ended: StepOutcome, circumstances: DeletionContext) -> Option<Self> {
+    pub(crate) fn next(self, ended: StepOutcome, context: DeletionContext) -> Option<Self> {
         Some(match (self, ended) {
             (Self::End | Self::Open | Self::Yield, _) => return None,
             (
@@ -268,10 +268,10 @@ impl DeleterStep {
             (_, StepOutcome::Failed) => Self::Yield,
             (Self::AwaitWriters(DeletionMark::Closing), _) => Self::Look,
             (Self::Look, _) => Self::Begin,
-            (Self::Begin, _) => Self::first(DeletionMark::Deleting, circumstances),
+            (Self::Begin, _) => Self::first(DeletionMark::Deleting, context),
             (Self::AwaitWriters(DeletionMark::Deleting), _) => Self::Sweep,
             (Self::Sweep | Self::SweepAgain, StepOutcome::Removed) => self,
-            (Self::Sweep, StepOutcome::Done) if circumstances.memories => Self::Outlast,
+            (Self::Sweep, StepOutcome::Done) if context.memories => Self::Outlast,
             (Self::Outlast, _) => Self::SweepAgain,
             (Self::Sweep | Self::SweepAgain, StepOutcome::Done) => Self::Forget,
             (Self::Forget, _) => Self::End,
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleter_moves_as_the_state_and_its_aim_say() {
+    fn a_deleter_moves_as_the_state_and_its_purpose_say() {
         use DeleterMove::{Adopt, Open, Rest, Take, Wait};
         use DeletionMark::{Closing, Deleting};
         use DeletionPurpose::{All, Finish, IfEmpty};
@@ -437,8 +437,12 @@ mod tests {
                 [Adopt, Adopt, Rest],
             ),
         ] {
-            for (aim, expected) in [(All, all), (IfEmpty, if_empty), (Finish, finish)] {
-                assert_eq!(state.deletion(aim, now), expected, "{state:?}, {aim:?}");
+            for (purpose, expected) in [(All, all), (IfEmpty, if_empty), (Finish, finish)] {
+                assert_eq!(
+                    state.deletion(purpose, now),
+                    expected,
+                    "{state:?}, {purpose:?}"
+                );
             }
         }
     }
@@ -446,16 +450,16 @@ mod tests {
     /// Follows all ends of all steps.
     fn walk(
         step: DeleterStep,
-        circumstances: DeletionContext,
+        context: DeletionContext,
         before: &[DeleterStep],
         check: &impl Fn(&[DeleterStep]),
     ) {
         let path = [before, &[step]].concat();
         check(&path);
         for ended in [StepOutcome::Done, StepOutcome::Failed] {
-            if let Some(next) = step.next(ended, circumstances) {
+            if let Some(next) = step.next(ended, context) {
                 assert!(!before.contains(&next), "{path:?} goes on with {next:?}");
-                walk(next, circumstances, &path, check);
+                walk(next, context, &path, check);
             }
         }
     }
@@ -466,46 +470,36 @@ mod tests {
             AwaitWriters, Begin, End, Forget, Look, Open, Outlast, Sweep, SweepAgain, Yield,
         };
         for (incarnations, memories) in [(true, true), (true, false), (false, false)] {
-            let circumstances = DeletionContext {
+            let context = DeletionContext {
                 incarnations,
                 memories,
             };
             for mark in [DeletionMark::Closing, DeletionMark::Deleting] {
-                walk(
-                    DeleterStep::first(mark, circumstances),
-                    circumstances,
-                    &[],
-                    &|path| {
-                        let has = |step| path.contains(&step);
-                        let (last, is_closed) =
-                            (path[path.len() - 1], mark == DeletionMark::Closing);
-                        let holds = match last {
-                            AwaitWriters(_) | Yield => true,
-                            Look => {
-                                is_closed && path == [AwaitWriters(DeletionMark::Closing), Look]
-                            }
-                            Begin => has(Look),
-                            Open => {
-                                is_closed
-                                    && !has(Sweep)
-                                    && !has(AwaitWriters(DeletionMark::Deleting))
-                            }
-                            Sweep => {
-                                has(Begin) == is_closed
-                                    && (incarnations || has(AwaitWriters(DeletionMark::Deleting)))
-                            }
-                            Outlast => has(Sweep) && memories,
-                            SweepAgain => has(Outlast),
-                            Forget => has(SweepAgain) == memories && has(Sweep),
-                            End => has(Forget),
-                        };
-                        assert!(holds, "{circumstances:?}: {path:?}");
-                    },
-                );
+                walk(DeleterStep::first(mark, context), context, &[], &|path| {
+                    let has = |step| path.contains(&step);
+                    let (last, is_closed) = (path[path.len() - 1], mark == DeletionMark::Closing);
+                    let holds = match last {
+                        AwaitWriters(_) | Yield => true,
+                        Look => is_closed && path == [AwaitWriters(DeletionMark::Closing), Look],
+                        Begin => has(Look),
+                        Open => {
+                            is_closed && !has(Sweep) && !has(AwaitWriters(DeletionMark::Deleting))
+                        }
+                        Sweep => {
+                            has(Begin) == is_closed
+                                && (incarnations || has(AwaitWriters(DeletionMark::Deleting)))
+                        }
+                        Outlast => has(Sweep) && memories,
+                        SweepAgain => has(Outlast),
+                        Forget => has(SweepAgain) == memories && has(Sweep),
+                        End => has(Forget),
+                    };
+                    assert!(holds, "{context:?}: {path:?}");
+                });
             }
             for step in [Sweep, SweepAgain] {
                 assert_eq!(
-                    step.next(StepOutcome::Removed, circumstances),
+                    step.next(StepOutcome::Removed, context),
                     Some(step),
                     "more may have arrived"
                 );
