@@ -292,8 +292,8 @@ pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> 
         .compare_and_swap(&key, record.revision(), None)
         .await?
     {
-        Swap::Done => Ok(()),
-        Swap::Conflict(_) => Err(RegisterErrorKind::Unavailable.into()),
+        Swap::Done | Swap::Conflict(None) => Ok(()),
+        Swap::Conflict(Some(_)) => Err(RegisterErrorKind::Unavailable.into()),
     }
 }
 

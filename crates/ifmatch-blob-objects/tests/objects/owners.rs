@@ -10,7 +10,11 @@ use ifmatch_blob::store::{Delete, Put, StoreError, StoreErrorKind};
 use ifmatch_blob_objects::{
     BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities, forget_store,
 };
+use ifmatch_core::command::Command;
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_register::faulty::FaultyRegister;
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
@@ -124,6 +128,29 @@ async fn a_register_describes_one_store() {
             .await
             .expect("the operator has said so"),
     );
+}
+
+/// A gateway that is still running changes the record at the same time.
+#[tokio::test]
+async fn a_store_that_was_chosen_again_is_not_reported_as_forgotten() {
+    let ((_, backing), register) = (store(), FaultyRegister::default());
+    ObjectBlobs::open_durable(backing, Arc::new(register.clone()))
+        .await
+        .expect("both are new");
+    let records = Arc::clone(register.records());
+    register.before_swap("i/store", async move {
+        let key = Key::new("i/store").unwrap();
+        let record = records.load(&key).await.unwrap().expect("a name");
+        let next = record
+            .apply(&Command::Invalidate(7), SystemClock.now())
+            .next;
+        records
+            .compare_and_swap(&key, record.revision(), next.as_ref())
+            .await
+            .unwrap();
+    });
+    forget_store(&register).await.unwrap_err();
+    forget_store(&register).await.expect("now it is forgotten");
 }
 
 /// Both gateways start at the same time, at each other's side: one of them gets the register.
