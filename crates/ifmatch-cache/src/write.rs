@@ -6,6 +6,7 @@ use http::header::CONTENT_LOCATION;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::problem::Problem;
 use ifmatch_runtime::task::detach;
 
 use crate::fetch::forward::bad_gateway;
@@ -68,7 +69,7 @@ where
             return Err(error);
         }
     };
-    guard.resolved = true;
+    guard.resolved = !leaves_doubt(&response);
     let changed = invalidates(response.status())
         .then(|| invalidate(&state, &key, &target, response.headers()));
     let status = CacheStatus::forwarded(Forward::Method);
@@ -91,6 +92,12 @@ where
     };
     status.append_to(&mut head.headers);
     Ok(Response::from_parts(head, body))
+}
+
+/// Returns `true` if a layer behind the cache has answered in place of the origin, and doesn't know the outcome.
+fn leaves_doubt<T>(response: &Response<T>) -> bool {
+    let problem: Option<&Problem> = response.extensions().get();
+    problem.is_some_and(Problem::leaves_doubt)
 }
 
 /// Invalidates the target of a write, and the URIs and groups named in the response.
@@ -173,8 +180,8 @@ impl PostRequest {
     }
 }
 
-/// Invalidates the target unless the outcome of the write is known. If the inner service fails or panics, the write may
-/// have taken effect.
+/// Invalidates the target unless the outcome of the write is known. If the inner service fails or panics, or says so, the write
+/// may have taken effect.
 struct InvalidateOnDrop<'a> {
     state: &'a CacheState,
     key: &'a CacheKey,

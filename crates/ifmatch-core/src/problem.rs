@@ -109,6 +109,18 @@ impl Problem {
         self.status
     }
 
+    /// Returns `true` if the request may have taken effect despite the problem.
+    ///
+    /// ```
+    /// # use http::StatusCode;
+    /// # use ifmatch_core::problem::Problem;
+    /// assert!(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown").leaves_doubt());
+    /// assert!(!Problem::not_found().leaves_doubt());
+    /// ```
+    pub fn leaves_doubt(&self) -> bool {
+        ["outcome-unknown", "handler-failed", "version-unchecked"].contains(&self.name)
+    }
+
     /// Returns the response's body.
     pub fn to_json(&self) -> Bytes {
         let mut object = self.members.clone();

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 
+use http::StatusCode;
+use ifmatch_core::problem::Problem;
 use tower::Service;
 
 use crate::support::{
@@ -275,6 +277,22 @@ async fn a_failed_write_invalidates_unless_nothing_changed() {
             world.origin.will(200, &FRESH, "new");
             assert_eq!(world.get("/").await.text(), "new");
         }
+    }
+}
+
+/// As the layer for conditional requests does if another writer has overtaken this one.
+#[tokio::test]
+async fn a_write_that_a_layer_answers_with_doubt_invalidates() {
+    for (name, is_in_doubt) in [("outcome-unknown", true), ("unavailable", false)] {
+        let world = World::default();
+        let mut answer = response(503, &[], "");
+        answer
+            .extensions_mut()
+            .insert(Problem::new(StatusCode::SERVICE_UNAVAILABLE, name));
+        leave(&world).await.send(answer).unwrap();
+        settle().await;
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get("/").await.is_hit(), !is_in_doubt, "{name}");
     }
 }
 
