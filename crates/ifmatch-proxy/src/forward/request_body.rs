@@ -99,12 +99,11 @@ impl RequestBody {
     }
 
     fn with(empty: bool, state: ContentState) -> Self {
-        let (state, expected) = (Mutex::new(state), Mutex::new(empty.then(Instant::now)));
         Self(Arc::new(SharedContent {
             empty,
-            state,
+            state: Mutex::new(state),
             returned: Notify::new(),
-            expected,
+            expected: Mutex::default(),
         }))
     }
 
@@ -148,6 +147,11 @@ impl RequestBody {
             room,
             begun: false,
         }
+    }
+
+    /// Expects nothing of a server until the content is lent: there is no connection.
+    pub(crate) fn await_connection(&self) {
+        self.0.expect_server(false);
     }
 
     /// Waits until a connection that has failed has returned the content, or gives up.
@@ -394,6 +398,12 @@ mod tests {
                 .await
                 .is_ok()
         };
+        let empty = RequestBody::empty();
+        assert!(!stalls(&empty).await, "there is no connection");
+        drop(empty.lend(false));
+        assert!(stalls(&empty).await, "the server does not respond");
+        empty.await_connection();
+        assert!(!stalls(&empty).await, "there is no new connection");
         let outgoing = RequestBody::new(Stalled(9));
         assert!(!stalls(&outgoing).await, "there is no connection");
         let mut lent = outgoing.lend(false);
@@ -414,10 +424,6 @@ mod tests {
         assert!(
             waiting.is_err() && !stalls(&outgoing).await,
             "the client does not send"
-        );
-        assert!(
-            stalls(&RequestBody::empty()).await,
-            "the server does not respond"
         );
     }
 

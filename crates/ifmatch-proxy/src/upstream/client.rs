@@ -94,6 +94,7 @@ impl HttpClient {
         let protocol = self.0.protocol(server, upgrade);
         let mut stale = 0;
         loop {
+            body.await_connection();
             let LeasedConnection { connection, reused } =
                 self.0.connection(server, protocol, stale < STALE).await?;
             let error = match connection {
