@@ -61,8 +61,12 @@ impl Redirect {
         })
     }
 
-    /// Returns the response to a request for this path and query. `None` if the path isn't valid in a header field.
+    /// Returns the response to a request for this path and query. `None` if the path isn't valid in a header field, or is the `*` of
+    /// an OPTIONS, which would become a part of the target's host.
     pub(crate) fn answer(&self, path: &str) -> Option<Response<()>> {
+        if self.with_path && !path.starts_with('/') {
+            return None;
+        }
         let location = format!("{}{}", self.target, if self.with_path { path } else { "" });
         let mut response = Response::new(());
         *response.status_mut() = self.status;
@@ -108,12 +112,10 @@ mod tests {
                 (301, &HeaderValue::from_static(expected))
             );
         }
-        assert!(
-            Redirect::new(301, "/new{path}")
-                .expect("a target")
-                .answer("/a\r\nb")
-                .is_none()
-        );
+        for (target, path) in [("/new{path}", "/a\r\nb"), ("https://b.example{path}", "*")] {
+            let redirect = Redirect::new(301, target).expect(target);
+            assert!(redirect.answer(path).is_none(), "{path}");
+        }
     }
 
     #[test]
