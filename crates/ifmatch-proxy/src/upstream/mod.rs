@@ -64,6 +64,12 @@ pub struct InvalidUpstream(String);
 
 impl InvalidUpstream {
     fn url(text: &str) -> Self {
+        if text.contains('@') {
+            return Self(
+                "an upstream URL can't have a user or password. Remove it, and set `authorization` in the `request-headers` of a route"
+                    .to_owned(),
+            );
+        }
         Self(format!(
             "'{text}' is not a valid upstream URL. Use one such as http://localhost:8000"
         ))
