@@ -5,6 +5,7 @@ use toml::de::Error;
 use super::arguments::keys;
 use super::proxy_settings::ProxySettings;
 use super::settings::Settings;
+use super::shown_url::without_secrets;
 
 /// Keys with secret values. Header fields of requests to upstreams may have credentials.
 pub(super) const SECRETS: [&str; 11] = [
@@ -147,14 +148,17 @@ fn suggestion(message: &str) -> String {
     }
 }
 
-/// Returns `true` if a line starts with a key that isn't secret, or a route.
+/// Returns `true` if a line starts with a key that isn't secret and has no URL with credentials, or is a route's.
 fn is_public(line: &str) -> bool {
     if line.trim() == ROUTE {
         return true;
     }
-    let Some((key, _)) = line.split_once('=') else {
+    let Some((key, value)) = line.split_once('=') else {
         return false;
     };
+    if without_secrets(value) != value {
+        return false;
+    }
     let is_bare = |key: &str| {
         key.bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -206,6 +210,10 @@ mod tests {
                 "line 4",
             ),
             ("\"write-token\" = 'hunter2'", "line 1"),
+            ("register = 'postgres://me:hunter2@host/d", "line 1"),
+            ("register = ['postgres://me:hunter2@host/d']", "line 1"),
+            ("store = ['s3://bucket?key=hunter2']", "line 1"),
+            ("[proxy]\nupstream = 'http://me:hunter2@host'", "line 2"),
         ] {
             let error = error(text);
             assert!(!error.contains("hunter2"), "{error}");
