@@ -69,6 +69,21 @@ impl ServerSignals {
         })
     }
 
+    /// Waits for a step of the start, such as the connection to a register, which may not respond. Returns `None` if a signal stops
+    /// the gateway first.
+    pub(crate) async fn unless_stopped<T>(
+        &mut self,
+        step: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Option<T>, Error> {
+        tokio::select! {
+            result = step => result.map(Some),
+            signal = self.stop.next() => {
+                info!(signal, "stopped before the start was complete");
+                Ok(None)
+            }
+        }
+    }
+
     /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` whenever that is
     /// asked for until then.
     async fn next(&mut self, mut reload: impl FnMut()) -> &'static str {

@@ -23,6 +23,7 @@ use ifmatch_gateway_service::purges::{Following, Peers, Purges};
 use ifmatch_gateway_service::state::{AppState, ServedCache, Upstreams};
 use ifmatch_http_server::{BoxError, RequestBody, Server};
 use ifmatch_proxy::{Proxy, ProxyBuilder, ProxyError};
+use ifmatch_register::Register;
 use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -57,13 +58,17 @@ pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
 }
 
 async fn start(config: &ProxyConfig, load: &LoadProxyConfig<'_>) -> Result<GatewayEnd, Error> {
-    let signals = ServerSignals::listen()?;
+    let mut signals = ServerSignals::listen()?;
     let mut inherited = InheritedSockets::from_env()?;
     let site = listen::Listeners::bind(&config.server, &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
     let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
+    let register = signals.unless_stopped(guard_register(config)).await?;
+    let Some(register) = register else {
+        return Ok(GatewayEnd::Graceful);
+    };
     let site = ProxySite {
         config,
         load,
@@ -71,11 +76,7 @@ async fn start(config: &ProxyConfig, load: &LoadProxyConfig<'_>) -> Result<Gatew
         signals,
         metrics,
     };
-    if let Some(guard) = &config.guard {
-        let register = match &guard.register {
-            None => register::memory_of(GUARD_MEMORY / 2),
-            Some(url) => register::open(url).await?,
-        };
+    if let Some(register) = register {
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
         let guarded =
             guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
@@ -83,6 +84,17 @@ async fn start(config: &ProxyConfig, load: &LoadProxyConfig<'_>) -> Result<Gatew
     } else {
         cached(site, proxy.clone(), ClientInfo::new(proxy)).await
     }
+}
+
+/// Opens the register for guarded writes, if writes are guarded.
+async fn guard_register(config: &ProxyConfig) -> Result<Option<Arc<dyn Register>>, Error> {
+    let Some(guard) = &config.guard else {
+        return Ok(None);
+    };
+    Ok(Some(match &guard.register {
+        None => register::memory_of(GUARD_MEMORY / 2),
+        Some(url) => register::open(url).await?,
+    }))
 }
 
 /// The configuration of a proxy, and what it has of the system.
@@ -95,7 +107,7 @@ struct ProxySite<'a> {
 }
 
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(site: ProxySite<'_>, proxy: Proxy, inner: S) -> Result<GatewayEnd, Error>
+async fn cached<S, B>(mut site: ProxySite<'_>, proxy: Proxy, inner: S) -> Result<GatewayEnd, Error>
 where
     S: Service<
             Request<RequestBody>,
@@ -113,7 +125,10 @@ where
         return serve(site, None, proxy, inner).await;
     };
     let layer = builder(cache, site.config, &proxy)?.build();
-    let purges = purges(&site.config.purges, layer.handle()).await?;
+    let connecting = purges(&site.config.purges, layer.handle());
+    let Some(purges) = site.signals.unless_stopped(connecting).await? else {
+        return Ok(GatewayEnd::Graceful);
+    };
     let served = ServedCache {
         handle: layer.handle(),
         purges,

@@ -56,10 +56,13 @@ pub(crate) fn run(load: &LoadConfig<'_>) -> Result<(), Error> {
 }
 
 async fn serve(config: &Config, load: &LoadConfig<'_>) -> Result<GatewayEnd, Error> {
-    let signals = ServerSignals::listen()?;
+    let mut signals = ServerSignals::listen()?;
     let reserved = ReservedAddresses::bind(config)?;
     let metrics = Metrics::global()?;
-    let (services, blobs) = open_services(config).await?;
+    let opened = signals.unless_stopped(open_services(config)).await?;
+    let Some((services, blobs)) = opened else {
+        return Ok(GatewayEnd::Graceful);
+    };
     let scheme = config.server.scheme();
     let cache = config
         .cache
@@ -245,7 +248,7 @@ fn require_preconditions(config: &Config) -> RequirePreconditions {
     }
 }
 
-/// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now and then daily, until the process ends.
+/// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now, and then daily, until the process ends.
 async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Service) {
     loop {
         report(
