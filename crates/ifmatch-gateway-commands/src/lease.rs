@@ -320,11 +320,11 @@ fn row(lease: &Value) -> String {
 fn one(lease: &Value) -> String {
     let lines = [
         ("path", printable(text(lease, "path"))),
-        ("state", text(lease, "state").to_owned()),
+        ("state", printable(text(lease, "state"))),
         ("remaining", remaining(lease)),
         ("duration", duration(lease)),
         ("token", token(lease)),
-        ("holder", text(lease, "holder").to_owned()),
+        ("holder", printable(text(lease, "holder"))),
     ];
     lines
         .iter()
@@ -401,10 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_of_a_path_are_escaped() {
-        let lease = json!({ "path": "docs/a\u{1b}[2J", "state": "available" });
+    fn control_characters_are_escaped() {
+        let lease = json!({ "path": "docs/a\u{1b}[2J", "state": "leased", "holder": "b\u{1b}[2J" });
         for shown in [row(&lease), one(&lease)] {
             assert!(shown.contains("docs/a\\u{1b}[2J"), "{shown:?}");
+            assert!(shown.contains("b\\u{1b}[2J"), "{shown:?}");
         }
     }
 }
