@@ -115,15 +115,21 @@ async fn route(
             }
         }
         _ => {
-            let last = match &state.blobs {
-                Some(blobs) if blobs.folder.is_some() => format!("{SNAPSHOT}, {LEASES}"),
-                Some(_) => LEASES.to_owned(),
-                None => CACHE.to_owned(),
-            };
-            let paths = format!("{HEALTH}, {READY}, {METRICS}, {OVERVIEW}, {CONFLICTS} and {last}");
+            let paths = served(state).join(", ");
             Err(Problem::not_found().detail(format!("no such endpoint. The endpoints are {paths}")))
         }
     }
+}
+
+/// Returns the paths of the endpoints that this gateway has.
+fn served(state: &AppState) -> Vec<&'static str> {
+    let mut paths = vec![HEALTH, READY, METRICS, OVERVIEW, CONFLICTS];
+    if let Some(blobs) = &state.blobs {
+        paths.extend(blobs.folder.is_some().then_some(SNAPSHOT));
+        paths.push(LEASES);
+    }
+    paths.extend(state.cache.is_some().then_some(CACHE));
+    paths
 }
 
 fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {

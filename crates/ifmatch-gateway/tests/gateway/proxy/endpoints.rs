@@ -29,6 +29,15 @@ fn store(gateway: &Gateway, path: &str) {
 }
 
 #[test]
+fn an_unknown_endpoint_gets_those_that_there_are() {
+    for (flags, has_cache) in [(&[][..], true), (&["--cache", "0"], false)] {
+        let gateway = before(&origin(), flags);
+        let answer = get(&gateway, "/-/none", "").expect(404);
+        assert_eq!(answer.text().contains("/-/cache"), has_cache, "{flags:?}");
+    }
+}
+
+#[test]
 fn the_log_contains_the_cache_status() {
     let inner = "cache-status: inner; hit\r\n";
     let origin =
