@@ -68,9 +68,14 @@ impl Validity {
         metrics::set_certificate_end(&self.file, Duration::ZERO);
     }
 
-    /// Returns the file, and the end of the time, since 1970.
-    pub(crate) fn end(&self) -> (String, Duration) {
-        (self.file.clone(), self.end)
+    /// Returns the file, the time at which it should have been renewed, and the end of the time, since 1970.
+    pub(crate) fn end(&self) -> (String, Duration, Duration) {
+        (self.file.clone(), self.renewal(), self.end)
+    }
+
+    fn renewal(&self) -> Duration {
+        let lifetime = self.end.saturating_sub(self.begin);
+        self.end.saturating_sub(SOON.min(lifetime / 3))
     }
 
     /// Returns what is wrong with the certificate now, and what to do.
@@ -79,7 +84,6 @@ impl Validity {
     }
 
     fn problem_at(&self, now: Duration) -> Option<String> {
-        let soon = SOON.min(self.end.saturating_sub(self.begin) / 3);
         let problem = if now >= self.end {
             format!("expired on {}: clients refuse it", date(self.end))
         } else if now < self.begin {
@@ -87,7 +91,7 @@ impl Validity {
                 "is valid from {} on only: clients refuse it",
                 date(self.begin)
             )
-        } else if now + soon >= self.end {
+        } else if now >= self.renewal() {
             format!("expires on {}", date(self.end))
         } else {
             return self

@@ -7,8 +7,6 @@ use crate::text::{self, Text};
 
 /// Part of a disk below which it is nearly full: one of this number.
 const LOW: u64 = 20;
-/// Time before the end of a certificate at which it should be renewed, in seconds.
-const SOON: f64 = 14.0 * 86_400.0;
 
 /// The card of a component.
 pub(super) struct HealthCard {
@@ -162,10 +160,12 @@ fn certificate(certificate: &CertificateEnd, now: f64) -> HealthCard {
     };
     let card = HealthCard::new("Certificate", format!("{} {when}", certificate.file));
     let next = "Renew it, then reload with SIGHUP.";
-    match left {
-        ..=0.0 => card.warn("Expired", next),
-        left if left < SOON => card.warn("Expires soon", next),
-        _ => card,
+    if left <= 0.0 {
+        card.warn("Expired", next)
+    } else if now >= certificate.renewal {
+        card.warn("Expires soon", next)
+    } else {
+        card
     }
 }
 
@@ -246,6 +246,23 @@ mod tests {
             name: name.into(),
             healthy,
             failing,
+        }
+    }
+
+    #[test]
+    fn a_certificate_expires_soon_once_it_should_have_been_renewed() {
+        let day = 86_400.0;
+        for (renewal, ends, expected) in [
+            (1000.0 + day, 1000.0 + 3.0 * day, "OK"),
+            (1000.0, 1000.0 + 2.0 * day, "Expires soon"),
+            (1000.0 - day, 1000.0, "Expired"),
+        ] {
+            let end = CertificateEnd {
+                file: "a".into(),
+                renewal,
+                ends,
+            };
+            assert_eq!(certificate(&end, 1000.0).state, expected);
         }
     }
 

@@ -89,10 +89,11 @@ pub(crate) struct ServerFailure {
     pub(crate) cause: Text,
 }
 
-/// A certificate, and when it ends.
+/// A certificate, when it should have been renewed, and when it ends.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct CertificateEnd {
     pub(crate) file: Text,
+    pub(crate) renewal: f64,
     pub(crate) ends: f64,
 }
 
@@ -168,8 +169,9 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
             .and_then(|blobs| blobs.register.as_deref())
             .map(|register| RegisterState::of(register, &samples)),
         certificates: certificates
-            .map(|(file, end)| CertificateEnd {
+            .map(|(file, renewal, end)| CertificateEnd {
                 file: Text(file),
+                renewal: renewal.as_secs_f64(),
                 ends: end.as_secs_f64(),
             })
             .collect(),
