@@ -1,7 +1,7 @@
 //! An HTTP/1 and HTTP/2 server with limits per client, minimum transfer rates and interim responses.
 //!
 //! A [`Server`] accepts connections on its listeners and passes each request to a [`RequestHandler`]. [`ServerLimits`] bound
-//! what clients can hold; an [`ServerObserver`] receives an [`ServerEvent`] for each connection and each limit that takes effect.
+//! what clients can hold; an [`ServerObserver`] receives a [`ServerEvent`] for each connection and each limit that takes effect.
 //! A handler should first call [`framing::reject`], which rejects requests that hyper and h2 accept although the RFCs
 //! forbid them.
 //!

@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Prepares a shutdown while the server goes on: each response tells its client to send later requests elsewhere
-    /// (`Http2Connection: close`, or GOAWAY on HTTP/2). The shutdown then finds no connection on which a request is on its way.
+    /// (`Connection: close`, or GOAWAY on HTTP/2). The shutdown then finds no connection on which a request is on its way.
     pub fn drain(&self) {
         self.phase.send_replace(ServerPhase::Draining);
     }

@@ -326,8 +326,8 @@ impl ProxyState {
                 body.wait_for_return().await;
                 tried.push(server);
                 // With a slot in hand, a request doesn't wait for another one, which may belong to a request that waits for this one.
-                let has_response = kept.is_some() || outcome != Err(ProxyErrorKind::Unreachable);
-                let patience = if has_response {
+                let holds_slot = kept.is_some() || outcome != Err(ProxyErrorKind::Unreachable);
+                let patience = if holds_slot {
                     Duration::ZERO
                 } else {
                     self.timeouts_of(&target).connect

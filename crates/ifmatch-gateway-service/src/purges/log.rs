@@ -3,7 +3,7 @@
 //! To append is two swaps: one creates the segment after the newest, which only one process can do, and one advances the head
 //! to it. A process that crashes in between leaves a segment that the next one finds in its way. It advances the head, and
 //! appends its own after that. A process whose swap is ambiguous creates the segment again: the head never advances to one that
-//! may not exist, since readers would take it for a gap, and validate all responses. A purge may thus be in the log twice, or
+//! may not exist, since readers would take it for a gap, and purge all responses. A purge may thus be in the log twice, or
 //! although it wasn't acknowledged, which is harmless.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PurgeOrder;
 
-/// Number of segments that are kept. A node that has missed more validates every response that it has.
+/// Number of segments that are kept. A node that has missed more purges every response that it has.
 const RETAINED: u64 = 1 << 14;
 /// Segments are removed each time that this many were appended.
 const SWEEP: u64 = 64;

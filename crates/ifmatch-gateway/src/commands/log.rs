@@ -191,7 +191,7 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
         .map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.
     let mut filter = filter.with_target(S3S, LevelFilter::OFF);
-    // It logs each of many retries, at level info. `Retries` says so once.
+    // It logs each of many retries, at level info. `RetryWarnings` says so once.
     if !text.contains(OBJECT_STORE) {
         filter = filter.with_target(OBJECT_STORE, LevelFilter::WARN);
     }

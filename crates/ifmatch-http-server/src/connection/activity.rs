@@ -61,7 +61,7 @@ pub(crate) enum ServerPhase {
     Stopping,
 }
 
-/// The counters of an [`ConnectionActivity`] at one time.
+/// The counters of a [`ConnectionActivity`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ActivitySnapshot {
     pub(crate) in_flight: u32,

@@ -111,7 +111,7 @@ impl Watchdog {
         }
     }
 
-    /// Retransitions `true` if the client reads the written data too slowly.
+    /// Returns `true` if the client reads the written data too slowly.
     fn is_stuck(&mut self, now: ActivitySnapshot) -> bool {
         if !now.blocked || now.bytes_written - self.written_at_progress >= MIN_PROGRESS {
             self.stuck = Duration::ZERO;
@@ -122,7 +122,7 @@ impl Watchdog {
         self.stuck >= self.body_timeout
     }
 
-    /// Retransitions `true` if the connection is waiting for a request: the first one, or the rest of a partial one. On
+    /// Returns `true` if the connection is waiting for a request: the first one, or the rest of a partial one. On
     /// HTTP/2, bytes between requests may not belong to a request.
     fn awaits_head(&self, now: ActivitySnapshot) -> bool {
         now.transitions == 0
