@@ -154,3 +154,24 @@ pub(crate) fn without_body<T: Body>(
     }
     Response::from_parts(head, ResponseBody::empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// A cache in front of the layer relies on this.
+    #[test]
+    fn a_problem_tells_if_it_leaves_doubt() {
+        for (response, expected) in [
+            (outcome_unknown::<Full<Bytes>>(), true),
+            (handler_failed(), true),
+            (version_unchecked(), true),
+            (unavailable(), false),
+        ] {
+            let problem: Option<&Problem> = response.extensions().get();
+            assert!(problem.is_some_and(|problem| problem.leaves_doubt() == expected));
+        }
+    }
+}
