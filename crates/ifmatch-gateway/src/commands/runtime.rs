@@ -167,3 +167,20 @@ fn tell_reloaded(result: &Result<(), Error>) {
         ),
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_ends_a_step_of_the_start() {
+        let mut signals = ServerSignals::listen().unwrap();
+        let done = signals.unless_stopped(ready(Ok(7))).await.unwrap();
+        assert_eq!(done, Some(7));
+        support::kill("TERM", &std::process::id().to_string());
+        let step = pending::<Result<(), Error>>();
+        assert!(signals.unless_stopped(step).await.unwrap().is_none());
+    }
+}

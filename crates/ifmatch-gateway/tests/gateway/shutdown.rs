@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::raw::{Connection, exchange};
-use support::{Client, Gateway, Process, kill, run_command};
+use support::{Client, Gateway, run_command};
 
 use crate::frames::{PREFACE, SETTINGS, frame};
 use crate::{eventually, get, put_head, wait_for};
@@ -104,34 +104,6 @@ fn a_client_that_is_gone_does_not_delay_the_shutdown() {
     assert!(gone.is_answered());
     gateway.terminate();
     assert_eq!(gateway.finished().status.code(), Some(0));
-}
-
-#[test]
-fn a_signal_ends_a_start_that_waits_for_a_register() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let register = format!("redis://{}", silent.local_addr().unwrap());
-    let proxy = ["proxy", "--upstream", "http://127.0.0.1:9"];
-    for arguments in [
-        [&proxy[..], &["--guard-writes", "--register", &register]].concat(),
-        [&proxy[..], &["--purge-register", &register]].concat(),
-        vec![
-            "serve",
-            "--store",
-            "file:///nowhere",
-            "--register",
-            &register,
-        ],
-    ] {
-        let mut starting = Process::start(
-            Gateway::command()
-                .env("IFMATCH_LISTEN", "127.0.0.1:0")
-                .args(&arguments),
-        );
-        let (_connection, _) = silent.accept().unwrap();
-        kill("TERM", &starting.id().to_string());
-        let end = starting.finished();
-        assert_eq!(end.status.code(), Some(0), "{arguments:?}: {end:#?}");
-    }
 }
 
 #[test]
