@@ -32,7 +32,7 @@ fn store(gateway: &Gateway, path: &str) {
 fn an_unknown_endpoint_gets_those_that_there_are() {
     for (flags, has_cache) in [(&[][..], true), (&["--cache", "0"], false)] {
         let gateway = before(&origin(), flags);
-        let answer = get(&gateway, "/-/none", "").expect(404);
+        let answer = exchange(gateway.address(), crate::get("/-/none")).expect(404);
         assert_eq!(answer.text().contains("/-/cache"), has_cache, "{flags:?}");
     }
 }
