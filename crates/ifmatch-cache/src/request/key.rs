@@ -117,10 +117,14 @@ impl CacheKey {
         let path = start[host..].find('/').map_or(start.len(), |at| host + at);
         let (origin, path) = start.split_at(path);
         let origin = origin.to_ascii_lowercase();
-        if path.is_empty() {
-            return origin;
-        }
         let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
+        if path.is_empty() {
+            // No key has the default port, and this may be the beginning of one.
+            let port = default_port(scheme);
+            let mut beginnings = (1..=port.len()).rev().map(|end| &port[..end]);
+            let host = beginnings.find_map(|beginning| origin.strip_suffix(beginning));
+            return host.unwrap_or(&origin).to_owned();
+        }
         format!(
             "{}{}",
             without_port(&origin, scheme),
@@ -206,11 +210,14 @@ fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
 }
 
 fn without_port<'a>(authority: &'a str, scheme: &str) -> &'a str {
-    let port = if scheme == "https" { ":443" } else { ":80" };
     authority
-        .strip_suffix(port)
+        .strip_suffix(default_port(scheme))
         .or(authority.strip_suffix(':'))
         .unwrap_or(authority)
+}
+
+fn default_port(scheme: &str) -> &'static str {
+    if scheme == "https" { ":443" } else { ":80" }
 }
 
 #[cfg(test)]
@@ -344,6 +351,25 @@ mod tests {
                     .collect::<Vec<_>>(),
                 expected
             );
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_ends_in_the_host_or_port_begins_the_keys_of_its_uris() {
+        for (uri, without) in [
+            ("http://example.com:80/a", "http://example.com"),
+            ("https://example.com:443/a", "https://example.com"),
+            ("http://example.com:8080/a", "http://example.com:8080"),
+            ("http://example.com:443/a", "http://example.com:443"),
+        ] {
+            let key = key(uri, &[]).unwrap();
+            let host = uri.find("://").unwrap() + 3;
+            for end in host..=uri.len() {
+                let prefix = CacheKey::prefix(&uri[..end]);
+                assert!(key.starts_with(&prefix), "{uri}, {end}: {prefix}");
+            }
+            let origin = uri.strip_suffix("/a").unwrap();
+            assert_eq!(CacheKey::prefix(origin), without);
         }
     }
 }
