@@ -72,9 +72,9 @@ Examples:
   ifmatch verify --data /mnt/backup/ifmatch
   ifmatch backup --data s3://bucket/blobs --register postgres://db.example/app --to ./backup
 
-The backup is a consistent snapshot of all blobs, leases and containers; the gateway keeps running. It is a data folder: to \
-restore it, serve it. A gateway with tokens requires a write token. The backup of a bucket has each blob as it was at \
-one moment, not all at the same one; `ifmatch restore` restores it into a bucket.
+The backup of a folder is a consistent snapshot of all blobs, leases and containers; the backup of a bucket has each blob as it was \
+at one moment, but not all at the same one. The gateways keep running. A gateway with tokens requires a write token. The backup is a \
+data folder: serve it, or copy it into a bucket with `ifmatch restore`.
 
 Signals:
   SIGUSR1          prints the progress

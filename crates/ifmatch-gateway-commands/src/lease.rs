@@ -51,7 +51,7 @@ enum LeaseCommand {
         /// CONTAINER or CONTAINER/BLOB.
         path: String,
 
-        /// Seconds until the lease ends, 0 to 60. By default, a fixed lease runs to its end, and an infinite one ends now.
+        /// Seconds until the lease ends, 0 to 60. By default, a finite lease runs to its end, and an infinite one ends now.
         #[arg(long, value_name = "SECONDS", value_parser = period)]
         period: Option<u8>,
 

@@ -24,8 +24,8 @@ use super::units::Span;
 pub struct ProxySettings {
     /// Server to forward requests to. Repeatable.
     ///
-    /// http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port and path. Several servers, also
-    /// separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N times the
+    /// A URL has the scheme http, https or h2c (HTTP/2 without TLS), a host, and optionally a port and a path. Several
+    /// servers, which may also be separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N times the
     /// requests, and `backup` uses it only while no other is available:
     ///
     /// `--upstream 'http://10.0.0.7:80 weight=3,http://10.0.0.8:80 backup'`
@@ -39,8 +39,8 @@ pub struct ProxySettings {
 
     /// Upstreams for a host, a path or both. Repeatable.
     ///
-    /// Such as `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
-    /// `*.example.com` matches all hosts below example.com. Separated by semicolons in the environment.
+    /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
+    /// `*.example.com` matches all hosts below example.com. In the environment, semicolons separate routes.
     /// `[[proxy.route]]` in the file has more options.
     #[arg(
         long,
@@ -106,7 +106,7 @@ pub struct ProxySettings {
     )]
     pub upstream_requests: Option<u32>,
 
-    /// Consecutive failures after which a server is skipped; 0 disables it.
+    /// Consecutive failures after which a server is skipped; 0 disables this circuit breaker.
     ///
     /// The server is skipped for --breaker-pause. A failure is a missing response, a closed connection, invalid HTTP,
     /// 502, 503 or 504. The failures must come from several clients or paths. If all servers of an upstream hang,
@@ -134,7 +134,7 @@ pub struct ProxySettings {
 
     /// PEM file of certificate authorities for https upstreams.
     ///
-    /// Replaces the system's. To trust both, append the system's to the file.
+    /// They replace the system's. To trust both, append the system's to the file.
     #[arg(
         long,
         hide_short_help = true,
@@ -248,11 +248,11 @@ pub struct ProxySettings {
 
     /// Ignore Cache-Control and Pragma of requests.
     ///
-    /// Clients then can't force requests to the upstream. `no-store` still prevents storing.
+    /// Clients can't then force requests to the upstream. `no-store` still prevents storing.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub ignore_client_cache_control: bool,
 
-    /// Store responses with cookies, for all clients.
+    /// Store responses with cookies, and share them with all clients.
     ///
     /// Applies to responses with an explicit lifetime that aren't `public`. Every client then gets the same cookie.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
@@ -309,9 +309,9 @@ pub struct ProxySettings {
     )]
     pub purge_bound: Span,
 
-    /// Other proxy to pass each purge on to, with its token, such as `http://10.0.0.8:9000`. Repeatable.
+    /// Other proxy that each purge is passed on to, with its token, such as `http://10.0.0.8:9000`. Repeatable.
     ///
-    /// For proxies without a shared register. Give each the addresses of all others.
+    /// This is for proxies without a shared register. Give each proxy the addresses of all others.
     #[arg(
         long,
         hide_short_help = true,

@@ -37,21 +37,21 @@ pub struct Settings {
     /// Folder for the blobs and their index, or a bucket for the blobs.
     ///
     /// One process at a time can use a folder. It is created if missing, readable by this user only. Any number of
-    /// gateways can use a bucket, such as `s3://bucket/prefix`, with an index in --register. Nothing else may use it.
+    /// gateways can use a bucket, such as `s3://bucket/prefix`, with an index in --register, but no other program may.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
     /// Object store for the blobs, such as `s3://bucket/prefix`.
     ///
-    /// Also `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` or `memory://`. Credentials come from the
+    /// Other URLs are `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` and `memory://`. Credentials come from the
     /// usual variables (AWS_*, AZURE_*, GOOGLE_*). Add --data to keep leases and other records across restarts.
     #[arg(long, value_name = "URL", help_heading = "Storage")]
     pub store: Option<String>,
 
     /// Register for the records of --store, or for the index of a bucket in --data.
     ///
-    /// `postgres://USER@HOST/DATABASE`, which gateways share, `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`,
-    /// `redb:///FILE` or `memory:`.
+    /// Several gateways can share `postgres://USER@HOST/DATABASE`, `etcd://HOST`, `redis://HOST` or `s3://BUCKET/PREFIX`.
+    /// `redb:///FILE` and `memory:` are for a single one.
     #[arg(
         long,
         value_name = "URL",
@@ -62,7 +62,7 @@ pub struct Settings {
 
     /// Accept a register that may lose acknowledged changes.
     ///
-    /// Redis may lose some in a failover. A lease may then have two holders, and a deleted container may return.
+    /// Redis may lose some changes in a failover. A lease may then have two holders, and a deleted container may return.
     #[arg(long, hide_short_help = true, help_heading = "Storage")]
     pub register_may_lose: bool,
 
@@ -116,7 +116,7 @@ pub struct Settings {
     /// Address to listen on. Repeatable.
     ///
     /// IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses beyond loopback require
-    /// tokens or accounts. Without those, `serve` accepts only requests addressed to an IP address or to localhost.
+    /// tokens or accounts. Without those, `serve` accepts only requests to an IP address or a local name, such as localhost.
     #[arg(
         long,
         value_name = "IP:PORT",
@@ -178,8 +178,8 @@ pub struct Settings {
 
     /// Address of the operator's console, or `off`.
     ///
-    /// On by default at 127.0.0.1:10004 if the service listens on loopback only; if that is in use, the gateway warns
-    /// and starts without it. Requires tokens beyond loopback, and wherever there are accounts.
+    /// On by default at 127.0.0.1:10004 if the service listens on loopback only; if that address is in use, the gateway
+    /// warns and starts without the console. Requires tokens beyond loopback, and wherever there are accounts.
     #[arg(
         long,
         hide_short_help = true,
@@ -191,7 +191,7 @@ pub struct Settings {
     /// PEM file with the certificate chain. Repeatable.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. A client gets the first certificate for the name it requests (SNI), or
-    /// else the first.
+    /// else the first of all.
     #[arg(
         long,
         value_name = "FILE",
@@ -201,7 +201,7 @@ pub struct Settings {
     #[serde(deserialize_with = "one_or_many")]
     pub tls_cert: Vec<PathBuf>,
 
-    /// PEM file with the private key. Repeatable, in the same order.
+    /// PEM file with the private key. Repeatable, in the order of --tls-cert.
     #[arg(
         long,
         value_name = "FILE",
@@ -252,7 +252,7 @@ pub struct Settings {
 
     /// Origin of web pages that may use the plain dialect or S3 (CORS). Repeatable.
     ///
-    /// Such as `https://app.example`, or `*` for all.
+    /// For example `https://app.example`, or `*` for all origins.
     #[arg(
         long,
         value_name = "ORIGIN",
@@ -293,7 +293,7 @@ pub struct Settings {
 
     /// Maximum number of connections.
     ///
-    /// Beyond that, a new connection closes the longest-idle one, or waits.
+    /// Beyond that, a new connection replaces the longest-idle one, or waits.
     #[arg(
         long,
         value_name = "N",
@@ -304,7 +304,7 @@ pub struct Settings {
 
     /// Maximum number of connections per client: an IPv4 address or an IPv6 /64.
     ///
-    /// Beyond that, a new connection closes an idle one of the same client, or is closed itself. By default, a client
+    /// Beyond that, a new connection replaces an idle one of the same client, or is closed. By default, a client
     /// may connect while more slots are free than it already holds. Set this if all clients share an address, such as a
     /// load balancer's.
     #[arg(
@@ -339,7 +339,7 @@ pub struct Settings {
 
     /// Maximum number of reads waiting for a change (`Prefer: wait`); any more return immediately.
     ///
-    /// At most half of --max-requests. By default, the smaller of 256 and that half. Each waits up to a minute. 0
+    /// At most half of --max-requests; by default, that half or 256, whichever is smaller. Each waits up to a minute. 0
     /// disables waiting. Without --max-requests-per-client, a client may wait while more slots are free than it already
     /// holds.
     #[arg(
@@ -424,8 +424,9 @@ pub struct Settings {
 
     /// Log each request, on stderr or in a file.
     ///
-    /// With the client, host, method, path, status, condition, decision, duration, bytes and request ID. Without a
-    /// value or with `true`, in the log on stderr; `-` is stdout; any other value is a file, which SIGHUP reopens.
+    /// A line has the client, host, method, path, status, condition, decision, duration, bytes and request ID. Without a
+    /// value or with `true`, lines go to the log on stderr, and with `-` to stdout. Any other value is a file, which SIGHUP
+    /// reopens.
     #[arg(long, value_name = "FILE", default_value = "false", help_heading = "Running", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: AccessLog,
 
