@@ -8,14 +8,14 @@ import { options, urls } from "../miniflare/options.mjs";
 import { COUNTING, ask, folder, interposed, start } from "./support.mjs";
 
 const requests = [
-  ["PUT, a new blob", "PUT", "/docs/new", {}],
-  ["PUT on a condition, replaced", "PUT", "/docs/there", { "if-match": "tag" }],
-  ["PUT, 412", "PUT", "/docs/there", { "if-match": '"other"' }],
+  ["PUT of a new blob", "PUT", "/docs/new", {}],
+  ["conditional PUT, replaced", "PUT", "/docs/there", { "if-match": "tag" }],
+  ["conditional PUT, 412", "PUT", "/docs/there", { "if-match": '"other"' }],
   ["GET", "GET", "/docs/there", {}],
   ["GET, 304", "GET", "/docs/there", { "if-none-match": "tag" }],
   ["HEAD", "HEAD", "/docs/there", {}],
-  ["GET of a listing, of 1,000 blobs", "GET", "/many?limit=1000", {}],
-  ["DELETE on a condition", "DELETE", "/docs/there", { "if-match": "tag" }],
+  ["listing of 1,000 blobs", "GET", "/many?limit=1000", {}],
+  ["conditional DELETE", "DELETE", "/docs/there", { "if-match": "tag" }],
 ];
 
 /** Number of attempts, of which the cheapest counts: an isolate remembers what it read for a second, and a busy machine may take longer. */
