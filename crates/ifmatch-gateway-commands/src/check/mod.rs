@@ -33,8 +33,8 @@ const INDENT: usize = 19;
 pub struct CheckArgs {
     /// URL of a folder or container for test resources, which the check creates and deletes.
     ///
-    /// http, https, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`. A query, such as a shared access
-    /// signature, is sent with every request.
+    /// The URL begins with http or https, or is `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`. A query,
+    /// such as a shared access signature, is sent with every request.
     url: String,
 
     /// Run all checks of RFC 9110 §13 and §14, not only those that guard against data loss.
@@ -63,9 +63,9 @@ Examples:
     AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test
 
 Results:
-  yes      as RFC 9110 says (--json has what the server did)
-  NO       unsafe: clients can lose an update, mix the bytes of two versions,
-           or can't write conditionally
+  yes      as RFC 9110 says (--json shows what the server did)
+  NO       unsafe: clients can lose an update or mix the bytes of two versions,
+           or they can't write conditionally
   differs  not as RFC 9110 says, but nothing is lost: it rejects or sends more than it has to
   -        not checked: the server sends no strong ETag or no date
 

@@ -50,7 +50,7 @@ pub struct LockArgs {
 
     /// Skip the command if another holder is alive; take over the lock of a crashed machine.
     ///
-    /// Deciding takes up to a third of the holder's time to live if it is alive, and all of it if it crashed.
+    /// Deciding takes up to a third of the holder's time to live if the holder is alive, and all of that time if it crashed.
     #[arg(long, conflicts_with = "wait")]
     unless_held: bool,
 }
@@ -67,8 +67,8 @@ pub struct ElectArgs {
 struct GuardArgs {
     /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
     ///
-    /// A path on a gateway or on any server with strong entity tags and conditional PUT, or an object: `s3://bucket/key`,
-    /// `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
+    /// The lock is a path on a gateway or on any server with strong entity tags and conditional PUT, or an object:
+    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
     url: String,
 
     /// Time to live, at least 3s: how long others wait after a crash.

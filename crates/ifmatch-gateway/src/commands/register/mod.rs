@@ -44,10 +44,11 @@ enum RegisterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run after restoring a backup, or after moving or emptying a store.
+    /// Release a register after a backup was restored, or a store was moved or emptied.
     ///
-    /// Starts an epoch: gateways and services then treat the versions in the backup as unknown wherever they can look up the
-    /// current one. Run it before they use the register again. The register then accepts a different store.
+    /// The register then accepts a different store. On PostgreSQL and Redis, this also starts an epoch: gateways and services
+    /// treat the versions in the register as unknown wherever they can look up the current one. Run this command before they
+    /// use the register again.
     #[command(after_help = RESTORED_EXAMPLES)]
     Restored {
         #[command(flatten)]
