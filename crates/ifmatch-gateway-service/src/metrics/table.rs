@@ -66,7 +66,7 @@ metrics! {
     /// Of the leases.
     leases {
         HELD: gauge "ifmatch_leases_held"
-            "Active leases. For an object store, only those used since the start."
+            "Active leases. Except on a folder, only those used since the start."
         OPERATIONS: counter "ifmatch_lease_operations_total"
             "Lease operations by outcome: acquired, renewed, changed, released, broken, expired, or refused because of a lease."
     }

@@ -322,8 +322,8 @@ const METRICS: &str = "\
 
 `GET /-/metrics` returns these metrics in Prometheus' text format; it needs a token for reading if there are tokens.
 [Operations](../operations.md) says which to alert on. The metrics of the cache and the upstreams exist only if there are
-any, and those of the register only with `--store`. All labels have a fixed set of values, which is listed, or values from
-the configuration.
+any, and those of the register only with `--store` or a bucket in `--data`. All labels have a fixed set of values, which is
+listed, or values from the configuration.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
