@@ -162,7 +162,7 @@ impl<'a> OperationParser<'a, '_> {
             OfContainer::Lease => ContainerOperation::Lease(self.lease()?),
             OfContainer::Delete => {
                 let conditions = conditions::of_write(fields)?;
-                let lease = LeaseUse::Write(self.lease_id()?);
+                let lease = self.lease_of_write()?;
                 let request = if conditions.hold_once() {
                     headers::retry_key(self.head)
                 } else {
@@ -227,14 +227,19 @@ impl<'a> OperationParser<'a, '_> {
             }
             OfBlob::Lease => BlobOperation::Lease(self.lease()?),
             OfBlob::Delete => {
-                let (write, deletion) = (self.write()?, headers::deletion(fields)?);
-                match self.query.snapshot()? {
-                    None => BlobOperation::Delete(write, deletion),
-                    Some(time) if deletion == SnapshotDeletion::Bare => {
-                        BlobOperation::Delete(write, SnapshotDeletion::One(time))
-                    }
-                    Some(_) => return Err(headers::snapshot_of_snapshot()),
+                let write = self.write()?;
+                let deletion = match (self.query.snapshot()?, headers::deletion(fields)?) {
+                    (None, deletion) => deletion,
+                    (Some(time), SnapshotDeletion::Bare) => SnapshotDeletion::One(time),
+                    (Some(_), _) => return Err(headers::snapshot_of_snapshot()),
+                };
+                // Only a write of the blob's record checks the token.
+                let keeps_blob =
+                    matches!(deletion, SnapshotDeletion::Only | SnapshotDeletion::One(_));
+                if keeps_blob && write.lease.token().is_some() {
+                    return Err(AzureError::unsupported_header(rules::FENCING_TOKEN));
                 }
+                BlobOperation::Delete(write, deletion)
             }
             OfBlob::Snapshot => {
                 let (write, metadata) = (self.write()?, headers::metadata(fields)?);
@@ -467,7 +472,7 @@ impl<'a> OperationParser<'a, '_> {
     /// Parses the headers that all writes of a blob share.
     fn write(&self) -> Result<WriteHeaders, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
-        let lease = fields::write(self.fields(), self.lease_id()?)?;
+        let lease = self.lease_of_write()?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() {
             headers::retry_key(self.head)
@@ -485,7 +490,7 @@ impl<'a> OperationParser<'a, '_> {
     /// Like [`Self::write`], for a write at the end of a blob. A required position is a condition.
     fn write_at(&self, at: AppendConditions) -> Result<WriteHeaders, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
-        let lease = fields::write(self.fields(), self.lease_id()?)?;
+        let lease = self.lease_of_write()?;
         if at.position.is_none() {
             conditions.check_policy(self.required, &self.head.method)?;
         }
@@ -521,6 +526,11 @@ impl<'a> OperationParser<'a, '_> {
             .ok_or_else(missing)?;
         let rule = format!("must be the base64 of 1 to {} bytes", BlockId::MAX_BYTES);
         BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(NAME, &rule))
+    }
+
+    /// Returns the lease of a write, with its fencing token.
+    fn lease_of_write(&self) -> Result<LeaseUse, AzureError> {
+        Ok(fields::write(self.fields(), self.lease_id()?)?)
     }
 
     fn lease_id(&self) -> Result<Option<LeaseId>, AzureError> {

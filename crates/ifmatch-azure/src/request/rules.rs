@@ -121,6 +121,8 @@ const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-structured-",
     "x-ms-tags",
 ];
+/// This service's own header, which rejects a late write. A write that can't check it rejects it, and a read ignores it.
+pub(super) const FENCING_TOKEN: &str = "lease-token";
 /// Query parameters that select another resource or change what a request does. An operation that doesn't list such a
 /// parameter rejects it.
 const EFFECTIVE_PARAMETERS: [&str; 9] = [
@@ -135,12 +137,16 @@ const EFFECTIVE_PARAMETERS: [&str; 9] = [
     "where",
 ];
 const LEASE: &[&str] = &["x-ms-lease-id"];
+/// The lease of a write whose fencing token the record checks. Blocks are staged with one, since Put Block List checks it.
+const FENCED: &[&str] = &["x-ms-lease-id", FENCING_TOKEN];
+/// A lease operation is one of the lease that its id names, whatever its token.
 const LEASING: &[&str] = &[
     "x-ms-lease-action",
     "x-ms-lease-duration",
     "x-ms-lease-id",
     "x-ms-proposed-lease-id",
     "x-ms-lease-break-period",
+    FENCING_TOKEN,
 ];
 const META: &[&str] = &[METADATA];
 /// The header fields stored with a blob.
@@ -243,7 +249,7 @@ pub(super) const OF_CONTAINER: [OperationRule<OfContainer>; 11] = {
         rule(N::GetPolicies, ("GET HEAD", "container", "acl"), &[], &[LEASE], None),
         rule(N::SetPolicies, ("PUT", "container", "acl"), &[], &[LEASE, PUBLIC], Dates),
         rule(N::Lease, ("PUT", "container", "lease"), &[], &[LEASING], Dates),
-        rule(N::Delete, ("DELETE", "container", ""), &[], &[LEASE], Dates),
+        rule(N::Delete, ("DELETE", "container", ""), &[], &[FENCED], Dates),
         rule(N::ListBlobs, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
     ]
 };
@@ -257,23 +263,23 @@ pub(super) const OF_BLOB: [OperationRule<OfBlob>; 21] = {
         rule(N::Get, ("GET", "", ""), SNAPSHOT, &[LEASE, RANGE, IF_TAGS], All),
         rule(N::GetProperties, ("HEAD", "", ""), SNAPSHOT, &[LEASE, IF_TAGS], All),
         rule(N::GetProperties, ("GET HEAD", "", "metadata"), SNAPSHOT, &[LEASE, IF_TAGS], All),
-        rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED, TAGS], All),
-        rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE, IGNORED_TYPE], All),
-        rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE, IGNORED_TYPE], All),
-        rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION, IGNORED_TYPE], All),
-        rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64, IGNORED_TYPE], None),
-        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS, IGNORED_TYPE], All),
+        rule(N::Put, ("PUT", "", ""), &[], &[FENCED, META, TIER, CRC64, TYPE, STORED, TAGS], All),
+        rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[FENCED, META, CRC64, POSITION, MAX_SIZE, IGNORED_TYPE], All),
+        rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[FENCED, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE, IGNORED_TYPE], All),
+        rule(N::Seal, ("PUT", "", "seal"), &[], &[FENCED, POSITION, IGNORED_TYPE], All),
+        rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[FENCED, META, BLOB_MD5, CRC64, IGNORED_TYPE], None),
+        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[FENCED, META, TIER, CRC64, STORED, TAGS, IGNORED_TYPE], All),
         rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype", "snapshot"], &[LEASE], None),
-        rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META, IF_TAGS], All),
-        rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED, IF_TAGS], All),
+        rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[FENCED, META, IF_TAGS], All),
+        rule(N::SetProperties, ("PUT", "", "properties"), &[], &[FENCED, STORED, IF_TAGS], All),
         rule(N::Lease, ("PUT", "", "lease"), &[], &[LEASING], All),
-        rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB, TAGS], All),
-        rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE, IGNORED_TYPE], None),
+        rule(N::Copy, ("PUT", "", ""), &[], &[FENCED, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB, TAGS], All),
+        rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[FENCED, SOURCE, SOURCE_RANGE, IGNORED_TYPE], None),
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
         rule(N::GetTags, ("GET", "", "tags"), SNAPSHOT, &[LEASE, IF_TAGS], None),
-        rule(N::SetTags, ("PUT", "", "tags"), &[], &[LEASE, IF_TAGS, CRC64], All),
+        rule(N::SetTags, ("PUT", "", "tags"), &[], &[FENCED, IF_TAGS, CRC64], All),
         rule(N::Snapshot, ("PUT", "", "snapshot"), &[], &[LEASE, META], All),
-        rule(N::Delete, ("DELETE", "", ""), SNAPSHOT, &[LEASE, SNAPSHOTS], All),
+        rule(N::Delete, ("DELETE", "", ""), SNAPSHOT, &[FENCED, SNAPSHOTS], All),
     ]
 };
 
@@ -362,10 +368,14 @@ impl<N> OperationRule<N> {
     }
 
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
+        let writes = self
+            .methods()
+            .any(|method| !matches!(method, "GET" | "HEAD"));
         let effective = |name: &&str| {
             EFFECTIVE_FIELDS
                 .iter()
                 .any(|prefix| name.starts_with(prefix))
+                || (writes && *name == FENCING_TOKEN)
         };
         let own = headers
             .keys()

@@ -114,6 +114,44 @@ async fn a_retry_keeps_the_blocks_of_the_blob() {
     assert_eq!(client.get("/box/a").await.expect(200).text(), "bytesbytes");
 }
 
+/// The holder of the container's lease before may not delete it late.
+#[tokio::test]
+async fn a_container_is_not_deleted_with_the_fencing_token_of_a_former_holder() {
+    let client = fixture().await.client;
+    let lease = async |fields: &[(&str, &str)]| {
+        client
+            .put("/box?restype=container&comp=lease", fields, "")
+            .await
+    };
+    let acquire = [
+        ("x-ms-lease-action", "acquire"),
+        ("x-ms-lease-duration", "-1"),
+    ];
+    let former = lease(&acquire).await.expect(201);
+    let release = [
+        ("x-ms-lease-action", "release"),
+        ("x-ms-lease-id", former.header("x-ms-lease-id")),
+    ];
+    lease(&release).await.expect(200);
+    let holder = lease(&acquire).await.expect(201);
+    let id = ("x-ms-lease-id", holder.header("x-ms-lease-id"));
+    let token = |of: &Answer| of.header("lease-token").to_owned();
+    client
+        .delete(
+            "/box?restype=container",
+            &[id, ("lease-token", &token(&former))],
+        )
+        .await
+        .refused(412, "LeaseTokenSuperseded");
+    client
+        .delete(
+            "/box?restype=container",
+            &[id, ("lease-token", &token(&holder))],
+        )
+        .await
+        .expect(202);
+}
+
 /// Two writers append a block to the list that both have seen: the second one finds the list of the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_lists_find_the_committed_blocks() {
