@@ -114,7 +114,7 @@ pub(crate) async fn copy_blob(
     settle(context, blob, &paths, saved, &written).await;
     let written = written.map_err(|error| of_target(write::rejected(&write, error)))?;
     write::confirm(context, blob, &write, &written).await?;
-    staging::discard(&*context.store, staged).await;
+    staging::discard_after(&*context.store, staged, &written).await;
     let mut response = write::stored(&written);
     if let Some(copied) = copied {
         *response.status_mut() = StatusCode::ACCEPTED;

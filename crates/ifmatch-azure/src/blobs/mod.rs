@@ -57,7 +57,7 @@ pub(crate) async fn put_blob(
     let written =
         written.map_err(|error| watch.explain(error, |error| write::rejected(&write, error)))?;
     write::confirm(context, blob, &write, &written).await?;
-    staging::discard(&*context.store, staged).await;
+    staging::discard_after(&*context.store, staged, &written).await;
     let mut response = write::stored(&written);
     response
         .headers_mut()

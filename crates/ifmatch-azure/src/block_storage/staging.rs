@@ -9,7 +9,9 @@ use futures_util::{FutureExt, StreamExt, stream};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, Reading, StoreError};
+use ifmatch_blob::store::{
+    BlobStore, ContainerInfo, Delete, ListQuery, Reading, StoreError, Written,
+};
 use ifmatch_blob::sweep::{IsUsed, remove_old};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
@@ -216,6 +218,13 @@ pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBloc
     BlobPaths::within(&container, blob)
         .staged(&*context.store, None)
         .await
+}
+
+/// Removes the blocks that were staged before a write. If it was made before, by an earlier attempt, they may have been staged since.
+pub(crate) async fn discard_after(store: &dyn BlobStore, staged: StagedBlocks, written: &Written) {
+    if !written.is_replay {
+        discard(store, staged).await;
+    }
 }
 
 /// Removes staged blocks, unless they have been staged again since. Blocks that can't be removed now are garbage

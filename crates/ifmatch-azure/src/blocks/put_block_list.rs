@@ -164,7 +164,7 @@ async fn attempt(
                 tracing::warn!(error = %error.message, "could not store a block list: later lists cannot reuse its committed blocks");
             }
             write::confirm(context, blob, write, &written).await?;
-            staging::discard(store, staged).await;
+            staging::discard_after(store, staged, &written).await;
             Ok(Some(write::stored(&written)))
         }
         Err(error) => {

@@ -114,6 +114,29 @@ async fn a_retry_keeps_the_blocks_of_the_blob() {
     assert_eq!(client.get("/box/a").await.expect(200).text(), "bytesbytes");
 }
 
+/// A retry changes nothing, so a block that was staged since the first attempt can still be committed.
+#[tokio::test]
+async fn a_retry_keeps_blocks_that_were_staged_since() {
+    let client = fixture().await.client;
+    client.upload("/box/source", "new", &[]).await.expect(201);
+    let put = [
+        ("if-none-match", "*"),
+        ("x-ms-client-request-id", "7"),
+        ("x-ms-blob-type", "BlockBlob"),
+    ];
+    let copy = [
+        ("host", "localhost"),
+        ("x-ms-copy-source", "http://localhost/photos/box/source"),
+    ];
+    for fields in [put.to_vec(), [&put[..], &copy].concat()] {
+        client.put("/box/a", &fields, "").await.expect(201);
+        stage(&client, "a", "staged").await;
+        client.put("/box/a", &fields, "").await.expect(201);
+        commit(&client, &[("Uncommitted", "a")]).await.expect(201);
+        client.delete("/box/a", &[]).await.expect(202);
+    }
+}
+
 /// The holder of the container's lease before may not delete it late.
 #[tokio::test]
 async fn a_container_is_not_deleted_with_the_fencing_token_of_a_former_holder() {
