@@ -15,14 +15,15 @@ use crate::response::XmlWriter;
 
 /// Maximum number of policies of a container.
 const MAX_POLICIES: usize = 5;
+
 /// Parses the body of Set Container ACL into the form in which stores keep policies.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
     let mut document = PoliciesParser::default();
     if !bytes.trim_ascii().is_empty() {
         xml::visit(bytes, &mut document)?;
-    }
-    if !document.path.is_empty() {
-        return Err(invalid("the last element does not end"));
+        if !document.is_complete {
+            return Err(invalid("it has no SignedIdentifiers element that ends"));
+        }
     }
     let policies = document.policies;
     if !policies.iter().all(AccessPolicy::is_valid) {
@@ -313,6 +314,8 @@ mod tests {
             (all(&identifier("a", "<Other/>")), "InvalidXmlDocument"),
             (all("text"), "InvalidXmlDocument"),
             ("<SignedIdentifiers>".to_owned(), "InvalidXmlDocument"),
+            ("<?xml version='1.0'?>".to_owned(), "InvalidXmlDocument"),
+            ("<!-- nothing -->".to_owned(), "InvalidXmlDocument"),
             ("<Other/>".to_owned(), "InvalidXmlDocument"),
             ([all(""), all("")].concat(), "InvalidXmlDocument"),
         ] {
