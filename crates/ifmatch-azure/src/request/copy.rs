@@ -136,6 +136,12 @@ impl OperationParser<'_, '_> {
                 needs_infinite_lease: !is_sync,
             });
         }
+        if headers::is_append_blob(fields)? {
+            return Err(AzureError::invalid_header(
+                headers::BLOB_TYPE.as_str(),
+                "Put Blob From URL makes a BlockBlob: copy the blob without this header to keep its type",
+            ));
+        }
         let own = BlobHeaders {
             metadata,
             ..headers::stored(fields, false)?
@@ -282,10 +288,12 @@ impl OperationParser<'_, '_> {
     }
 }
 
-/// Rejects properties, which only Put Blob From URL sets, and the MD5 of the source for Copy Blob.
+/// Rejects properties, of which only Put Blob From URL has a choice, and the MD5 of the source for Copy Blob.
 fn refuse_properties(fields: &HeaderMap, is_sync: bool) -> Result<(), AzureError> {
     let of_put = |name: &&HeaderName| {
-        rules::STORED.contains(&name.as_str()) || (!is_sync && **name == SOURCE_MD5)
+        rules::STORED.contains(&name.as_str())
+            || **name == COPY_PROPERTIES
+            || (!is_sync && **name == SOURCE_MD5)
     };
     match fields.keys().find(of_put) {
         Some(name) => Err(AzureError::unsupported_header(name.as_str())),
