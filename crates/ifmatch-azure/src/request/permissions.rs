@@ -8,7 +8,7 @@ use super::{
     BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob,
     PutBlockList, RestOperation,
 };
-use crate::auth::{AccessGrant, AuthError, Level};
+use crate::auth::{AccessGrant, AuthError, Level, SharedAccessError};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
@@ -25,7 +25,7 @@ pub(crate) fn check(
     let (level, any_of) = needed(operation);
     access.permit(level, any_of)?;
     if uses_tags(operation) && !access.has('t') {
-        access.permit(level, "t")?;
+        return Err(SharedAccessError::Permission.into());
     }
     if let RestOperation::Blob(
         _,
