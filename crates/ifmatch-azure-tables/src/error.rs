@@ -183,13 +183,13 @@ impl From<DocumentError> for TableError {
     }
 }
 
-/// Translates errors of the store that an operation doesn't handle itself. Details go to the log only.
 impl From<Crowded> for TableError {
     fn from(crowded: Crowded) -> Self {
         Self::new(ErrorCode::ServerBusy).detail(crowded.to_string())
     }
 }
 
+/// Translates errors of the store that an operation doesn't handle itself. Details go to the log only.
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         error.report();

@@ -64,6 +64,12 @@ impl QueryOptions {
             "NextTableName" => self.next_table = Some(ContinuationToken::decode(value)?),
             "restype" => value.clone_into(&mut self.other.get_or_insert_default().0),
             "comp" => value.clone_into(&mut self.other.get_or_insert_default().1),
+            // Without it, the answer would be another one: $orderby, $skip, $inlinecount.
+            _ if name.starts_with('$') => {
+                return Err(TableError::new(ErrorCode::NotImplemented).detail(format!(
+                    "omit {name}: a query takes $filter, $select and $top"
+                )));
+            }
             // As in Azure, `timeout` and unknown parameters are ignored.
             _ => {}
         }
@@ -154,6 +160,8 @@ mod tests {
             ("$top=1001", ErrorCode::InvalidInput),
             ("$top=x", ErrorCode::InvalidInput),
             ("$filter=eq", ErrorCode::InvalidInput),
+            ("$orderby=a", ErrorCode::NotImplemented),
+            ("$Top=1", ErrorCode::NotImplemented),
             ("$filter=%zz", ErrorCode::InvalidQueryParameterValue),
             ("NextRowKey=", ErrorCode::InvalidQueryParameterValue),
             ("NextTableName=abc", ErrorCode::InvalidQueryParameterValue),
