@@ -13,9 +13,11 @@
 //!   fields, which would be lost.
 //! - `x-id`, by which some SDKs name the operation that they call, must name the selected one, unless the request only reads.
 //!
-//! Header fields for what an object wouldn't have are refused as well, even if they are incomplete.
+//! Header fields for what an object wouldn't have are refused as well, even if they are incomplete, and so are conditions of writes that
+//! evaluate none.
 
 use http::{HeaderMap, HeaderValue, Method};
+use ifmatch_core::precondition::Preconditions;
 use s3s::dto::ServerSideEncryption;
 use s3s::{S3Result, s3_error};
 
@@ -233,6 +235,15 @@ const REFUSED: [(&str, &str); 7] = [
     ("x-amz-rename-source", "a rename"),
     ("x-amz-if-match-", "a condition on size or date"),
 ];
+/// The operations that write, and evaluate the conditions of their requests. Others would ignore them.
+const CONDITIONAL: [&str; 6] = [
+    "CompleteMultipartUpload",
+    "CopyObject",
+    "DeleteObject",
+    "DeleteObjectTagging",
+    "PutObject",
+    "PutObjectTagging",
+];
 const TAGGING: &str = "x-amz-tagging";
 const TRAILER: &str = "x-amz-trailer";
 const SDK_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
@@ -293,6 +304,14 @@ impl RequestOptions<'_> {
                     is_selector(name, value),
                     &format!("?{name} of this request"),
                 )?;
+            }
+        }
+        if !self.method.is_safe() && !CONDITIONAL.contains(&operation) {
+            let ignored = Preconditions::WRITE_HEADERS
+                .into_iter()
+                .find(|name| self.headers.contains_key(name));
+            if let Some(name) = ignored {
+                refuse(true, &format!("{name} of {operation}"))?;
             }
         }
         self.check_headers(WRITING.contains(&operation), is_encrypted)
