@@ -45,7 +45,7 @@ use crate::backend::{Backend, refuse};
 use crate::checksum::{self, ChecksumPlan, with_checksums};
 use crate::convert::{self, fields_of};
 use crate::document::MAX_PARTS;
-use crate::{body, buckets, copy, error};
+use crate::{body, buckets, copy, error, memory};
 use upload::{Upload, UploadLocation, UploadState};
 
 pub(crate) use complete::complete;
@@ -412,7 +412,10 @@ pub(crate) async fn list(
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
     let S3Request {
-        input, credentials, ..
+        input,
+        credentials,
+        extensions,
+        ..
     } = request;
     refuse(
         input
@@ -424,7 +427,8 @@ pub(crate) async fn list(
     let place = place(backend, credentials.as_ref(), &input.bucket, "").await?;
     buckets::check_encoding(input.encoding_type.as_ref())?;
     let encode = |name: &str| buckets::encoded(name, input.encoding_type.as_ref());
-    let found = upload::of_bucket(backend, &place)
+    let mut memory = memory::of_response(backend, &extensions)?;
+    let found = upload::of_bucket(backend, &place, &mut memory)
         .await
         .map_err(error::plain)?;
     let prefix = input.prefix.clone().unwrap_or_default();

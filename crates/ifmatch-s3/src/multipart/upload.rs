@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{
@@ -299,10 +300,11 @@ impl StoredPart {
     }
 }
 
-/// Returns the open uploads to a bucket by key and id.
+/// Returns the open uploads to a bucket by key and id. They take their memory from `memory`.
 pub(crate) async fn of_bucket(
     backend: &Backend,
     place: &UploadLocation,
+    memory: &mut DocumentMemory,
 ) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
     let prefix = place.bucket_prefix();
@@ -316,6 +318,8 @@ pub(crate) async fn of_bucket(
         let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else {
             continue;
         };
+        let length = usize::try_from(entry.info.length).unwrap_or(usize::MAX);
+        memory.grow(length.saturating_add(size_of::<Upload>()))?;
         let path = BlobPath {
             container: UPLOADS.clone(),
             name: entry.name,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http_body_util::Full;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::accounts::Accounts;
+use ifmatch_blob::documents::Documents;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::BlobStore;
 use ifmatch_blob::test_util::{Hooked, ManualClock, Step, Stop};
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::super::NewPart;
 use super::super::claim::{RENEWAL, STALE};
-use super::super::upload::{PARTS, UPLOADS};
+use super::super::upload::{PARTS, UPLOADS, of_bucket};
 use super::*;
 use crate::checksum::ChecksumPlan;
 use crate::convert::ObjectFields;
@@ -472,4 +473,19 @@ async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
             "the listing, and the load of the upload"
         );
     }
+}
+
+/// Otherwise, a client that begins uploads without an end could fill the memory by listing them.
+#[tokio::test]
+async fn a_list_of_uploads_takes_memory_for_each() {
+    let Setup { backend, place, .. } = setup().await;
+    let memory = |bytes| Documents::new(bytes).begin(None);
+    let found = of_bucket(&backend, &place, &mut memory(4_096)).await;
+    assert_eq!(found.unwrap().len(), 1);
+    let refused = of_bucket(&backend, &place, &mut memory(64)).await;
+    assert_eq!(
+        *refused.unwrap_err().kind(),
+        StoreErrorKind::Crowded,
+        "an upload has more bytes"
+    );
 }
