@@ -119,9 +119,9 @@ impl S3Service {
         }
     }
 
-    /// Removes uploads that were left for a week. Returns the number of entries removed.
+    /// Removes uploads that weren't completed within a week, with their parts. Returns the number of entries removed.
     ///
-    /// Call it about once a day. It never removes anything that is in use.
+    /// Call it about once a day.
     ///
     /// # Errors
     /// The store failed. Entries removed before stay removed.
