@@ -456,23 +456,27 @@ impl ContentMd5 {
 
     /// Creates a digest from its raw bytes.
     pub fn from_bytes(digest: [u8; 16]) -> Self {
-        let mut bytes = [0; Self::MAX_LEN];
-        bytes[..16].copy_from_slice(&digest);
-        Self { length: 16, bytes }
+        Self::padded(16, &digest)
     }
 
     /// Creates a digest from bytes that a client gave, which are never compared with the blob's.
     ///
     /// # Errors
-    /// [`InvalidMd5`] if `given` is empty or longer than [`MAX_LEN`](Self::MAX_LEN).
+    /// [`InvalidMd5::Given`] if `given` is empty or longer than [`MAX_LEN`](Self::MAX_LEN).
     pub fn given(given: &[u8]) -> Result<Self, InvalidMd5> {
-        let length = u8::try_from(given.len()).map_err(|_| InvalidMd5)?;
+        match u8::try_from(given.len()) {
+            Ok(length) if (1..=Self::MAX_LEN).contains(&given.len()) => {
+                Ok(Self::padded(length, given))
+            }
+            _ => Err(InvalidMd5::Given),
+        }
+    }
+
+    /// `length` is the number of bytes, at most [`MAX_LEN`](Self::MAX_LEN).
+    fn padded(length: u8, given: &[u8]) -> Self {
         let mut bytes = [0; Self::MAX_LEN];
-        let start = bytes
-            .get_mut(..given.len())
-            .filter(|start| !start.is_empty());
-        start.ok_or(InvalidMd5)?.copy_from_slice(given);
-        Ok(Self { length, bytes })
+        bytes[..given.len()].copy_from_slice(given);
+        Self { length, bytes }
     }
 
     /// Parses the base64 of bytes that a client [gave](Self::given).
@@ -480,7 +484,7 @@ impl ContentMd5 {
     /// # Errors
     /// The text isn't base64, or has none of the possible lengths.
     pub fn parse_given(text: &str) -> Result<Self, InvalidMd5> {
-        Self::given(&STANDARD.decode(text).map_err(|_| InvalidMd5)?)
+        Self::given(&STANDARD.decode(text).map_err(|_| InvalidMd5::Given)?)
     }
 
     /// Returns the raw bytes: 16, unless a client gave others.
@@ -506,17 +510,26 @@ impl std::str::FromStr for ContentMd5 {
     type Err = InvalidMd5;
 
     fn from_str(text: &str) -> Result<Self, InvalidMd5> {
-        Self::parse_given(text).and_then(|md5| match md5.length {
-            16 => Ok(md5),
-            _ => Err(InvalidMd5),
-        })
+        match Self::parse_given(text) {
+            Ok(md5) if md5.length == 16 => Ok(md5),
+            _ => Err(InvalidMd5::Digest),
+        }
     }
 }
 
 /// Error returned for an invalid MD5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the MD5 isn't the base64 encoding of 16 bytes")]
-pub struct InvalidMd5;
+pub enum InvalidMd5 {
+    /// It isn't the digest of any bytes.
+    #[error("the MD5 isn't the base64 encoding of 16 bytes")]
+    Digest,
+    /// It can't be kept as what a client [gave](ContentMd5::given).
+    #[error(
+        "the MD5 isn't the base64 encoding of 1 to {} bytes",
+        ContentMd5::MAX_LEN
+    )]
+    Given,
+}
 
 #[cfg(test)]
 mod tests {
@@ -530,11 +543,19 @@ mod tests {
             "XUFAKrxLKna5cZ2REBfF",
             "5d41402abc4b2a76b9719d911017c592",
         ] {
-            assert_eq!(text.parse::<ContentMd5>(), Err(InvalidMd5), "{text}");
+            assert_eq!(
+                text.parse::<ContentMd5>(),
+                Err(InvalidMd5::Digest),
+                "{text}"
+            );
         }
         let too_long = STANDARD.encode([7; ContentMd5::MAX_LEN + 1]);
         for text in ["", "XUFAKrxLKna5cZ2REBfFkg", &too_long] {
-            assert_eq!(ContentMd5::parse_given(text), Err(InvalidMd5), "{text}");
+            assert_eq!(
+                ContentMd5::parse_given(text),
+                Err(InvalidMd5::Given),
+                "{text}"
+            );
         }
     }
 }
