@@ -189,8 +189,15 @@ impl Running {
     /// Returns `false` while the command runs. Fails if it has failed.
     fn has_passed(&mut self) -> Result<bool> {
         match self.child.try_wait()? {
-            None => Ok(false),
             Some(status) if status.success() => Ok(true),
+            _ => self.still_runs().map(|()| false),
+        }
+    }
+
+    /// Fails if the command has ended.
+    pub fn still_runs(&mut self) -> Result {
+        match self.child.try_wait()? {
+            None => Ok(()),
             Some(status) => Err(format!("{status}: {}", self.shown).into()),
         }
     }

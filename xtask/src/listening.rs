@@ -13,10 +13,11 @@ pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Waits until a server listens on an address.
-pub fn wait(name: &str, address: SocketAddr) -> Result {
+/// Waits until a server listens on an address. Fails early if `still_runs` does, since its process has ended.
+pub fn wait(name: &str, address: SocketAddr, mut still_runs: impl FnMut() -> Result) -> Result {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
+        still_runs().map_err(|error| format!("{name} has ended before it listened: {error}"))?;
         if Instant::now() > deadline {
             let text = format!("{name} does not listen on {address} after {PATIENCE:?}");
             return Err(text.into());
@@ -24,4 +25,25 @@ pub fn wait(name: &str, address: SocketAddr) -> Result {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::command::Run;
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let address = free_address().unwrap();
+        for (program, status) in [("true", 0), ("false", 1)] {
+            let mut process = Run::new(program, Path::new(".")).start().unwrap();
+            let error = wait("it", address, || process.still_runs()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("it has ended before it listened: exit status: {status}: {program}")
+            );
+        }
+    }
 }

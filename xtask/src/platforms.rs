@@ -83,7 +83,7 @@ pub(crate) fn check_windows(context: &Context<'_>) -> Result {
         listening::free_address()?,
         listening::free_address()?,
     );
-    let _running = wine(&binary, &folder)
+    let mut running = wine(&binary, &folder)
         .args([
             "serve",
             "--console",
@@ -95,7 +95,7 @@ pub(crate) fn check_windows(context: &Context<'_>) -> Result {
         ])
         .args(["--listen-s3", &s3.to_string(), "--data", "data"])
         .start_with_log(&folder.join("gateway.log"))?;
-    listening::wait("the gateway under Wine", blobs)?;
+    listening::wait("the gateway under Wine", blobs, || running.still_runs())?;
     let url = |address| format!("http://{address}");
     Run::cargo("test --locked --test blackbox", context.workspace.root())
         .env("IFMATCH_SERVER", "windows")

@@ -146,7 +146,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
 /// Starts a gateway without tables on an object store.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let (blobs, s3) = (listening::free_address()?, listening::free_address()?);
-    let running = Run::new(binary, dir)
+    let mut running = Run::new(binary, dir)
         .args([
             "serve",
             "--listen",
@@ -157,7 +157,7 @@ fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
             "memory:///",
         ])
         .start()?;
-    listening::wait("gateway", blobs)?;
+    listening::wait("gateway", blobs, || running.still_runs())?;
     let name = "gateway on objects";
     Ok(Server {
         name,
@@ -234,12 +234,14 @@ fn known_errors(context: &Context<'_>, server: &str) -> PathBuf {
 }
 
 impl Server {
-    fn listening(self) -> Result<Self> {
-        listening::wait(self.name, self.blobs)?;
-        listening::wait(self.name, self.tables)?;
-        self.s3
-            .map(|s3| listening::wait(self.name, s3))
-            .transpose()?;
+    /// Waits until the services listen. Each is served by one of the processes, and none of them may end.
+    fn listening(mut self) -> Result<Self> {
+        let addresses = [Some(self.blobs), Some(self.tables), self.s3];
+        for address in addresses.into_iter().flatten() {
+            listening::wait(self.name, address, || {
+                self.running.iter_mut().try_for_each(Running::still_runs)
+            })?;
+        }
         Ok(self)
     }
 

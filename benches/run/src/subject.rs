@@ -44,8 +44,9 @@ impl Subject {
     ) -> Result<Self> {
         let address = listening::free_address()?;
         let pinned = Run::new("taskset", dir).args(["-c", SERVER_CORE]);
-        let running = command(pinned, address).start_with_log(&dir.join(format!("{name}.log")))?;
-        listening::wait(name, address)?;
+        let mut running =
+            command(pinned, address).start_with_log(&dir.join(format!("{name}.log")))?;
+        listening::wait(name, address, || running.still_runs())?;
         Ok(Self {
             name,
             folder,

@@ -169,9 +169,10 @@ impl Served {
         if Path::new(MEMORY).is_dir() {
             command = command.env("TMPDIR", MEMORY);
         }
-        let running = command.start()?;
-        listening::wait("the Worker", blobs)?;
-        listening::wait("the Worker", tables)?;
+        let mut running = command.start()?;
+        for address in [blobs, tables] {
+            listening::wait("the Worker", address, || running.still_runs())?;
+        }
         Ok(Self {
             blobs,
             tables,

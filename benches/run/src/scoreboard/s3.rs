@@ -47,14 +47,14 @@ fn serve(site: &Site<'_>, folder: &Path, store: impl FnOnce(Run) -> Run) -> Resu
         "--listen-s3",
         &objects.to_string(),
     ]);
-    let running = vec![store(run).start_with_log(&folder.join("output.log"))?];
-    listening::wait("ifmatch", blobs)?;
+    let mut running = store(run).start_with_log(&folder.join("output.log"))?;
+    listening::wait("ifmatch", blobs, || running.still_runs())?;
     let started = started(
         "ifmatch for S3",
         objects,
         "",
         &version(&site.gateway),
-        running,
+        vec![running],
     )?;
     // The first blob creates the bucket.
     put(blobs, "/box/first")?;

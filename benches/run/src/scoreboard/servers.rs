@@ -334,9 +334,11 @@ pub(super) fn started(
     address: SocketAddr,
     path: &str,
     version: &str,
-    running: Vec<Running>,
+    mut running: Vec<Running>,
 ) -> Result<Started> {
-    listening::wait(name, address)?;
+    listening::wait(name, address, || {
+        running.iter_mut().try_for_each(Running::still_runs)
+    })?;
     Ok(Started {
         url: format!("http://{address}{path}"),
         headers: &[],

@@ -135,8 +135,8 @@ impl Session {
             .collect())
     }
 
-    /// Waits until the ports that a command names are open.
-    fn wait(&self, command: &str) -> Result {
+    /// Waits until the ports that a command in the background names are open.
+    fn wait(&mut self, command: &str) -> Result {
         let named = self
             .places
             .iter()
@@ -146,9 +146,16 @@ impl Session {
                     .split_whitespace()
                     .any(|word| word == port.to_string())
             });
-        named
-            .into_iter()
-            .try_for_each(|port| listening::wait(command, ([127, 0, 0, 1], port).into()))
+        for port in named {
+            listening::wait(command, ([127, 0, 0, 1], port).into(), || {
+                // Prints why not, if it can't.
+                match self.shell.run("kill -0 $!")? {
+                    silent if silent.is_empty() => Ok(()),
+                    error => Err(error.into()),
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Replaces places of the page with this session's.

@@ -188,13 +188,17 @@ fn the_guide_for_axum_is_true() {
     }
     let address = listening::free_address().unwrap();
     let program = support::example("quickstart");
-    let _example = Example(
+    let mut example = Example(
         Command::new(program)
             .arg(address.to_string())
             .spawn()
             .unwrap(),
     );
-    listening::wait("the example", address).unwrap();
+    let still_runs = || match example.0.try_wait()? {
+        None => Ok(()),
+        Some(status) => Err(status.to_string().into()),
+    };
+    listening::wait("the example", address, still_runs).unwrap();
     run(
         "docs/howto/axum.md",
         &[("127.0.0.1:3000", &address.to_string())],
