@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_AFTER,
+};
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
@@ -243,7 +245,7 @@ fn app(db: SqlitePool) -> Router {
         .layer(
             CorsLayer::permissive()
                 .allow_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH])
-                .expose_headers([ETAG, LOCATION]),
+                .expose_headers([ETAG, LOCATION, RETRY_AFTER]),
         )
         .layer(TraceLayer::new_for_http())
         .with_state(db)
