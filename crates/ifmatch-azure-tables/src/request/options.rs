@@ -30,7 +30,7 @@ impl QueryOptions {
     /// Parses a query.
     ///
     /// # Errors
-    /// A parameter is malformed.
+    /// A parameter is malformed, or one that starts with `$` is repeated: either of its values would be ignored.
     pub(crate) fn parse(query: &str) -> Result<Self, TableError> {
         let mut options = Self {
             format: None,
@@ -45,9 +45,16 @@ impl QueryOptions {
         let malformed = |error: InvalidName| {
             TableError::new(ErrorCode::InvalidQueryParameterValue).detail(error.to_string())
         };
+        let mut taken = Vec::new();
         for parameter in name::parameters(query) {
             let (name, value) = parameter.map_err(malformed)?;
             options.take(&name, &value)?;
+            if name.starts_with('$') {
+                if taken.contains(&name) {
+                    return Err(TableError::invalid(format!("send {name} once")));
+                }
+                taken.push(name);
+            }
         }
         Ok(options)
     }
@@ -160,6 +167,10 @@ mod tests {
             ("$top=1001", ErrorCode::InvalidInput),
             ("$top=x", ErrorCode::InvalidInput),
             ("$filter=eq", ErrorCode::InvalidInput),
+            (
+                "$filter=a+eq+'1'&%24filter=b+eq+'1'",
+                ErrorCode::InvalidInput,
+            ),
             ("$orderby=a", ErrorCode::NotImplemented),
             ("$Top=1", ErrorCode::NotImplemented),
             ("$filter=%zz", ErrorCode::InvalidQueryParameterValue),
