@@ -66,10 +66,10 @@ fn is_safe(id: &[u8]) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
-/// ASCII characters that are percent-encoded, in addition to all non-ASCII characters.
-const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"');
+/// ASCII characters of a path that are percent-encoded, in addition to all non-ASCII characters.
+const ESCAPED: &AsciiSet = &TEXT.add(b' ');
 
-/// As [`ESCAPED`], but with spaces, and without backslashes, by which some programs escape the end of a field.
+/// Those of a field that has words. By a backslash, some programs escape the end of a field.
 const TEXT: &AsciiSet = &CONTROLS.add(b'"').add(b'\\');
 
 /// Escapes a field that has words. Bytes that aren't UTF-8 become replacement characters first.
@@ -125,6 +125,7 @@ mod tests {
         for (path, shown) in [
             ("/c/a%20b{}|^`~", "/c/a%20b{}|^`~"),
             ("/c/a\"b", "/c/a%22b"),
+            ("/c/a\\", "/c/a%5C"),
             ("/c/\u{9b}31m", "/c/%C2%9B31m"),
             ("/c/\u{202e}x", "/c/%E2%80%AEx"),
             ("/c/a\u{2003}status=200", "/c/a%E2%80%83status=200"),

@@ -61,7 +61,7 @@ impl BatchOperations {
                 changes: Vec::new(),
                 headers: Vec::new(),
             });
-            let is_same = batch.table.as_str().eq_ignore_ascii_case(table.as_str())
+            let is_same = batch.table == table
                 && batch
                     .changes
                     .first()

@@ -93,7 +93,7 @@ async fn read_page(
     rows: &MatchingEntities<'_>,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
-    // A continuation token must not name an entity that the client may not see.
+    // A continuation token must not name an entity that the client may not see, so those don't count towards the budget.
     let (page, next) = loop {
         let page = page(entities.store, part.clone(), rows, &mut memory).await?;
         let next = page

@@ -15,14 +15,14 @@ use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind
 
 /// The name of a table: 3 to 63 ASCII letters and digits, beginning with a letter. Names keep their case, but are
 /// compared without it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Eq)]
 pub(crate) struct TableName(Box<str>);
 
 impl TableName {
     /// Creates a name.
     ///
     /// # Errors
-    /// The name is too short or too long, contains other characters, or is `tables`.
+    /// The name is too short or too long, begins with a digit, contains other characters, or is `tables`.
     pub(crate) fn new(text: &str) -> Result<Self, TableError> {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric())
             || text.starts_with(|char: char| char.is_ascii_digit())
@@ -40,6 +40,12 @@ impl TableName {
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl PartialEq for TableName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
     }
 }
 

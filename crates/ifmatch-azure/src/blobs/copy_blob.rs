@@ -1,6 +1,6 @@
-//! Copy Blob, Put Blob From URL, and the source of Put Block From URL and Append Block From URL.
+//! Copy Blob and Put Blob From URL.
 //!
-//! The source's conditions and lease are checked against the version whose bytes are then read. The copy is written like any blob,
+//! The copy is written like any blob,
 //! with the conditions and the lease of its request, in one step after the last byte: a crash leaves the previous blob.
 
 use http::{Response, StatusCode};
@@ -38,7 +38,7 @@ pub(crate) async fn copy_blob(
     } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
     // Put Blob From URL is a Put Blob, so a false condition has its code.
-    let is_put = matches!(fields, CopiedFields::Put { .. });
+    let is_put = !is_kept;
     let of_target = |error| {
         if is_put {
             error

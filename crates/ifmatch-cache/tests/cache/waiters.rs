@@ -147,10 +147,20 @@ async fn when_the_origin_panics_each_waiter_asks_for_itself() {
     let start = Instant::now();
     let world = World::default();
     world.origin.will_panic();
-    world.origin.will(200, &FRESH, "hello");
-    let (first, second) = tokio::join!(world.get("/"), world.get("/"));
-    assert_eq!(first.status, 502);
-    assert_eq!(second.text(), "hello");
+    let answers = [(); 3].map(|()| world.origin.will_wait());
+    let clients: Vec<_> = (0..4).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(4).await;
+    for answer in answers {
+        answer.send(response(200, &FRESH, "hello")).unwrap();
+    }
+    let mut texts = Vec::new();
+    for client in clients {
+        let response = client.await.unwrap();
+        texts.push((response.status.as_u16(), response.text().to_owned()));
+    }
+    texts.sort();
+    assert_eq!(texts[..3], vec![(200, "hello".to_owned()); 3]);
+    assert_eq!(texts[3].0, 502);
     assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
 

@@ -82,6 +82,13 @@ Exit codes:
 pub fn run(args: &CheckArgs) -> Result<u8, Error> {
     let findings = block_on(async {
         if is_store(&args.url) {
+            if args.suite {
+                let message = format!(
+                    "--suite is for http and https URLs. Remove it for {}.",
+                    args.url
+                );
+                return Err(Error::usage(message));
+            }
             return store::check(args.remote.place(&args.url).await?).await;
         }
         let server = args.remote.connect(&args.url)?;
