@@ -132,7 +132,10 @@ pub(super) fn updated(
     });
     match (update.change)(current.as_ref()) {
         ContentChange::Keep => Ok(None),
-        ContentChange::Delete => Ok(Some(Content::Absent)),
+        ContentChange::Delete => {
+            draft.delete();
+            Ok(Some(Content::Absent))
+        }
         ContentChange::Replace(bytes) => {
             let created = version
                 .zip(payload.as_ref())

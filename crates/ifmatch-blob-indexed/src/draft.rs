@@ -179,6 +179,11 @@ impl Draft {
         (place, hash)
     }
 
+    /// Proposes to delete the blob, in place of what a refused change has proposed.
+    pub(super) fn delete(&mut self) {
+        self.proposed = Some(Proposed::Other(Reached::Absent));
+    }
+
     /// The proposal has taken effect.
     pub(super) fn accept(&mut self) {
         self.nonce = self.nonce.wrapping_add(1) & !BodyName::MARK;

@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::collected::bodies;
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::acquire;
-use ifmatch_blob::conformance::{blob, kind, pattern, put};
+use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
 use ifmatch_blob::test_util::reopen;
 
 type Store = IndexedStore;
@@ -375,6 +375,46 @@ async fn content_that_returns_within_a_group_keeps_its_body() {
     emptied.unwrap();
     assert_eq!(fixture.read().await.unwrap().1, pattern(5_000));
     assert_eq!(bodies(fixture.folder()), 1);
+}
+
+/// An append that is refused proposed a file. The deletion behind it doesn't write that file.
+#[tokio::test]
+async fn a_refused_append_leaves_no_body_to_a_deletion_in_its_group() {
+    let fixture = fixture().await;
+    let (store, blob) = (&fixture.store, &fixture.blob);
+    let headers = BlobHeaders {
+        append: Some(Append::default()),
+        ..BlobHeaders::default()
+    };
+    let created = store.put(blob, Put { headers, ..put("") }).await.unwrap();
+    let (sent, is_sent) = oneshot::channel();
+    fixture.before_next_swap(move |store, blob| async move {
+        let append = AppendBlock {
+            preconditions: if_match(&created.tag.unwrap()),
+            ..AppendBlock::new(pattern(5_000))
+        };
+        let (other, path) = (store.clone(), blob.clone());
+        let append = tokio::spawn(async move { other.append(&path, append).await });
+        let arrives = async || {
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        };
+        arrives().await;
+        let deletion = Update::new(|_| ContentChange::Delete);
+        let deletion = tokio::spawn(async move { store.update(&blob, deletion).await });
+        arrives().await;
+        sent.send((append, deletion)).unwrap();
+    });
+    let change = HeaderChange::Metadata([("n".into(), FieldText::new("v").unwrap())].into());
+    store.set_headers(blob, set(change)).await.unwrap();
+    let (append, deletion) = is_sent.await.unwrap();
+    assert!(matches!(
+        kind(append.await.unwrap()),
+        StoreErrorKind::PreconditionFailed { .. }
+    ));
+    assert_eq!(deletion.await.unwrap().unwrap(), Updated::Deleted);
+    assert_eq!(bodies(fixture.folder()), 0);
 }
 
 /// Changes that wait for one record have limits of their own. The blob has 10,000 bytes.
