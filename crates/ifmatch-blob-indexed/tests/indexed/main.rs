@@ -13,6 +13,7 @@ mod bucket;
 mod collected;
 mod copies;
 mod faulty_objects;
+mod groups;
 mod interleavings;
 mod times;
 mod transfers;
