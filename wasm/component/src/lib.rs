@@ -3,6 +3,16 @@
 //!
 //! A host calls this component's handler. It calls the handler of the component behind it, the *guest*, which a composition
 //! supplies (`wac plug`). The settings are environment variables: see [`settings`].
+//!
+//! A request passes through these modules:
+//!
+//! 1. `incoming` makes a request of Rust's crate `http` of it.
+//! 2. `service` answers it by the layer, as the [`settings`] say.
+//! 3. `guest` is the layer's inner service, and `register` keeps its records. Each sends its requests by `outgoing`, and reads the
+//!    responses by `incoming`.
+//! 4. `outgoing` hands the response to the host.
+//!
+//! `failed` has the errors of WASI, `log` writes events to standard error, and `bindings` has the guest's interface.
 
 mod bindings;
 mod failed;

@@ -37,11 +37,11 @@ pub struct ComponentSettings {
     pub paths: Vec<String>,
     /// Decides which paths are one resource, for the records and for the prefixes.
     pub key: PathKey,
-    /// Bytes of a response that are read for its tag.
+    /// Bytes of a response that are read for its tag. `None`: the layer's default, 1 MiB.
     pub hash_limit: Option<u64>,
     /// Time for which a 304 may rely on the last answer of the register.
     pub max_staleness: Duration,
-    /// Time that a write may take.
+    /// Time that a write may take. `None`: the layer's default, 30 seconds.
     pub write_timeout: Option<Duration>,
 }
 

@@ -1,7 +1,8 @@
 //! Strong entity tags, preconditions and byte ranges of `ifmatch-core` for JavaScript, for any Worker or server with
 //! `Request` and `Headers`.
 //!
-//! The generated declarations include the TypeScript types in `types.ts`.
+//! The generated declarations include the TypeScript types in `types.ts`. The package's client is in `../client`, and its other files in
+//! `../package`.
 
 pub mod digest;
 pub mod evaluate;
