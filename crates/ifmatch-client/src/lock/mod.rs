@@ -274,7 +274,8 @@ impl Lock {
         let mut backoff = Backoff::default();
         let (mut poll, mut first) = (None, None);
         loop {
-            let next = match select(pin!(self.look(poll)), pin!(caller.closed())).await {
+            // Only the look that follows has this much time: after an error or a lost race, less is left.
+            let next = match select(pin!(self.look(poll.take())), pin!(caller.closed())).await {
                 Either::Left((next, _)) => next,
                 Either::Right(_) => return Ok(None),
             };

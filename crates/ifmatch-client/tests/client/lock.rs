@@ -78,6 +78,21 @@ async fn a_dead_holder_is_followed_after_its_time_to_live() {
     drop(held);
 }
 
+/// After the break, the client may ask the server to wait only for the time that is left.
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_breaks_does_not_extend_the_wait_for_a_lock() {
+    let store = Store::default();
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    let connection = store.connect();
+    connection.break_poll_after(Duration::from_secs(20));
+    let client = Client::new(connection).with_clock(Steady);
+    let (start, limit) = (Steady.now(), Duration::from_secs(24));
+    let other = lock(&client, "b").acquire_within(limit).await.unwrap();
+    assert!(other.is_none() && !held.is_lost());
+    let waited = start.until(Steady.now());
+    assert!(waited >= limit && waited <= limit + LOOK, "{waited:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_to_be_done_once_is_left_to_a_holder_that_is_alive() {
     let store = Store::default();

@@ -79,6 +79,19 @@ impl Dates {
 pub(crate) struct Connection {
     store: Store,
     cut: Arc<AtomicBool>,
+    polls: Arc<Mutex<LongPolls>>,
+}
+
+/// What becomes of reads that may wait for a change.
+#[derive(Clone, Copy, Debug, Default)]
+enum LongPolls {
+    /// The store doesn't wait.
+    #[default]
+    Ignored,
+    /// The store waits for the whole time.
+    Granted,
+    /// The connection of the first one breaks after this time.
+    BreakOnce(Duration),
 }
 
 impl Store {
@@ -113,6 +126,7 @@ impl Store {
         Connection {
             store: self.clone(),
             cut: Arc::default(),
+            polls: Arc::default(),
         }
     }
 
@@ -188,6 +202,28 @@ impl Connection {
         self.cut.store(false, Ordering::Relaxed);
     }
 
+    /// From now on, the store waits for changes, but the connection of the first read that waits breaks after this time.
+    pub(crate) fn break_poll_after(&self, time: Duration) {
+        *self.polls.lock().unwrap() = LongPolls::BreakOnce(time);
+    }
+
+    /// Waits as the store does before it answers a read. Returns `true` if it has waited.
+    async fn poll(&self, wait: Duration) -> Result<bool, Error> {
+        let polls = *self.polls.lock().unwrap();
+        match polls {
+            LongPolls::Ignored => Ok(false),
+            LongPolls::Granted => {
+                sleep(wait).await;
+                Ok(true)
+            }
+            LongPolls::BreakOnce(time) => {
+                *self.polls.lock().unwrap() = LongPolls::Granted;
+                sleep(time.min(wait)).await;
+                Err(Error::new(ErrorKind::Unknown, "the connection was closed"))
+            }
+        }
+    }
+
     async fn travel(&self) {
         sleep(LATENCY).await;
         if self.cut.load(Ordering::Relaxed) {
@@ -201,10 +237,14 @@ impl Backend for Connection {
         &'a self,
         key: &'a str,
         known: Option<&'a Version>,
-        _wait: Option<Duration>,
+        wait: Option<Duration>,
     ) -> BoxFuture<'a, Result<Read, Error>> {
         async move {
             self.travel().await;
+            let waited = match wait {
+                Some(wait) => self.poll(wait).await?,
+                None => false,
+            };
             let read = self.store.0.memory.get(key, None, None).await?;
             self.travel().await;
             let Read::Found(Found {
@@ -217,7 +257,7 @@ impl Backend for Connection {
             };
             let version = self.store.shown(version, &body);
             if known.is_some() && known == version.as_ref() {
-                return Ok(Read::Unchanged { waited: false });
+                return Ok(Read::Unchanged { waited });
             }
             let modified = self
                 .store
@@ -231,7 +271,7 @@ impl Backend for Connection {
                 body,
                 version,
                 modified,
-                waited: false,
+                waited,
             }))
         }
         .boxed()
