@@ -25,10 +25,6 @@ const CYCLES: &[(&str, &str)] = &[
         "ifmatch-cache",
         "builder fetch inner_service layer lookup metrics respond state store",
     ),
-    (
-        "ifmatch-client",
-        "backend client counter document election error lock queue",
-    ),
     ("ifmatch-core", "lease record"),
     (
         "ifmatch-gateway-config",

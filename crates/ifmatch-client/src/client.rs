@@ -10,14 +10,10 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, SystemClock, task};
 use tokio::sync::watch;
 
-use crate::backend::{Backend, Http, HttpError, Version};
-use crate::counter::Counter;
-use crate::document::Document;
-use crate::election::Election;
+use crate::backend::{Backend, Http, HttpError};
 use crate::error::Error;
-use crate::lock::Lock;
 use crate::pause::Backoff;
-use crate::queue::Queue;
+use crate::version::Version;
 
 /// Default time limit of an operation, with all its attempts.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -88,31 +84,6 @@ impl Client {
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
-    }
-
-    /// Returns the JSON document at a key.
-    pub fn json<T>(&self, key: impl Into<Arc<str>>) -> Document<T> {
-        Document::new(self.clone(), key.into())
-    }
-
-    /// Returns the lock at a key.
-    pub fn lock(&self, key: impl Into<Arc<str>>) -> Lock {
-        Lock::new(self.clone(), key.into())
-    }
-
-    /// Returns the election at a key.
-    pub fn election(&self, key: impl Into<Arc<str>>) -> Election {
-        Election::new(self.lock(key))
-    }
-
-    /// Returns the job queue in a folder.
-    pub fn queue(&self, folder: impl Into<Arc<str>>) -> Queue {
-        Queue::new(self.clone(), folder.into())
-    }
-
-    /// Returns the counter in a folder.
-    pub fn counter(&self, folder: impl Into<Arc<str>>) -> Counter {
-        Counter::new(self.clone(), folder.into())
     }
 
     /// Returns the backend.

@@ -31,8 +31,15 @@ pub struct Counter {
     shards: u16,
 }
 
+impl Client {
+    /// Returns the counter in a folder.
+    pub fn counter(&self, folder: impl Into<Arc<str>>) -> Counter {
+        Counter::new(self.clone(), folder.into())
+    }
+}
+
 impl Counter {
-    pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
+    fn new(client: Client, folder: Arc<str>) -> Self {
         Self {
             client,
             folder,

@@ -7,9 +7,11 @@ use ifmatch_core::lock::LockRecord;
 use ifmatch_runtime::task;
 use tokio::sync::watch;
 
+use crate::client::Client;
 use crate::document::Document;
 use crate::error::{Error, ErrorKind};
-use crate::lock::{Grant, Lock};
+use crate::grant::Grant;
+use crate::lock::Lock;
 
 /// A leader election.
 ///
@@ -37,11 +39,16 @@ pub struct Leader {
     pub term: u64,
 }
 
-impl Election {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
+impl Client {
+    /// Returns the election at a key.
+    pub fn election(&self, key: impl Into<Arc<str>>) -> Election {
+        Election {
+            lock: self.lock(key),
+        }
     }
+}
 
+impl Election {
     /// Sets this candidate's name. Defaults to its process id.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::Version;
+use crate::version::Version;
 
 /// Error of an operation.
 ///

@@ -33,29 +33,41 @@
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// Start at `document/raw.rs`.
+//
+// - A server or store: `backend`. A `version` is its name for a content.
+// - A document: `document`, over a backend. In it, `raw` writes, `stamp` settles what a lost response leaves open, and `watch` polls.
+// - A lock: `lock`, over a document. Its holder works under a `grant`, which fenced updates of documents check. An `election` is a lock
+//   for each term.
+// - A `queue` and a `counter`, over documents of their own.
+// - All of them: the `client`, to which each of these modules adds its constructor; `error`; and `pause`, between attempts.
 mod backend;
 mod client;
 mod counter;
 mod document;
 mod election;
 mod error;
+mod grant;
 mod lock;
 mod pause;
 mod queue;
+mod version;
 
 #[cfg(feature = "azure")]
 pub use backend::Azure;
 #[cfg(feature = "object-store")]
 pub use backend::Objects;
-pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};
+pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, When};
 pub use client::Client;
 pub use counter::Counter;
 pub use document::{Document, UpdateError, Versioned};
 pub use election::{Election, Leader};
 pub use error::{Error, ErrorKind};
+pub use grant::Grant;
 pub use ifmatch_runtime::Cause;
-pub use lock::{Grant, Held, Lock};
+pub use lock::{Held, Lock};
 pub use queue::{Job, Queue};
+pub use version::Version;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backend::Version;
 use crate::client::Client;
 use crate::document::{DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, WriteOutcome};
 use crate::error::{Error, ErrorKind};
+use crate::version::Version;
 
 /// Number of jobs that are read at a time.
 const READ_AHEAD: usize = 16;
@@ -87,8 +87,15 @@ struct Record {
     lock: LockRecord,
 }
 
+impl Client {
+    /// Returns the job queue in a folder.
+    pub fn queue(&self, folder: impl Into<Arc<str>>) -> Queue {
+        Queue::new(self.clone(), folder.into())
+    }
+}
+
 impl Queue {
-    pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
+    fn new(client: Client, folder: Arc<str>) -> Self {
         Self {
             client,
             folder,

@@ -9,8 +9,8 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use serde_json::Value;
 
-use super::Version;
 use crate::error::{Error, ErrorKind};
+use crate::version::Version;
 
 /// The field of Azure and of the gateway that tells errors of one status apart.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");

@@ -16,8 +16,9 @@ use serde::Deserialize;
 
 use super::answer::failure;
 use super::http::{Http, HttpError, IDEMPOTENCY_KEY, encode};
-use super::{Backend, Put, Read, Version};
+use super::{Backend, Put, Read};
 use crate::error::Error;
+use crate::version::Version;
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// Version of the REST API.

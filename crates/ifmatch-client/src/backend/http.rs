@@ -27,8 +27,9 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
 use super::answer::{failure, is_done, modified, strong_tag};
-use super::{Backend, Found, Put, Read, Version, When};
+use super::{Backend, Found, Put, Read, When};
 use crate::error::{Error, ErrorKind};
+use crate::version::Version;
 
 /// Maximum length of a response's content.
 const MAX_BODY: usize = 64 << 20;

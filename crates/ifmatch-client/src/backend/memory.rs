@@ -8,8 +8,9 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Backend, Found, Put, Read, Version, When};
+use super::{Backend, Found, Put, Read, When};
 use crate::error::{Error, ErrorKind};
+use crate::version::Version;
 
 /// In-memory backend. It never waits for changes.
 #[derive(Debug, Default)]

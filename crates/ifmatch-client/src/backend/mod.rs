@@ -8,8 +8,6 @@ mod memory;
 #[cfg(feature = "object-store")]
 mod objects;
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -23,6 +21,7 @@ pub use self::memory::Memory;
 #[cfg(feature = "object-store")]
 pub use self::objects::Objects;
 use crate::error::Error;
+use crate::version::Version;
 
 /// A server or store with versions and conditional writes.
 ///
@@ -87,10 +86,6 @@ pub trait Backend: Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>>;
 }
 
-/// A key's version, as a backend names it: for HTTP, a strong entity tag.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Version(Arc<str>);
-
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
@@ -138,28 +133,4 @@ pub enum When {
     Absent,
     /// The key has this version.
     Is(Version),
-}
-
-impl Version {
-    /// Creates a version from a backend's name for it.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the backend's name for the version.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Version({})", self.0)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }

@@ -13,8 +13,9 @@ use object_store::{
     UpdateVersion,
 };
 
-use super::{Backend, Found, Put, Read, Version, When};
+use super::{Backend, Found, Put, Read, When};
 use crate::error::{Error, ErrorKind};
+use crate::version::Version;
 
 /// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. The store must support conditional updates,
 /// which local files don't.

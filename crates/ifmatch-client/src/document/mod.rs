@@ -18,10 +18,10 @@ pub(crate) use self::raw::{
     DocumentSnapshot, LoadedDocument, RawDocument, RetryPace, Waited, WriteOutcome, contended,
 };
 pub(crate) use self::watch::LONG_POLL;
-use crate::backend::Version;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
-use crate::lock::Grant;
+use crate::grant::Grant;
+use crate::version::Version;
 
 /// A JSON document of type `T`.
 ///
@@ -66,6 +66,13 @@ pub enum UpdateError<E> {
     /// The document couldn't be read or written.
     #[error(transparent)]
     Failed(#[from] Error),
+}
+
+impl Client {
+    /// Returns the JSON document at a key.
+    pub fn json<T>(&self, key: impl Into<Arc<str>>) -> Document<T> {
+        Document::new(self.clone(), key.into())
+    }
 }
 
 impl<T> Document<T> {

@@ -9,10 +9,11 @@ use ifmatch_runtime::{Clock, nonce, task};
 use serde_json::Value;
 
 use super::stamp::{self, WriteFate, WriteStamp};
-use crate::backend::{Found, Put, Read, Version, When};
+use crate::backend::{Found, Put, Read, When};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::pause::Backoff;
+use crate::version::Version;
 
 /// Interval between looks at a document whose tag is weak, and their number. Some servers, such as Apache, call a tag weak for a
 /// second or two after a write, since a file's date can't tell two writes of one second apart.

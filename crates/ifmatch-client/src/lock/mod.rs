@@ -12,15 +12,16 @@ use ifmatch_runtime::{Clock, jittered, nonce, task};
 use std::pin::pin;
 use tokio::sync::oneshot;
 
-pub use self::held::{Grant, Held};
-use crate::backend::Version;
+pub use self::held::Held;
 use crate::client::Client;
 use crate::document::{
     Document, DocumentSnapshot, LONG_POLL, LoadedDocument, RawDocument, RetryPace, Waited,
     WriteOutcome,
 };
 use crate::error::Error;
+use crate::grant::Grant;
 use crate::pause::{Backoff, sleep_until};
+use crate::version::Version;
 
 /// Default time to live.
 const TTL: Duration = Duration::from_secs(30);
@@ -102,8 +103,15 @@ impl Limit {
     }
 }
 
+impl Client {
+    /// Returns the lock at a key.
+    pub fn lock(&self, key: impl Into<Arc<str>>) -> Lock {
+        Lock::new(self.clone(), key.into())
+    }
+}
+
 impl Lock {
-    pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
+    fn new(client: Client, key: Arc<str>) -> Self {
         let holder = format!("process {}", std::process::id()).into();
         Self {
             raw: RawDocument { client, key },
