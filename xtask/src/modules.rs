@@ -25,7 +25,6 @@ const CYCLES: &[(&str, &str)] = &[
         "ifmatch-cache",
         "builder fetch inner_service layer lookup metrics respond state store",
     ),
-    ("ifmatch-core", "lease record"),
     (
         "ifmatch-gateway-config",
         "access arguments config_error pem proxy proxy_settings server settings sources",

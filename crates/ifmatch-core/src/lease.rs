@@ -17,7 +17,7 @@ use uuid::{Builder, Uuid};
 pub use holder::{Holder, InvalidHolder};
 
 use crate::date::Timestamp;
-use crate::record::Revision;
+use crate::revision::Revision;
 
 /// A lease's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,5 +1,9 @@
 //! Strong entity tags, conditional requests and the write protocol as pure decisions without I/O.
 //!
+#![cfg_attr(feature = "protocol", doc = include_str!("../README.md"))]
+//!
+//! # Features
+//!
 //! Without the default feature `encoding`, records can't be stored. Without `protocol` too, only the parts that a client
 //! needs remain: tags, dates, header fields and the decisions of a lock.
 
@@ -8,23 +12,11 @@
 
 pub use tag::EntityTag;
 
-pub mod append;
+// The rules of HTTP. `text` formats header values.
 pub mod date;
-pub mod fields;
-pub mod lock;
-pub mod share;
-pub mod tag;
-
-#[cfg(feature = "protocol")]
-mod apply;
-#[cfg(feature = "protocol")]
-pub mod command;
 #[cfg(feature = "protocol")]
 pub mod digest;
-#[cfg(feature = "protocol")]
-pub mod group;
-#[cfg(feature = "protocol")]
-pub mod lease;
+pub mod fields;
 #[cfg(feature = "protocol")]
 pub mod policy;
 #[cfg(feature = "protocol")]
@@ -32,16 +24,30 @@ pub mod precondition;
 #[cfg(feature = "protocol")]
 pub mod problem;
 #[cfg(feature = "protocol")]
-pub mod purge_log;
-#[cfg(feature = "protocol")]
 pub mod range;
-#[cfg(feature = "protocol")]
-pub mod record;
-#[cfg(feature = "shared-key")]
-pub mod shared_key;
-
+pub mod tag;
 mod text;
 
-#[cfg(all(doctest, feature = "protocol"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+// The protocol of writes. Read `record` first, which has a `revision` and may have a `lease`. Then `command`, what can be asked of
+// it; `apply`, which decides how a command changes it; and `group`, which applies several commands to it before one swap.
+#[cfg(feature = "protocol")]
+mod apply;
+#[cfg(feature = "protocol")]
+pub mod command;
+#[cfg(feature = "protocol")]
+pub mod group;
+#[cfg(feature = "protocol")]
+pub mod lease;
+#[cfg(feature = "protocol")]
+pub mod record;
+#[cfg(feature = "protocol")]
+mod revision;
+
+// Other decisions, each on its own.
+pub mod append;
+pub mod lock;
+#[cfg(feature = "protocol")]
+pub mod purge_log;
+pub mod share;
+#[cfg(feature = "shared-key")]
+pub mod shared_key;

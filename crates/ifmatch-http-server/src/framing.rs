@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
-use ifmatch_core::fields::{self, hop_by_hop};
+use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
 use crate::host;
@@ -39,7 +39,7 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     if !fields::has(headers, &TRANSFER_ENCODING) {
         return None;
     }
-    let codings: Vec<&[u8]> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).collect();
+    let codings: Vec<&[u8]> = fields::members(headers, &TRANSFER_ENCODING).collect();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if codings.iter().filter(|coding| is_chunked(coding)).count() > 1 {
         return Some(Problem::bad_request(

@@ -4,7 +4,7 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 
 /// Fields that are hop-by-hop even if `Connection` doesn't name them.
 pub const NAMES: [HeaderName; 10] = [
@@ -86,21 +86,5 @@ pub fn remove_named(headers: &mut HeaderMap) {
 /// assert!(options(&headers).eq(["close", "x-hop"]));
 /// ```
 pub fn options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
-    tokens(headers, &CONNECTION).filter_map(|token| HeaderName::from_bytes(token).ok())
-}
-
-/// Returns the members of a comma-separated list, including empty ones.
-///
-/// ```
-/// use http::{header, HeaderMap, HeaderValue};
-/// use ifmatch_core::fields::hop_by_hop::tokens;
-///
-/// let headers = HeaderMap::from_iter([(header::TE, HeaderValue::from_static("gzip, trailers"))]);
-/// assert!(tokens(&headers, &header::TE).eq([&b"gzip"[..], b"trailers"]));
-/// ```
-pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = super::lines(headers, name.clone()).map(HeaderValue::as_bytes);
-    lines
-        .flat_map(|line| line.split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
+    super::members(headers, &CONNECTION).filter_map(|option| HeaderName::from_bytes(option).ok())
 }

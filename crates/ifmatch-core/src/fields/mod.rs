@@ -37,3 +37,19 @@ pub fn lines(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &Hea
         .filter(move |(other, _)| **other == name)
         .map(|(_, value)| value)
 }
+
+/// Returns the members of a field that is a comma-separated list, including empty ones (RFC 9110 §5.6.1).
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields;
+///
+/// let headers = HeaderMap::from_iter([(header::TE, HeaderValue::from_static("gzip, trailers"))]);
+/// assert!(fields::members(&headers, &header::TE).eq([&b"gzip"[..], b"trailers"]));
+/// ```
+pub fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = lines(headers, name.clone()).map(HeaderValue::as_bytes);
+    lines
+        .flat_map(|line| line.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+}

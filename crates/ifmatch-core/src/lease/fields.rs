@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::azure::{HeaderError, single};
 use super::{Holder, Lease, LeaseId, LeaseUse};
-use crate::record::Revision;
+use crate::revision::Revision;
 
 /// The fencing token, in the response to a lease operation, and in a write that must be rejected if it's late.
 pub const TOKEN: HeaderName = HeaderName::from_static("lease-token");

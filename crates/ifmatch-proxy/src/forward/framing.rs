@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
-use ifmatch_core::fields::hop_by_hop;
+use ifmatch_core::fields;
 
 /// The framing is ambiguous: recipients may disagree about the end of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,7 @@ const CODINGS: [&str; 6] = [
 pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
     let has_length = headers.contains_key(CONTENT_LENGTH);
     if headers.contains_key(TRANSFER_ENCODING) {
-        let codings: Vec<_> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING)
+        let codings: Vec<_> = fields::members(headers, &TRANSFER_ENCODING)
             .map(<[u8]>::to_ascii_lowercase)
             .collect();
         let is_known = |coding: &Vec<u8>| {
@@ -53,7 +53,7 @@ pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
 }
 
 fn one_length(headers: &HeaderMap) -> Option<u64> {
-    let mut lengths = hop_by_hop::tokens(headers, &CONTENT_LENGTH).map(|member| {
+    let mut lengths = fields::members(headers, &CONTENT_LENGTH).map(|member| {
         let digits = std::str::from_utf8(member).ok()?;
         // The grammar has no sign.
         digits

@@ -188,13 +188,13 @@ pub(crate) fn is_requested(answered: &HeaderMap, wanted: &HeaderValue) -> bool {
             .split(|byte| *byte == b',')
             .map(<[u8]>::trim_ascii)
     };
-    let mut answered = hop_by_hop::tokens(answered, &UPGRADE).peekable();
+    let mut answered = fields::members(answered, &UPGRADE).peekable();
     answered.peek().is_some()
         && answered.all(|protocol| wanted().any(|one| one.eq_ignore_ascii_case(protocol)))
 }
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    hop_by_hop::tokens(headers, &UPGRADE).filter(|protocol| {
+    fields::members(headers, &UPGRADE).filter(|protocol| {
         let name = protocol
             .split(|byte| *byte == b'/')
             .next()
@@ -210,7 +210,7 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 /// Removes hop-by-hop fields, except `TE: trailers`, since trailers are forwarded.
 pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
     let trailers =
-        hop_by_hop::tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+        fields::members(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
     hop_by_hop::remove(headers);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -239,7 +239,7 @@ impl ProxyName {
             return false;
         }
         let name = self.to_string();
-        hop_by_hop::tokens(headers, &VIA)
+        fields::members(headers, &VIA)
             .filter_map(|member| {
                 std::str::from_utf8(member)
                     .ok()?
