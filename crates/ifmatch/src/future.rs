@@ -11,8 +11,8 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;
-use crate::events::WatchedRequest;
 use crate::read::ReadContext;
+use crate::watched::WatchedRequest;
 
 type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
 

@@ -117,6 +117,7 @@
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// For other libraries, and for tests.
 #[cfg(feature = "axum")]
 pub mod axum;
 #[cfg(feature = "utoipa")]
@@ -124,27 +125,34 @@ mod openapi;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+// Start at `service`, which dispatches each request to `read`, `write` or `lease`. The `builder` makes a `layer`, and that makes a
+// service. `future` is its response, and `watched` what happens at the end.
 mod builder;
+mod future;
 mod layer;
 mod service;
+mod watched;
 
-mod config;
-mod events;
-mod inner;
-pub mod key;
-mod mount;
-mod shared;
-
+// What becomes of a request. `memory` has the header fields of 304s that need no handler.
 mod lease;
 mod memory;
 mod read;
 mod write;
 
+// What these share: the settings (`config`), the state (`shared`), which resource a request is about (`key`; `mount` for nested
+// routers), the `inner` service, bodies, and the layer's own `responses` with the decisions in them (`events`).
 mod body;
-mod future;
+mod config;
+mod events;
+mod inner;
+pub mod key;
+mod mount;
+mod responses;
+mod shared;
+
+// For the handler of a write: its `permit`. `paused` pauses it between its check and its write, for `testing` alone.
 mod paused;
 mod permit;
-mod responses;
 
 pub use body::{RequestBody, ResponseBody};
 pub use builder::{BuildError, Builder};

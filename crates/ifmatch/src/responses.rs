@@ -3,17 +3,27 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, ETAG};
-use http::{HeaderMap, Response, StatusCode};
+use http::header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::problem::Problem;
 
 use crate::body::ResponseBody;
-use crate::events::{Decision, OF_CONTENT};
+use crate::events::Decision;
 
 /// `Retry-After` of a failure of unknown duration.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Header fields about a content that is replaced.
+pub(crate) const OF_CONTENT: [HeaderName; 6] = [
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    TRANSFER_ENCODING,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("repr-digest"),
+];
 
 /// Name of a 412 without a lease.
 const PRECONDITION_FAILED: &str = "precondition-failed";

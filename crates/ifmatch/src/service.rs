@@ -13,7 +13,6 @@ use ifmatch_runtime::task::detach;
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
-use crate::events::WatchedRequest;
 use crate::future::ResponseFuture;
 use crate::inner::{self, InnerService};
 use crate::lease::PendingLeaseOperation;
@@ -21,6 +20,7 @@ use crate::lease::request::names_lease;
 use crate::read::ReadContext;
 use crate::read::cached::{LookupResult, MemoryLookup};
 use crate::shared::LayerState;
+use crate::watched::WatchedRequest;
 use crate::{lease, mount, read, responses, write};
 
 /// Adds strong entity tags, conditional requests and race-free conditional writes to an inner service. Created by
