@@ -21,57 +21,53 @@
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod ambiguous;
-mod clocks;
-mod combiner;
+// The contract: a `register`, which keeps a record for each `key`, and a `wrapper` of one. `memory` is a register, and `faulty` another
+// one, for tests. `conformance` has the tests for all.
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod connect_error;
-mod deadlines;
-mod driver;
 #[cfg(feature = "test-util")]
 pub mod faulty;
 mod key;
-#[cfg(feature = "encoding")]
-pub mod lanes;
 mod memory;
-#[cfg(feature = "metrics")]
-pub mod metrics;
-#[cfg(feature = "encoding")]
-pub mod object;
-mod recent;
-#[cfg(feature = "encoding")]
-mod reconnecting;
 mod register;
-#[cfg(feature = "encoding")]
-mod scans;
 mod wrapper;
 
+// The `driver`, which runs commands on a register. `recent` saves it loads, `ambiguous` finds out what became of a swap without an
+// answer, and `deadlines` ends what a clock far ahead has written. The `combiner` carries out many changes of one record by one swap.
+mod ambiguous;
+mod combiner;
+mod deadlines;
+mod driver;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "metrics_absent.rs"]
+mod metrics;
+mod recent;
+
+// For the author of a register: `clocks`, for the time of an engine and for processes whose clocks are ahead; `lanes`, which batch calls,
+// over connections that are `reconnecting`, beside the one for `scans`; `object`, for stores of objects; and `connect_error`.
+mod clocks;
+mod connect_error;
+#[cfg(feature = "encoding")]
+pub mod lanes;
+#[cfg(feature = "encoding")]
+pub mod object;
+#[cfg(feature = "encoding")]
+mod reconnecting;
+#[cfg(feature = "encoding")]
+mod scans;
+
 pub use async_trait::async_trait;
-pub use clocks::{ClockAhead, PeerClocks};
-pub use clocks::{EngineClock, EngineTime};
+pub use clocks::{ClockAhead, EngineClock, EngineTime, PeerClocks};
 pub use combiner::{Combiner, Staging};
 pub use connect_error::{ConnectError, ConnectErrorKind};
 pub use driver::{Driver, DriverError};
 pub use ifmatch_core::command::Applied;
 pub use ifmatch_core::group::Change;
-pub use key::KeyLock;
-pub use key::{InvalidKey, Key};
+pub use key::{InvalidKey, Key, KeyLock};
 pub use memory::MemoryRegister;
 pub use register::{
     Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap,
 };
 pub use wrapper::Wrapper;
-
-/// No metrics, without the feature `metrics`.
-#[cfg(not(feature = "metrics"))]
-mod metrics {
-    use crate::ambiguous::Resolution;
-
-    #[cfg(feature = "encoding")]
-    pub(crate) fn batch(_operation: &'static str, _calls: usize) {}
-
-    pub(crate) fn ambiguous(_resolution: Resolution) {}
-
-    pub(crate) fn contention() {}
-}
