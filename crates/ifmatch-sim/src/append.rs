@@ -135,7 +135,7 @@ pub enum AppendEvent {
     Lose(usize, bool),
     /// A late swap arrives.
     Arrive(usize),
-    /// The process of a blob ends, and the machine loses its power.
+    /// The machine loses its power, so both processes end. The swap of this blob's process may still arrive.
     Crash(usize),
     /// A reader opens a blob.
     Open(usize),
@@ -175,10 +175,9 @@ impl AppendModel {
         let mut content = before.content.clone();
         let block = |client: &usize| u8::try_from(*client + 1).unwrap_or(JUNK);
         content.extend(clients.iter().map(block));
-        let new_file = world.files.len();
         let next = Version {
             revision: before.revision + 1,
-            file: if copies { new_file } else { before.file },
+            file: before.file,
             content,
         };
         Some(Step::Write {
