@@ -31,7 +31,7 @@ const CYCLES: &[(&str, &str)] = &[
         "connection handler http2 request_body slots",
     ),
     ("ifmatch-postgres", "connection error settings tls"),
-    ("ifmatch-proxy", "builder forward proxy route upstream"),
+    ("ifmatch-proxy", "forward route upstream"),
     ("ifmatch-register", "ambiguous combiner driver metrics"),
 ];
 

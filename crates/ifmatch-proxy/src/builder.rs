@@ -10,8 +10,9 @@ use rustls::sign::CertifiedKey;
 
 use crate::forward::headers::{ForwardingRules, ProxyName};
 use crate::observer::{ProxyObserver, UpstreamState};
-use crate::proxy::{Proxy, ProxyState, UpstreamTimeouts};
+use crate::proxy::Proxy;
 use crate::route::{Route, Routes};
+use crate::state::{ProxyState, UpstreamTimeouts};
 use crate::upstream::client::HttpClient;
 use crate::upstream::connect::TlsCertificates;
 use crate::upstream::health::HealthCheck;
@@ -42,6 +43,13 @@ pub struct ProxyBuilder {
     certificates: TlsCertificates,
     http2: bool,
     observer: Option<Arc<dyn ProxyObserver>>,
+}
+
+impl Proxy {
+    /// Returns a builder.
+    pub fn builder() -> ProxyBuilder {
+        ProxyBuilder::default()
+    }
 }
 
 impl ProxyBuilder {

@@ -14,6 +14,17 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! In the source, a request passes through these modules:
+//!
+//! 1. `builder` makes the `state`, which [`Proxy`] shares among its requests. `proxy` is the service, which calls the others.
+//! 2. `route` finds the upstream by host and path, or redirects.
+//! 3. `upstream::selection` takes a slot at a server. `balance`, `breaker` and `health` decide at which.
+//! 4. `forward::headers` and `forward::outgoing` make the request for the server, and `upstream::client` sends it.
+//! 5. `forward::framing` validates the response, and `forward::attempts` decides whether to try again.
+//! 6. `forward::headers`, `route::public_url`, `route::fields` and `forward::response_body` make the client's response.
+//!
+//! Callers can watch requests by an `observer`. Failures are in `error`.
 
 pub use builder::ProxyBuilder;
 pub use error::{ProxyError, ProxyErrorKind};
@@ -37,4 +48,5 @@ mod forward;
 mod observer;
 mod proxy;
 mod route;
+mod state;
 mod upstream;

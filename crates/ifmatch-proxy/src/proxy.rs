@@ -21,21 +21,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
 use crate::forward::attempts::{NextAttempt, RequestAttempts, is_faulty};
 use crate::forward::framing;
-use crate::forward::headers::{self, ForwardedClient, ForwardingRules, ProxyName};
+use crate::forward::headers::{self, ForwardedClient, ForwardingRules};
 use crate::forward::outgoing;
 use crate::forward::request_body::{BoxError, InterruptedBody, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
-use crate::observer::{Exchange, LastExchange, ProxyEvent, ProxyObserver, UpstreamState};
+use crate::observer::{Exchange, LastExchange, ProxyEvent, UpstreamState};
 use crate::route::public_url::ForwardedRequest;
-use crate::route::{Route, Routes, Target};
+use crate::route::{Route, Target};
+use crate::state::{ProxyState, UpstreamTimeouts};
 use crate::upstream::breaker::{RequestOutcome, Requester};
 use crate::upstream::client::{self, SendError};
-use crate::upstream::health::{self, HealthCheck};
+use crate::upstream::health;
 use crate::upstream::selection::{NoServerReason, ServerAdmission, ServerSlot};
 use crate::upstream::server::UpstreamServer;
 use crate::upstream::slots::RequestSlot;
@@ -51,39 +51,7 @@ pub struct Proxy {
     shared: Arc<watch::Sender<Arc<ProxyState>>>,
 }
 
-/// State shared by all requests.
-pub(crate) struct ProxyState {
-    pub(crate) client: client::HttpClient,
-    pub(crate) routes: Routes,
-    pub(crate) name: ProxyName,
-    pub(crate) forwarding: ForwardingRules,
-    pub(crate) timeouts: UpstreamTimeouts,
-    pub(crate) health: Option<HealthCheck>,
-    pub(crate) observer: Option<Arc<dyn ProxyObserver>>,
-}
-
-/// Timeouts for upstreams.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UpstreamTimeouts {
-    pub(crate) connect: Duration,
-    pub(crate) answer: Duration,
-}
-
-impl Default for UpstreamTimeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(5),
-            answer: Duration::from_mins(1),
-        }
-    }
-}
-
 impl Proxy {
-    /// Returns a builder.
-    pub fn builder() -> ProxyBuilder {
-        ProxyBuilder::default()
-    }
-
     /// Returns `true` if this proxy has forwarded a request with these header fields before, because an upstream leads
     /// back to the proxy. The proxy rejects such requests. A layer in front that makes requests wait for each other, such
     /// as a cache, must reject them itself: they would wait for themselves.
@@ -169,8 +137,8 @@ impl Proxy {
     /// Replaces the routes, the upstreams and their settings with `other`'s, for this proxy and its clones.
     ///
     /// Requests in progress, including queued ones, end as they began, so none is lost. Servers that remain keep
-    /// their health. The proxy also keeps its name, [`trust_forwarded`](ProxyBuilder::trust_forwarded) and
-    /// [`answer_timeout`](ProxyBuilder::answer_timeout), on which layers in front may depend.
+    /// their health. The proxy also keeps its name, [`trust_forwarded`](crate::ProxyBuilder::trust_forwarded) and
+    /// [`answer_timeout`](crate::ProxyBuilder::answer_timeout), on which layers in front may depend.
     ///
     /// ```
     /// use ifmatch_proxy::{Proxy, Upstream};
@@ -207,7 +175,7 @@ impl Proxy {
     }
 
     /// Checks the health of the servers forever, as far as the builder or their route set a
-    /// [health check](ProxyBuilder::health_check).
+    /// [health check](crate::ProxyBuilder::health_check).
     /// Spawn this next to the server.
     pub async fn watch_health(self) {
         let mut changes = self.shared.subscribe();

@@ -1,4 +1,10 @@
 //! The servers behind the proxy.
+//!
+//! 1. `selection` puts the servers in order: by the state of each `server`, which its `breaker` and its `health` checks set, and by
+//!    `balance`. Then it takes one of the `slots`, or waits for one.
+//! 2. `client` sends the request over a connection from the server's `pool`. Otherwise, `resolver` looks up the address, and
+//!    `connect` opens a connection.
+//! 3. `selection` tells the breaker how it went.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
