@@ -8,11 +8,12 @@ use ifmatch_blob::accounts::{Account, Accounts};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::document::ExpectedDigests;
-use crate::incoming::IncomingBody;
-use crate::operation::{self, RequestOptions};
+use crate::bodies::chunks;
+use crate::bodies::document::ExpectedDigests;
+use crate::bodies::incoming::IncomingBody;
+use crate::error;
+use crate::request_rules::{self, RequestOptions};
 use crate::signature::{VerifiedAccount, parameters};
-use crate::{chunks, error};
 
 /// The operations that [take back](crate::signature::verified) the account of a signature that was removed.
 const TAKING_LISTS: [&str; 2] = ["GetObject", "HeadObject"];
@@ -70,14 +71,14 @@ impl S3Access for AccessCheck {
             headers: request.headers(),
         };
         asked.check(&name, self.is_encrypted)?;
-        operation::check_owner(&account, &query, request.headers())?;
+        request_rules::check_owner(&account, &query, request.headers())?;
         if matches!(&*name, "PutObject" | "UploadPart") {
             chunks::refuse_unannounced(request.headers())?;
         }
         if name == "DeleteObjects" {
-            operation::require_checksum(request.headers())?;
+            request_rules::require_checksum(request.headers())?;
         }
-        if let Some(digests) = operation::document(&name) {
+        if let Some(digests) = request_rules::document(&name) {
             let expected = ExpectedDigests::of(request.headers(), digests)?;
             if let Some(incoming) = request.extensions_mut().get::<IncomingBody>() {
                 incoming.expect_document(expected);

@@ -28,9 +28,11 @@ use tower_service::Service;
 use crate::answer::{self, RequestId};
 use crate::authorization::{self, AccessCheck, AnonymousRead};
 use crate::backend::Backend;
-use crate::incoming::IncomingBody;
-use crate::memory::ClientMemory;
-use crate::{conditions, document, multipart, signature};
+use crate::bodies::document;
+use crate::bodies::incoming::IncomingBody;
+use crate::bodies::memory::ClientMemory;
+use crate::operations::multipart;
+use crate::{conditions, signature};
 
 /// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
 /// access key id, and its key in base64 the secret key. Cheap to clone.

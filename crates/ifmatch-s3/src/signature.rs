@@ -15,8 +15,9 @@ use s3s::auth::{Credentials, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use time::OffsetDateTime;
 
-use crate::body::BODY_HASH;
-use crate::{chunks, error};
+use crate::bodies::chunks;
+use crate::bodies::upload_body::BODY_HASH;
+use crate::error;
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -22,13 +22,16 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
+use super::buckets;
 use crate::answer::BareTag;
 use crate::backend::{Backend, refuse, refuse_version};
-use crate::checksum::{self, with_checksums};
+use crate::bodies::checksum::{self, with_checksums};
+use crate::bodies::document::MAX_PARTS;
+use crate::bodies::upload_body;
 use crate::conditions::{self, WriteConditions};
+use crate::convert::tags;
 use crate::convert::{self, fields_of};
-use crate::document::MAX_PARTS;
-use crate::{body, buckets, error, signature, tags};
+use crate::{error, signature};
 
 /// Maximum number of objects deleted by one request.
 const MAX_DELETED: usize = 1000;
@@ -58,11 +61,12 @@ pub(crate) async fn put(
     let content_md5 = convert::md5(&headers)?;
     let fields = fields_of!(input);
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
-    let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers, None);
+    let (upload, outcome) =
+        upload_body::verified(Upload::new(body), &headers, trailing_headers, None);
     let put = Put {
         headers: BlobHeaders {
             content_md5,
-            checksum: body::announced(&headers, None),
+            checksum: upload_body::announced(&headers, None),
             ..fields.parse()?
         },
         late_checksum: outcome.kept(),

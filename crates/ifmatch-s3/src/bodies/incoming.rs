@@ -3,7 +3,7 @@
 //! Left alone, `s3s` reads a document to its end without comparing its checksums, and answers 500 if it breaks off; and it keeps each
 //! chunk of an `aws-chunked` body in memory, however long. It reads no byte before it has verified the signature of the head, and
 //! selected the operation. So the body that it reads from is this one: it knows the operation once that is
-//! [checked](crate::authorization), reads a document [whole](ExpectedDigests::read) first, and [limits chunks](crate::chunks).
+//! [checked](crate::authorization), reads a document [whole](ExpectedDigests::read) first, and [limits chunks](crate::bodies::chunks).
 //!
 //! `s3s` hides an error of the body in one of its own. The reason is kept here, for the [answer](crate::service).
 
@@ -19,11 +19,11 @@ use ifmatch_blob::documents::in_place_of;
 use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3Result};
 
-use crate::body::BodyRefusal;
-use crate::chunks;
-use crate::document::ExpectedDigests;
+use super::chunks;
+use super::document::ExpectedDigests;
+use super::memory::ClientMemory;
+use super::upload_body::BodyRefusal;
 use crate::error;
-use crate::memory::ClientMemory;
 
 /// A request's body, as far as it is known. Clones share it.
 #[derive(Clone)]

@@ -1,4 +1,9 @@
 //! The operations of S3, each carried out by the module of its subject.
+//!
+//! - `buckets` are containers, and lists their objects.
+//! - `objects` writes, reads and deletes objects, and `copy` copies them. `multipart` writes them in parts.
+//! - `tagging` reads and changes the tags of an object alone.
+//! - `absent_settings` tells what a bucket or an object doesn't have here, as S3 does.
 
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput,
@@ -38,7 +43,13 @@ use s3s::dto::{
 use s3s::{S3, S3Request, S3Response, S3Result};
 
 use crate::backend::Backend;
-use crate::{buckets, copy, multipart, objects, settings, tagging};
+
+mod absent_settings;
+mod buckets;
+mod copy;
+pub(crate) mod multipart;
+mod objects;
+mod tagging;
 
 /// Carries out each operation by the function of its subject.
 macro_rules! operations {
@@ -77,41 +88,41 @@ operations! {
     list_parts: ListPartsInput => ListPartsOutput, multipart::list_parts;
     list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput, multipart::list;
     list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput, buckets::versions;
-    delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput, settings::no_policy;
-    delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput, settings::no_tagging;
-    delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput, settings::no_cors;
-    delete_bucket_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput, settings::no_encryption;
-    delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput, settings::no_lifecycle;
-    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput, settings::no_ownership_controls;
-    delete_bucket_replication: DeleteBucketReplicationInput => DeleteBucketReplicationOutput, settings::no_replication;
-    delete_bucket_website: DeleteBucketWebsiteInput => DeleteBucketWebsiteOutput, settings::no_website;
-    delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput, settings::no_public_access_block;
+    delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput, absent_settings::no_policy;
+    delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput, absent_settings::no_tagging;
+    delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput, absent_settings::no_cors;
+    delete_bucket_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput, absent_settings::no_encryption;
+    delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput, absent_settings::no_lifecycle;
+    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput, absent_settings::no_ownership_controls;
+    delete_bucket_replication: DeleteBucketReplicationInput => DeleteBucketReplicationOutput, absent_settings::no_replication;
+    delete_bucket_website: DeleteBucketWebsiteInput => DeleteBucketWebsiteOutput, absent_settings::no_website;
+    delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput, absent_settings::no_public_access_block;
     get_bucket_accelerate_configuration: GetBucketAccelerateConfigurationInput => GetBucketAccelerateConfigurationOutput,
-        settings::accelerate;
-    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput, settings::bucket_acl;
-    get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput, settings::cors;
-    get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput, settings::encryption;
+        absent_settings::accelerate;
+    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput, absent_settings::bucket_acl;
+    get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput, absent_settings::cors;
+    get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput, absent_settings::encryption;
     get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput,
-        settings::lifecycle;
-    get_bucket_logging: GetBucketLoggingInput => GetBucketLoggingOutput, settings::logging;
+        absent_settings::lifecycle;
+    get_bucket_logging: GetBucketLoggingInput => GetBucketLoggingOutput, absent_settings::logging;
     get_bucket_notification_configuration: GetBucketNotificationConfigurationInput =>
-        GetBucketNotificationConfigurationOutput, settings::notification;
+        GetBucketNotificationConfigurationOutput, absent_settings::notification;
     get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput,
-        settings::ownership;
-    get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput, settings::policy;
-    get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput, settings::policy_status;
-    get_bucket_replication: GetBucketReplicationInput => GetBucketReplicationOutput, settings::replication;
+        absent_settings::ownership;
+    get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput, absent_settings::policy;
+    get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput, absent_settings::policy_status;
+    get_bucket_replication: GetBucketReplicationInput => GetBucketReplicationOutput, absent_settings::replication;
     get_bucket_request_payment: GetBucketRequestPaymentInput => GetBucketRequestPaymentOutput,
-        settings::request_payment;
-    get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput, settings::tagging;
-    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput, settings::versioning;
-    get_bucket_website: GetBucketWebsiteInput => GetBucketWebsiteOutput, settings::website;
-    get_object_acl: GetObjectAclInput => GetObjectAclOutput, settings::object_acl;
-    get_object_legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput, settings::legal_hold;
+        absent_settings::request_payment;
+    get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput, absent_settings::tagging;
+    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput, absent_settings::versioning;
+    get_bucket_website: GetBucketWebsiteInput => GetBucketWebsiteOutput, absent_settings::website;
+    get_object_acl: GetObjectAclInput => GetObjectAclOutput, absent_settings::object_acl;
+    get_object_legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput, absent_settings::legal_hold;
     get_object_lock_configuration: GetObjectLockConfigurationInput => GetObjectLockConfigurationOutput,
-        settings::object_lock;
-    get_object_retention: GetObjectRetentionInput => GetObjectRetentionOutput, settings::retention;
-    get_public_access_block: GetPublicAccessBlockInput => GetPublicAccessBlockOutput, settings::public_access_block;
+        absent_settings::object_lock;
+    get_object_retention: GetObjectRetentionInput => GetObjectRetentionOutput, absent_settings::retention;
+    get_public_access_block: GetPublicAccessBlockInput => GetPublicAccessBlockOutput, absent_settings::public_access_block;
     delete_object_tagging: DeleteObjectTaggingInput => DeleteObjectTaggingOutput, tagging::delete;
     get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput, tagging::get;
     put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput, tagging::put;

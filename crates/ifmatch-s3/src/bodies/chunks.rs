@@ -23,9 +23,9 @@ use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::body::{BODY_HASH, BodyRefusal};
+use super::memory::ClientMemory;
+use super::upload_body::{BODY_HASH, BodyRefusal};
 use crate::error;
-use crate::memory::ClientMemory;
 
 /// Maximum length of a signed chunk.
 const MAX_SIGNED: u64 = 4 * 1024 * 1024;

@@ -10,9 +10,11 @@ use s3s::dto::{
 };
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
+use super::objects;
 use crate::backend::{Backend, refuse_version};
 use crate::conditions::WriteConditions;
-use crate::{error, objects, tags};
+use crate::convert::tags;
+use crate::error;
 
 pub(crate) async fn get(
     backend: &Backend,

@@ -18,7 +18,7 @@ use super::super::NewPart;
 use super::super::claim::{RENEWAL, STALE};
 use super::super::upload::{PARTS, UPLOADS, of_bucket};
 use super::*;
-use crate::checksum::ChecksumPlan;
+use crate::bodies::checksum::ChecksumPlan;
 use crate::convert::ObjectFields;
 
 /// Far longer than any step takes.

@@ -22,8 +22,9 @@ use s3s::dto::ServerSideEncryption;
 use s3s::{S3Result, s3_error};
 
 use crate::backend::refuse;
-use crate::body::BODY_HASH;
-use crate::checksum::{CHECKSUM, DigestAlgorithm};
+use crate::bodies::checksum::{CHECKSUM, DigestAlgorithm};
+use crate::bodies::document::DocumentDigests;
+use crate::bodies::upload_body::BODY_HASH;
 
 /// The parameters of a read of an object.
 const READ: &[&str] = &[
@@ -255,15 +256,6 @@ const OWNERS: [&str; 2] = [
     "x-amz-expected-bucket-owner",
     "x-amz-source-expected-bucket-owner",
 ];
-
-/// The checksums of the document in a request's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DocumentDigests {
-    /// All that the request has.
-    All,
-    /// `Content-MD5` only: the others belong to an object.
-    Md5,
-}
 
 /// Returns the checksums of an operation's document, or `None` if its body is none.
 pub(crate) fn document(operation: &str) -> Option<DocumentDigests> {

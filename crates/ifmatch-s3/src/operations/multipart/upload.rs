@@ -26,7 +26,7 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::checksum::ChecksumPlan;
+use crate::bodies::checksum::ChecksumPlan;
 use crate::convert::ObjectFields;
 use crate::error;
 
@@ -418,7 +418,7 @@ mod tests {
     use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
-    use crate::checksum::ChecksumPlan;
+    use crate::bodies::checksum::ChecksumPlan;
     use crate::convert::ObjectFields;
     use ifmatch_blob::name::ContainerName;
 

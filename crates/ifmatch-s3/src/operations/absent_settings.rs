@@ -3,7 +3,7 @@
 //! Clean-up tools, Terraform and S3 browsers read all settings before they do their work, and take a 501 for a failure. The codes and
 //! statuses come from S3's [error responses](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html), where it lists
 //! them, and otherwise those that the tests of [ceph/s3-tests](https://github.com/ceph/s3-tests) expect, which were made against
-//! Amazon. Writes of these settings stay refused: see [`operation`](crate::operation). Deletions succeed: there is
+//! Amazon. Writes of these settings stay refused: see [`request_rules`](crate::request_rules). Deletions succeed: there is
 //! nothing to delete.
 
 use http::StatusCode;
@@ -34,8 +34,8 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use super::{buckets, objects};
 use crate::backend::{Backend, refuse_version};
-use crate::{buckets, objects};
 
 /// The settings that a bucket doesn't have: the status and the code with which S3 says so.
 macro_rules! missing {

@@ -31,11 +31,12 @@ use super::upload::{
     LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload,
 };
 use crate::backend::Backend;
-use crate::body::{self, BodyRefusal};
-use crate::checksum::{self, CHECKSUM, DigestAlgorithm, with_checksums};
+use crate::bodies::checksum::{self, CHECKSUM, DigestAlgorithm, with_checksums};
+use crate::bodies::document::MAX_PARTS;
+use crate::bodies::upload_body::{self, BodyRefusal};
 use crate::conditions::{self, WriteConditions};
-use crate::document::MAX_PARTS;
-use crate::{convert, error, objects};
+use crate::operations::objects;
+use crate::{convert, error};
 
 /// Minimum length of all parts but the last, in bytes.
 const MIN_PART: u64 = 5 * 1024 * 1024;
@@ -368,7 +369,7 @@ impl CompletionRequest {
             PartsReader::next,
         )));
         let given = whole(&self.headers);
-        let (bytes, outcome) = body::verified(bytes, &given, None, None);
+        let (bytes, outcome) = upload_body::verified(bytes, &given, None, None);
         let known = checksum
             .as_deref()
             .and_then(|value| checksum::field(algorithm, value));
@@ -379,7 +380,7 @@ impl CompletionRequest {
             LateChecksum::default()
         };
         let headers = BlobHeaders {
-            checksum: known.or_else(|| body::announced(&given, None)),
+            checksum: known.or_else(|| upload_body::announced(&given, None)),
             ..upload.headers()?
         };
         let put = Put {

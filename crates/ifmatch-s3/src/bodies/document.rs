@@ -10,13 +10,11 @@ use ifmatch_blob::headers::ContentMd5;
 use ifmatch_core::digest::ContentHash;
 use s3s::{S3Result, s3_error};
 
-use crate::body::{self, BODY_HASH, BodyRefusal};
-use crate::checksum::DigestAlgorithm;
-use crate::chunks;
-use crate::convert;
-use crate::error;
-use crate::memory::ClientMemory;
-use crate::operation::DocumentDigests;
+use super::checksum::DigestAlgorithm;
+use super::chunks;
+use super::memory::ClientMemory;
+use super::upload_body::{self, BODY_HASH, BodyRefusal};
+use crate::{convert, error};
 
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
@@ -26,6 +24,15 @@ pub(crate) const MAX_PARTS: u16 = 10_000;
 
 /// The beginning of a section whose text isn't markup.
 const CDATA: &[u8] = b"<![CDATA[";
+
+/// The checksums of the document in a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DocumentDigests {
+    /// All that the request has.
+    All,
+    /// `Content-MD5` only: the others belong to an object.
+    Md5,
+}
 
 /// The checksums that a document must have.
 #[derive(Clone, Debug)]
@@ -83,7 +90,7 @@ impl ExpectedDigests {
                     "the document exceeds {max} bytes"
                 )),
                 DocumentError::Crowded(error) => BodyRefusal::new(&error::crowded(error)),
-                DocumentError::Broken(error) => body::of_body(&error),
+                DocumentError::Broken(error) => upload_body::of_body(&error),
             })?;
         self.compare(&bytes)
             .map_err(|error| BodyRefusal::new(&error))?;
@@ -109,7 +116,7 @@ impl ExpectedDigests {
             .as_ref()
             .is_some_and(|hash| !hash.eq_ignore_ascii_case(&ContentHash::of(bytes).hex()))
         {
-            return Err(body::other_hash());
+            return Err(upload_body::other_hash());
         }
         if self.md5.is_some_and(|md5| md5 != ContentMd5::of(bytes)) {
             return Err(s3_error!(

@@ -42,10 +42,12 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::backend::{Backend, refuse};
-use crate::checksum::{self, ChecksumPlan, with_checksums};
+use crate::bodies::checksum::{self, ChecksumPlan, with_checksums};
+use crate::bodies::document::MAX_PARTS;
+use crate::bodies::{memory, upload_body};
 use crate::convert::{self, fields_of};
-use crate::document::MAX_PARTS;
-use crate::{body, buckets, copy, error, memory};
+use crate::error;
+use crate::operations::{buckets, copy};
 use upload::{Upload, UploadLocation, UploadState};
 
 pub(crate) use complete::complete;
@@ -134,8 +136,9 @@ pub(crate) async fn put_part(
         number: input.part_number,
     };
     let keeps = Some(part.check(backend).await?.algorithm);
-    let (upload, outcome) = body::verified(Body::new(upload), &headers, trailing_headers, keeps);
-    let checksum = body::announced(&headers, keeps);
+    let (upload, outcome) =
+        upload_body::verified(Body::new(upload), &headers, trailing_headers, keeps);
+    let checksum = upload_body::announced(&headers, keeps);
     let put = Put {
         headers: BlobHeaders {
             content_md5,
@@ -203,7 +206,7 @@ pub(crate) async fn copy_part(
         number: input.part_number,
     };
     let keeps = Some(part.check(backend).await?.algorithm);
-    let (bytes, outcome) = body::verified(Body::new(bytes), &HeaderMap::new(), None, keeps);
+    let (bytes, outcome) = upload_body::verified(Body::new(bytes), &HeaderMap::new(), None, keeps);
     let put = Put {
         length: Some(length),
         late_checksum: outcome.kept(),

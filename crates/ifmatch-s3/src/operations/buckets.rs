@@ -23,8 +23,9 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, NULL_VERSION, refuse};
-use crate::incoming::IncomingBody;
-use crate::{convert, document, error, memory};
+use crate::bodies::incoming::IncomingBody;
+use crate::bodies::{document, memory};
+use crate::{convert, error};
 
 /// Maximum number of buckets of a page.
 const MAX_BUCKETS: usize = 10_000;

@@ -14,7 +14,7 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
-use crate::checksum::{self, CHECKSUM, DigestAlgorithm};
+use super::checksum::{self, CHECKSUM, DigestAlgorithm};
 use crate::error;
 
 /// The hash of a body, or the way in which it is sent.

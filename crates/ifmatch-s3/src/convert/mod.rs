@@ -11,7 +11,7 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::tags;
+pub(crate) mod tags;
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Maximum total size of the user's own fields, in bytes.

@@ -15,12 +15,14 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
+use super::objects;
 use crate::backend::{Backend, refuse_version};
-use crate::body::{self, BodyOutcome};
-use crate::checksum::{DigestAlgorithm, with_checksums};
+use crate::bodies::checksum::{DigestAlgorithm, with_checksums};
+use crate::bodies::upload_body::{self, BodyOutcome};
 use crate::conditions::{self, WriteConditions};
+use crate::convert::tags;
 use crate::convert::{self, fields_of};
-use crate::{error, objects, tags};
+use crate::error;
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
@@ -105,7 +107,7 @@ pub(crate) async fn copy(
 fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, BodyOutcome)> {
     let algorithm = DigestAlgorithm::named(&name.as_str().to_ascii_lowercase())
         .ok_or_else(|| s3_error!(InvalidRequest, "the checksum {} is unknown", name.as_str()))?;
-    let (body, outcome) = body::verified(put.body, &HeaderMap::new(), None, Some(algorithm));
+    let (body, outcome) = upload_body::verified(put.body, &HeaderMap::new(), None, Some(algorithm));
     let headers = BlobHeaders {
         checksum: None,
         ..put.headers
