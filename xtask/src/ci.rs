@@ -6,7 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::command::Run;
-use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
+use crate::step::{Context, Step, require, run_beside, run_in_order};
+use crate::tools::{
+    CHROMIUM, CLIPPY, CXX, ETCD, ETCDCTL, FAKETIME, GIT, LIBSECRET, NGINX, NODE, NPM, POSTGRESQL,
+    RCLONE, REDIS, RESTIC, RUSTFMT, VARNISH, WASM,
+};
 use crate::workspace::{FULL, SELECTION, Workspace};
 use crate::{Result, component, js, npm, platforms, programs, sdk, tree, wasm, worker};
 
@@ -20,105 +24,6 @@ pub(crate) struct Options {
     #[arg(long)]
     list: bool,
 }
-
-const RUSTFMT: Tool = Tool {
-    name: "rustfmt",
-    probe: &["cargo", "fmt", "--version"],
-    install: "rustup component add rustfmt",
-};
-const CLIPPY: Tool = Tool {
-    name: "clippy",
-    probe: &["cargo", "clippy", "--version"],
-    install: "rustup component add clippy",
-};
-/// A browser.
-const CHROMIUM: Tool = Tool {
-    name: "Chromium",
-    probe: &["/usr/bin/chromium", "--version"],
-    install: "apt-get install chromium",
-};
-const CXX: Tool = Tool {
-    name: "a C++ compiler",
-    probe: &["c++", "--version"],
-    install: "apt-get install g++",
-};
-const ETCD: Tool = Tool {
-    name: "etcd",
-    probe: &["etcd", "--version"],
-    install: "apt-get install etcd-server",
-};
-const ETCDCTL: Tool = Tool {
-    name: "etcdctl",
-    probe: &["etcdctl", "version"],
-    install: "apt-get install etcd-client",
-};
-const FAKETIME: Tool = Tool {
-    name: "faketime",
-    probe: &["faketime", "--version"],
-    install: "apt-get install faketime",
-};
-const GIT: Tool = Tool {
-    name: "git",
-    probe: &["git", "--version"],
-    install: "apt-get install git",
-};
-/// A library that azcopy needs.
-const LIBSECRET: Tool = Tool {
-    name: "libsecret",
-    probe: &[
-        "python3",
-        "-c",
-        "import ctypes; ctypes.CDLL('libsecret-1.so.0')",
-    ],
-    install: "apt-get install libsecret-1-0",
-};
-const NGINX: Tool = Tool {
-    name: "nginx",
-    probe: &["nginx", "-v"],
-    install: "apt-get install nginx-light",
-};
-const NODE: Tool = Tool {
-    name: "Node",
-    probe: &["node", "--version"],
-    install: "apt-get install nodejs",
-};
-const NPM: Tool = Tool {
-    name: "npm",
-    probe: &["npm", "--version"],
-    install: "apt-get install npm",
-};
-const POSTGRESQL: Tool = Tool {
-    name: "PostgreSQL",
-    // Debian keeps the server's programs outside of PATH.
-    probe: &[
-        "sh",
-        "-c",
-        "ls /usr/lib/postgresql/*/bin/initdb || initdb --version",
-    ],
-    install: "apt-get install postgresql",
-};
-const RCLONE: Tool = Tool {
-    name: "rclone",
-    probe: &["rclone", "version"],
-    install: "apt-get install rclone",
-};
-const REDIS: Tool = Tool {
-    name: "Redis",
-    probe: &["redis-server", "--version"],
-    install: "apt-get install redis-server",
-};
-const RESTIC: Tool = Tool {
-    name: "restic",
-    probe: &["restic", "version"],
-    install: "apt-get install restic",
-};
-const VARNISH: Tool = Tool {
-    name: "Varnish",
-    probe: &["varnishd", "-V"],
-    install: "apt-get install varnish",
-};
-/// The sources of the standard library.
-const WASM: Tool = wasm::TOOLCHAIN;
 
 /// Steps that compile or run natively, in running order. The first three are what a contributor runs before a commit.
 const NATIVE: &[Step] = &[
@@ -435,6 +340,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::step::Tool;
 
     fn names(only: &[&str]) -> Result<Vec<&'static str>> {
         let only: Vec<String> = only.iter().map(ToString::to_string).collect();

@@ -1,7 +1,18 @@
-//! The workspace's tasks: `cargo xtask ci` checks everything, `cargo xtask docs` builds the documentation
-//! site, `cargo xtask bench` measures, `cargo xtask scoreboard` checks other servers, `cargo xtask soak` tests the shared
-//! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
-//! `cargo xtask component` builds the WebAssembly component, `cargo xtask dist` builds the packages of a release.
+//! The workspace's tasks, and their modules:
+//!
+//! | `cargo xtask …` | does | in |
+//! |---|---|---|
+//! | `ci` | checks everything | `ci`, with the steps of `platforms`, [`sdk`], [`wasm`] and the tasks below. `tools` are the programs that it needs. |
+//! | `docs` | builds the documentation site | `programs`, which runs the package in docs/ |
+//! | `bench`, `scoreboard` | measures; checks other servers | `programs`: benches/run |
+//! | `soak` | tests the shared registers for longer | `programs`: registers/ |
+//! | `worker` | serves the Cloudflare Worker | [`worker`] |
+//! | `js` | builds the npm package | `js` |
+//! | `component` | builds the WebAssembly component | [`component`] |
+//! | `dist` | builds the packages of a release | `dist` |
+//!
+//! `tree` and `modules` check the layering, as a step of `ci`. All tasks use [`step`] (named steps), [`command`] (external commands),
+//! [`workspace`] (its folders), [`npm`] (packages of the tests) and [`listening`] (local servers).
 //!
 //! xtask-docs and the benchmarks in benches/run use this library.
 #![expect(
@@ -22,6 +33,7 @@ mod platforms;
 mod programs;
 pub mod sdk;
 pub mod step;
+mod tools;
 mod tree;
 pub mod wasm;
 pub mod worker;

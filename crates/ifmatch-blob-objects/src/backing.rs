@@ -9,10 +9,10 @@ use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
-use super::attributes::MetadataNaming;
-use super::failure::{OpenError, OpenErrorKind};
-use super::probe::StoreCapabilities;
-use super::upload::{Hashing, RunningHash};
+use crate::attributes::MetadataNaming;
+use crate::failure::{OpenError, OpenErrorKind};
+use crate::probe::StoreCapabilities;
+use crate::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {

@@ -9,10 +9,10 @@ use ifmatch_core::command::Content;
 use ifmatch_core::precondition::Preconditions;
 use object_store::path::Path;
 
-use super::attributes::StoredVersion;
-use super::failure::{self, WriteFailure, contended};
-use super::permit::{GRACE, GuardedChange, GuardedOutcome, INTERVAL, PAUSE, TRIES, check, key};
-use super::store_state::{KeptData, StoreState, in_a_task};
+use crate::attributes::StoredVersion;
+use crate::failure::{self, WriteFailure, contended};
+use crate::permit::{GRACE, GuardedChange, GuardedOutcome, INTERVAL, PAUSE, TRIES, check, key};
+use crate::store_state::{KeptData, StoreState, in_a_task};
 
 impl StoreState {
     /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the

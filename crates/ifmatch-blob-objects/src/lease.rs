@@ -16,11 +16,11 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant};
 use object_store::path::Path;
 
-use super::attributes::StoredVersion;
-use super::container::state::ContainerMembers;
-use super::failure::contended;
-use super::permit::{GuardedChange, GuardedOutcome, check, key};
-use super::store_state::{KeptData, StoreState, in_a_task};
+use crate::attributes::StoredVersion;
+use crate::container::state::ContainerMembers;
+use crate::failure::contended;
+use crate::permit::{GuardedChange, GuardedOutcome, check, key};
+use crate::store_state::{KeptData, StoreState, in_a_task};
 
 /// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;

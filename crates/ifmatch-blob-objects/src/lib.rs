@@ -11,11 +11,6 @@
 //! other's updates on any store, nor other programs' updates on a store with conditions. Unconditional writes carry the
 //! condition as well, so a delayed request can never replace a later version.
 //!
-//! In the source, `write` takes these steps for a `write_job`. `receive` gets the body before the permit, and sends a long
-//! one by `upload`. `permit` takes and returns the permit, and `records` ends permits of an earlier process. Under it,
-//! `store_state` looks up the object, `container` admits the write, `attributes` makes the object's stamp, and `owner`
-//! checks a change that no condition covers. `delete` takes a permit as well; `set_headers` is a write.
-//!
 //! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
 //! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if
 //! a write took effect. The object carries the incarnation of the blob's container, too: an object that arrives late in
@@ -48,6 +43,18 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Source
+//! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl` block.
+//!
+//! - Writes: `write` takes the steps for a `write_job`. `receive` gets the body before the permit: whole or in parts by `upload`, or left
+//!   to the platform and the store by `direct`. `permit` takes and returns the permit. Under it, `store_state` looks up the object,
+//!   `container` admits the write, `attributes` makes the object's stamp, and `owner` checks a change that no condition covers.
+//!   `set_headers` is a write; `delete` takes a permit as well.
+//! - The other operations on blobs: `read`, `list` and `lease`. Those on containers: `container`.
+//! - `records` keeps, removes and settles the register's records apart from writes. `unrecorded` replaces a register that processes share.
+//! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its conditions.
+//! - `failure` converts its errors. `object_register` is a register on an object store, which nothing here uses.
 
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -8,11 +8,11 @@ use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behi
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
-use super::attributes::StoredVersion;
-use super::container::is_asked_for;
-use super::container::state::ContainerMembers;
-use super::failure;
-use super::store_state::StoreState;
+use crate::attributes::StoredVersion;
+use crate::container::is_asked_for;
+use crate::container::state::ContainerMembers;
+use crate::failure;
+use crate::store_state::StoreState;
 
 /// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
 const HIDDEN: usize = 100;

@@ -14,9 +14,9 @@ use ifmatch_runtime::{Clock, SystemClock, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 
-use super::backing::BackingStore;
-use super::failure::{OpenError, OpenErrorKind};
-use super::probe;
+use crate::backing::BackingStore;
+use crate::failure::{OpenError, OpenErrorKind};
+use crate::probe;
 
 /// Time limit of a request.
 const LIMIT: Duration = Duration::from_secs(5);

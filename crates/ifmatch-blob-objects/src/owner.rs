@@ -34,10 +34,10 @@ use object_store::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::backing::BackingStore;
-use super::failure;
-use super::failure::{OpenError, OpenErrorKind};
-use super::probe::{ConditionSupport, FOLDER, StoreCapabilities, probe};
+use crate::backing::BackingStore;
+use crate::failure;
+use crate::failure::{OpenError, OpenErrorKind};
+use crate::probe::{ConditionSupport, FOLDER, StoreCapabilities, probe};
 
 /// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";

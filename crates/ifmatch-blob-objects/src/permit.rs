@@ -15,9 +15,9 @@ use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use ifmatch_core::record::{Record, Revision, Token};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
-use super::attributes::StoredVersion;
-use super::failure::lost;
-use super::store_state::StoreState;
+use crate::attributes::StoredVersion;
+use crate::failure::lost;
+use crate::store_state::StoreState;
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);

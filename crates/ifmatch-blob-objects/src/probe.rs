@@ -11,8 +11,8 @@ use object_store::{
     PutPayload, PutResult,
 };
 
-use super::backing::BackingStore;
-use super::failure::{OpenError, OpenErrorKind};
+use crate::backing::BackingStore;
+use crate::failure::{OpenError, OpenErrorKind};
 
 /// Folder of objects that aren't blobs. Container names can't begin like this.
 pub(super) const FOLDER: &str = "-ifmatch";

@@ -15,10 +15,10 @@ use ifmatch_core::range::RangeSpec;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
-use super::attributes::StoredVersion;
-use super::direct::DirectBody;
-use super::failure;
-use super::store_state::StoreState;
+use crate::attributes::StoredVersion;
+use crate::direct::DirectBody;
+use crate::failure;
+use crate::store_state::StoreState;
 
 impl StoreState {
     /// Opens an object. Returns `None` if there is none or it isn't a blob.

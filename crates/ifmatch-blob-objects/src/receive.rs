@@ -5,11 +5,11 @@ use ifmatch_blob::store::{MissingContainer, StoreError, StoreErrorKind, Upload};
 use ifmatch_core::digest::ContentHash;
 use object_store::{Attributes, PutMultipartOptions, PutPayload};
 
-use super::attributes::WriteStamp;
-use super::direct::{BodyOffer, DirectUpload};
-use super::store_state::{KeptData, StoreState};
-use super::upload::{BodySpool, DeclaredBody, Multipart};
-use super::write_job::WriteJob;
+use crate::attributes::WriteStamp;
+use crate::direct::{BodyOffer, DirectUpload};
+use crate::store_state::{KeptData, StoreState};
+use crate::upload::{BodySpool, DeclaredBody, Multipart};
+use crate::write_job::WriteJob;
 
 /// The complete body of a write.
 #[derive(Debug)]

@@ -44,12 +44,12 @@ use ifmatch_core::record::{Permit, Record, Revision};
 use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
-use super::attributes::StoredVersion;
-use super::container::state::{ContainerMembers, RegisteredState};
-use super::list::name_of;
-use super::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
-use super::store_state::StoreState;
-use super::{container, failure};
+use crate::attributes::StoredVersion;
+use crate::container::state::{ContainerMembers, RegisteredState};
+use crate::list::name_of;
+use crate::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
+use crate::store_state::StoreState;
+use crate::{container, failure};
 
 impl StoreState {
     /// Removes the records of blobs without leases and of deleted containers, and returns the number removed. A record

@@ -10,10 +10,10 @@ use ifmatch_blob::store::{
 };
 use ifmatch_core::precondition::Precondition;
 
-use super::failure::contended;
-use super::store_state::StoreState;
-use super::upload::PART;
-use super::write::WriteBasis;
+use crate::failure::contended;
+use crate::store_state::StoreState;
+use crate::upload::PART;
+use crate::write::WriteBasis;
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;

@@ -13,14 +13,14 @@ use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
-use super::attributes::StoredVersion;
-use super::backing::BackingStore;
-use super::container::memory::MemberCache;
-use super::container::state::ContainerMembers;
-use super::failure::{self, lost};
-use super::owner::{StoreClaim, StoreOwner};
-use super::probe::StoreCapabilities;
-use super::records::RecentRecords;
+use crate::attributes::StoredVersion;
+use crate::backing::BackingStore;
+use crate::container::memory::MemberCache;
+use crate::container::state::ContainerMembers;
+use crate::failure::{self, lost};
+use crate::owner::{StoreClaim, StoreOwner};
+use crate::probe::StoreCapabilities;
+use crate::records::RecentRecords;
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

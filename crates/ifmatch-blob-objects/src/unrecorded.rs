@@ -13,8 +13,8 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 
-use super::container::KEYS;
-use super::container::state::ContainerPayload;
+use crate::container::KEYS;
+use crate::container::state::ContainerPayload;
 
 /// Number of blobs whose writers take turns in this process.
 const CAPACITY: usize = 10_000;

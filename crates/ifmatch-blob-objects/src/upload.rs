@@ -14,7 +14,7 @@ use object_store::{
     Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult,
 };
 
-use super::failure::{self, WriteFailure};
+use crate::failure::{self, WriteFailure};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///

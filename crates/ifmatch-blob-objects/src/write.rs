@@ -16,19 +16,19 @@ use ifmatch_core::record::{Record, Revision, Variant};
 use ifmatch_register::Key;
 use object_store::{Error, GetOptions, PutMode, PutOptions, PutPayload, PutResult};
 
-use super::attributes::{StoredVersion, WriteStamp, tag};
-use super::container::FoundContainer;
-use super::container::state::{ContainerMembers, RegisteredContainer};
-use super::direct::DirectBody;
-use super::failure::{self, WriteFailure, contended, lost};
-use super::permit::{
+use crate::attributes::{StoredVersion, WriteStamp, tag};
+use crate::container::FoundContainer;
+use crate::container::state::{ContainerMembers, RegisteredContainer};
+use crate::direct::DirectBody;
+use crate::failure::{self, WriteFailure, contended, lost};
+use crate::permit::{
     GRACE, GuardedChange, GuardedOutcome, INTERVAL, LateWriteGuard, PAUSE, TRIES, check, key,
 };
-use super::probe::ConditionSupport;
-use super::receive::{BodyBytes, ReceivedBody};
-use super::store_state::{KeptData, StoreState, in_a_task};
-use super::upload::DeclaredBody;
-use super::write_job::WriteJob;
+use crate::probe::ConditionSupport;
+use crate::receive::{BodyBytes, ReceivedBody};
+use crate::store_state::{KeptData, StoreState, in_a_task};
+use crate::upload::DeclaredBody;
+use crate::write_job::WriteJob;
 
 /// The version that a write is derived from, if any.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use object_store::path::Path;
 
-use super::attributes::{StoredVersion, WriteStamp};
-use super::failure::contended;
-use super::permit::check;
+use crate::attributes::{StoredVersion, WriteStamp};
+use crate::failure::contended;
+use crate::permit::check;
 
 /// A write. The fields and the stamp are complete once the body is received.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-use super::super::failure::{OpenError, OpenErrorKind};
+use crate::failure::{OpenError, OpenErrorKind};
 
 /// Default settings. A body may take as long as it needs while it makes progress. Objects are deleted one by one, which
 /// every S3 server supports.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object_store::{ObjectStore, ObjectStoreScheme};
 use url::Url;
 
-use super::super::failure::{OpenError, OpenErrorKind};
+use crate::failure::{OpenError, OpenErrorKind};
 
 /// Reports that this build can't connect.
 pub(super) fn connect(

@@ -7,9 +7,9 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use url::Url;
 
-use super::attributes::MetadataNaming;
-use super::backing::BackingStore;
-use super::failure::{OpenError, OpenErrorKind};
+use crate::attributes::MetadataNaming;
+use crate::backing::BackingStore;
+use crate::failure::{OpenError, OpenErrorKind};
 
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;

@@ -13,7 +13,7 @@ use ifmatch_gateway_config::{Config, arguments};
 
 use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, verify};
 
-use crate::commands::{bucket, proxy, register, reload, serve};
+use crate::commands::{bucket, check_proxy, check_serve, proxy, register, serve};
 
 mod reference;
 mod tips;
@@ -228,10 +228,10 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let done = match cli.command {
         Command::Serve(serve) if serve.check => {
-            configure(&serve).and_then(|config| reload::check_serve(&config))
+            configure(&serve).and_then(|config| check_serve(&config))
         }
         Command::Proxy(proxy) if proxy.check => {
-            configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config))
+            configure_proxy(&proxy).and_then(|config| check_proxy(&config))
         }
         Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),

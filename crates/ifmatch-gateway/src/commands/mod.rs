@@ -1,13 +1,17 @@
 //! The commands and their shared parts: the runtime, signals, reloads, listeners, TLS, the log and the cache.
 
+// Commands. `register` also opens the servers' registers, and `bucket` the stores of `serve`.
 pub(crate) mod bucket;
 pub(crate) mod proxy;
 pub(crate) mod register;
 pub(crate) mod serve;
 
+// What the servers share.
 mod cache;
 mod listen;
 mod log;
-pub(crate) mod reload;
+mod reload;
 mod runtime;
 mod tls;
+
+pub(crate) use reload::{check_proxy, check_serve};
