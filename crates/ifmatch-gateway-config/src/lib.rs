@@ -249,11 +249,7 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
         (Some(data), None, register) if is_url(&data) => {
             let url = data.to_string_lossy().into_owned();
             let register = register.ok_or_else(|| needs_register(&url))?;
-            if matches!(register.engine(), register_url::Engine::Memory)
-                && !url.starts_with("memory:")
-            {
-                return Err(needs_register(&url));
-            }
+            check_index(&url, &register)?;
             Ok(Storage::Bucket { url, register })
         }
         (Some(_), None, Some(_)) => Err(Error::setting(
@@ -300,6 +296,17 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
 fn is_url(data: &Path) -> bool {
     data.to_str()
         .is_some_and(|data| data.contains("://") || data.starts_with("memory:"))
+}
+
+/// Refuses a register for the index of a bucket if it ends before the bucket does.
+///
+/// # Errors
+/// The register is in memory, and the bucket isn't.
+pub fn check_index(url: &str, register: &RegisterUrl) -> Result<(), Error> {
+    if matches!(register.engine(), register_url::Engine::Memory) && !url.starts_with("memory:") {
+        return Err(needs_register(url));
+    }
+    Ok(())
 }
 
 fn needs_register(url: &str) -> Error {

@@ -34,7 +34,7 @@ pub(crate) struct SharedDatabase {
     current: RwLock<Current>,
     /// Keys of the commit in progress or of a failed commit.
     doubtful: Mutex<HashSet<Key>>,
-    /// The log says that nothing can be changed. It is said once, not for each refused change.
+    /// `true` once the log has said that nothing can be changed: it isn't said again for each refused change.
     is_told: AtomicBool,
 }
 
@@ -158,20 +158,21 @@ impl SharedDatabase {
         commit: impl FnOnce(&Database) -> Result<T, RegisterError>,
     ) -> Result<T, RegisterError> {
         self.mend()?;
-        *self.doubtful() = keys.cloned().collect();
+        // While this is held, no read can retire the state: an acknowledged commit must not count as one in doubt then.
         let current = self.current();
         let DatabaseState::InUse(database) = &current.state else {
             return Err(RegisterErrorKind::Unavailable.into());
         };
+        *self.doubtful() = keys.cloned().collect();
         let result = contained(|| commit(database));
         let result = result
             .unwrap_or_else(|page| Err(RegisterError::new(RegisterErrorKind::Ambiguous, page)));
-        let number = current.number;
-        drop(current);
         let failed = result.as_ref().err().map(RegisterError::kind);
         if failed != Some(RegisterErrorKind::Ambiguous) {
             self.doubtful().clear();
         }
+        let number = current.number;
+        drop(current);
         if failed.is_some_and(|kind| kind != RegisterErrorKind::Unreadable) {
             self.fail(number);
             // If the process ends before the copy succeeds, the next one must know that the incomplete commit was refused. If this fails,
@@ -376,11 +377,13 @@ impl SharedDatabase {
             match copied {
                 Ok(database) => {
                     let state = DatabaseState::InUse(ContainedDatabase::new(database));
-                    *self.current_mut() = Current {
+                    let mut current = self.current_mut();
+                    *current = Current {
                         number: number + 1,
                         state,
                     };
                     self.doubtful().clear();
+                    drop(current);
                     tracing::warn!("the index has failed; its records were copied into a new file");
                     return Ok(());
                 }
@@ -416,7 +419,7 @@ impl SharedDatabase {
 
 impl fmt::Debug for SharedDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("SharedDatabase")
             .field("storage", &self.storage)
             .finish_non_exhaustive()
     }

@@ -16,6 +16,7 @@ export function checked(options, known = OPTIONS) {
   if (unknown) throw new TypeError(`${JSON.stringify(unknown)} is no option: use ${known.join(", ")}`);
   const { current, required = false, maxLength = 1 << 20 } = options;
   if (current !== undefined && typeof current !== "function") throw new TypeError("current is a function: it returns the current version, or null");
+  if (typeof maxLength !== "number" || !(maxLength >= 0)) throw new TypeError("maxLength is a number of bytes");
   if (required && !current) throw new TypeError("required needs current, the function that returns the current version");
   return { current, required, maxLength };
 }

@@ -248,6 +248,7 @@ for (const [name, adapt] of Object.entries(WRITERS)) {
     for (const [wrong, what] of [
       [{ require: true }, /"require" is no option/],
       [{ current: '"v1"' }, /a function/],
+      ...(name === "node" ? [] : [[{ maxLength: NaN }, /a number of bytes/], [{ maxLength: "1MB" }, /a number of bytes/]]),
       [{ current: undefined, required: true }, /needs current/],
     ]) {
       assert.throws(() => app("one", wrong), (error) => error instanceof TypeError && what.test(error.message));

@@ -9,6 +9,7 @@ use ifmatch_blob_objects::claim_bodies;
 use ifmatch_gateway_commands::runtime::block_on;
 use ifmatch_gateway_commands::store_url;
 use ifmatch_gateway_commands::terminal::{counted, print_line};
+use ifmatch_gateway_config::check_index;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::register_url::{Engine, RegisterUrl};
 use ifmatch_gateway_config::shown_url::without_secrets;
@@ -62,6 +63,7 @@ pub(crate) async fn open(
     url: &str,
     register: &RegisterUrl,
 ) -> Result<(IndexedStore, Arc<dyn Register>), Error> {
+    check_index(url, register)?;
     let name = format!("--data {}", without_secrets(url));
     let backing = store_url::open(&name, url)?;
     let register = match register.engine() {
@@ -87,7 +89,7 @@ pub(crate) async fn open(
     } else {
         objects
     };
-    // The unmeasured one is for checks, whose swaps always conflict.
+    // The caller gets the unmeasured register, for checks, whose swaps always conflict.
     let metered = MeteredRegister::new(Arc::clone(&register));
     let store = IndexedStore::in_bucket(objects, Driver::new(metered));
     Ok((

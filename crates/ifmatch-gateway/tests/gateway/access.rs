@@ -320,7 +320,7 @@ async fn pages_of_other_sites_embed_public_blobs_only() {
 }
 
 const MEMORY: [&str; 3] = ["serve", "--store", "memory://"];
-/// `secret` and `another`.
+/// `0123456789abcdef` and `another`.
 const KEYS: [&str; 2] = ["MDEyMzQ1Njc4OWFiY2RlZg==", "YW5vdGhlcg=="];
 
 /// Starts a gateway on a temporary folder.
@@ -473,7 +473,7 @@ async fn accounts_disable_unsigned_access() {
     for path in ["/", "/docs", "/docs/a", "/second.docs/a"] {
         client.get(path, &[]).await.expect(401);
         client
-            .get(path, &[("authorization", "Bearer c2VjcmV0")])
+            .get(path, &[("authorization", &format!("Bearer {}", KEYS[0]))])
             .await
             .expect(401);
     }

@@ -241,12 +241,13 @@ impl ChecksumPlan {
     }
 }
 
-/// Returns the checksum to keep with bytes, of the verified ones: the preferred algorithm's, or else the first.
+/// Returns the checksum to keep with bytes, of the verified ones: that of the preferred algorithm, or without one the first.
 pub(crate) fn kept(checksum: &Checksum, preferred: Option<DigestAlgorithm>) -> Option<FieldText> {
-    let preferred = preferred.map_or(DigestAlgorithm::ALL.to_vec(), |algorithm| vec![algorithm]);
-    preferred
-        .into_iter()
-        .find_map(|algorithm| field(algorithm, algorithm.of(checksum)?))
+    let kept = |algorithm: DigestAlgorithm| field(algorithm, algorithm.of(checksum)?);
+    match preferred {
+        Some(algorithm) => kept(algorithm),
+        None => DigestAlgorithm::ALL.into_iter().find_map(kept),
+    }
 }
 
 /// Returns a checksum in the form in which it is kept.
