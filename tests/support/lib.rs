@@ -1,5 +1,9 @@
 //! Test support: starts the real binary and real servers, and talks to them over real sockets.
 //!
+//! - Clients: `client` (async, with a pool), `raw` (byte by byte), `azure` and `s3` (signed, by `signer`). `answer` is what they get.
+//! - Programs: `gateway` and `guarded` are the binary, each a `process`.
+//! - Servers for it to talk to: `origin`, `server`, `tls`.
+//!
 //! All functions panic on failure.
 #![allow(
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! Deleting objects on the condition that they are unchanged.
+//! Deleting objects, which are compared immediately before, under a permit.
 
 use std::sync::Arc;
 

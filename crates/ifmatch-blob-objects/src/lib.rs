@@ -46,6 +46,7 @@
 //!
 //! # Source
 //! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl` block.
+//! Start there, then read `write`.
 //!
 //! - Writes: `write` takes the steps for a `write_job`. `receive` gets the body before the permit: whole or in parts by `upload`, or left
 //!   to the platform and the store by `direct`. `permit` takes and returns the permit. Under it, `store_state` looks up the object,

@@ -1,4 +1,4 @@
-//! Writing and deleting objects on the condition that they are unchanged.
+//! Writing objects on the condition that they are unchanged.
 
 use std::sync::Arc;
 use std::time::Duration;

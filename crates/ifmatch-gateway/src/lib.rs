@@ -14,7 +14,7 @@
 //! - `listen`: the addresses and their limits, and sockets from the service manager. `tls`: the certificates.
 //! - `reload`: a signal exchanges the certificates and the tokens, and `--check` only reads them.
 //! - `log`: the log and the access log. `cache`: the cache in front of upstreams or of an object store.
-//! - `register` opens the configured register. `bucket` opens a store in a bucket, for `serve` only.
+//! - `register` opens the configured register. `bucket` opens a store in a bucket, for `serve`, `backup` and `restore`.
 
 pub mod cli;
 

@@ -4,6 +4,7 @@
 //! The generated declarations include the TypeScript types in `types.ts`. The package's client is in `../client`, and its other files in
 //! `../package`.
 
+// The exports: tags and digests of bytes, preconditions, ranges. `fields` converts JavaScript's values for them.
 pub mod digest;
 pub mod evaluate;
 mod fields;
