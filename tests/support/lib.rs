@@ -1,8 +1,8 @@
 //! Test support: starts the real binary and real servers, and talks to them over real sockets.
 //!
 //! - Clients: `client` (async, with a pool), `raw` (byte by byte), `azure` and `s3` (signed, by `signer`). `answer` is what they get.
-//! - Programs: `gateway` and `guarded` are the binary, each a `process`.
-//! - Servers for it to talk to: `origin`, `server`, `tls`.
+//! - Programs: `gateway` is the binary, and `guarded` a command that `ifmatch lock` or `ifmatch elect` runs; `process` starts any.
+//! - Servers for the binary to talk to: `origin`, `server`. `tls` makes certificates.
 //!
 //! All functions panic on failure.
 #![allow(
