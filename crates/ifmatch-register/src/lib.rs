@@ -21,8 +21,8 @@
 // docs.rs shows the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Start here. The contract: a `register`, which keeps a record for each `key`, and a `wrapper` of one. `memory` is a register, and `faulty` another
-// one, for tests. `conformance` has the tests for all.
+// Start here. The contract: a `register`, which keeps a record for each `key`, and a `wrapper` of one. `memory` is a register, and
+// `faulty` another one, for tests. `conformance` has the tests for all.
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "test-util")]
