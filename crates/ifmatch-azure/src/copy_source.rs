@@ -1,6 +1,6 @@
 //! The source of Copy Blob, Put Blob From URL, Put Block From URL and Append Block From URL.
 //!
-//! Its conditions and lease are checked against the version whose bytes are then read.
+//! Conditions and the lease are checked against the version that is then read.
 
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::{Opened, Reading, Upload};

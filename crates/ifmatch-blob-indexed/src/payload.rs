@@ -44,7 +44,7 @@ pub(super) enum Place {
 /// A body in a file that was made by appends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AppendedBody {
-    /// The file. Its hash is that of the bytes with which the file began, perhaps of an earlier version.
+    /// The file. Its name has the hash of the bytes that it began with, which may be an earlier version's.
     pub(super) file: BodyName,
     /// The state of the hasher after the body: see [`Hasher::resume`](ifmatch_core::digest::Hasher::resume).
     pub(super) hasher: Box<[u8]>,

@@ -195,7 +195,7 @@ impl Change for Edit {
             }
             Self::Update(request, update) => match append::updated(update, version, draft)? {
                 Some(content) => request.over(before, now, Ok(content))?,
-                // Refused, so nothing changes, whoever has the lease.
+                // Refused: nothing changes, so the lease doesn't matter.
                 None => Command::Write(
                     request
                         .write_if(&FALSE, Content::Unknown)

@@ -91,7 +91,7 @@ impl IndexedStore {
         let is_blob = key.as_str().starts_with(key::BLOBS);
         let (mut record, mut damage) = (Some(record), None);
         for _ in 0..ATTEMPTS {
-            // It was deleted meanwhile, and its record forgotten.
+            // The blob was deleted in the meantime, and its record forgotten.
             let Some(found) = record else {
                 return Ok(None);
             };

@@ -423,8 +423,8 @@ impl Job {
     /// Removes the job from the queue.
     ///
     /// # Errors
-    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond in time: this worker or a
-    /// later one may have removed the job, or nobody.
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond in time: the job may still
+    /// be there, or this worker or a later one has removed it.
     pub async fn done(mut self) -> Result<(), Error> {
         match self
             .write(&Record {

@@ -1,7 +1,7 @@
 //! Copy Blob and Put Blob From URL.
 //!
-//! The copy is written like any blob,
-//! with the conditions and the lease of its request, in one step after the last byte: a crash leaves the previous blob.
+//! The copy is written like any blob, with the conditions and the lease of its request, in one step after the last byte: a crash leaves
+//! the previous blob.
 
 use http::{Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -37,13 +37,12 @@ pub(crate) async fn copy_blob(
         needs_infinite_lease,
     } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
-    // Put Blob From URL is a Put Blob, so a false condition has its code.
-    let is_put = !is_kept;
+    // Otherwise it's Put Blob From URL, a Put Blob, so a false condition has its code.
     let of_target = |error| {
-        if is_put {
-            error
-        } else {
+        if is_kept {
             write::of_target(error)
+        } else {
+            error
         }
     };
     write::check(context, blob, &write.conditions, write.lease)

@@ -137,7 +137,8 @@ const EFFECTIVE_PARAMETERS: [&str; 9] = [
     "where",
 ];
 const LEASE: &[&str] = &["x-ms-lease-id"];
-/// The lease of a write whose fencing token the record checks. Blocks are staged with one, since Put Block List checks it.
+/// The lease of a write, with a fencing token for the record to check. Put Block takes one, too: nothing takes effect before Put Block
+/// List, which checks its own.
 const FENCED: &[&str] = &["x-ms-lease-id", FENCING_TOKEN];
 /// A lease operation is one of the lease that its id names, whatever its token.
 const LEASING: &[&str] = &[

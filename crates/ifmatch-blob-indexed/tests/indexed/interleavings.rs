@@ -339,7 +339,7 @@ async fn the_bodies_of_skipped_versions_are_removed() {
     );
 }
 
-/// Changes that wait for one record lead to the same content twice, and to another in between, whose body is removed.
+/// A group of changes returns to earlier content. Only the body in between is removed.
 #[tokio::test]
 async fn content_that_returns_within_a_group_keeps_its_body() {
     let fixture = fixture().await;

@@ -555,7 +555,7 @@ async fn a_permit_is_prolonged_although_the_register_fails() {
     }
 }
 
-/// The deletion of an object has no response, and takes effect later. The register fails meanwhile.
+/// The response to an object's deletion is lost, and the deletion takes effect late. The register fails in the meantime.
 #[tokio::test(start_paused = true)]
 async fn a_deleter_without_its_register_leaves_no_deletion_to_the_next_container() {
     let (store, register) = (Faulty::in_memory(false), FaultyRegister::default());
