@@ -128,7 +128,8 @@ impl Queue {
     /// the creators' clocks.
     ///
     /// # Errors
-    /// `Unknown` if the server doesn't respond, and the job may or may not have been added.
+    /// `Unknown` if the server doesn't respond, and the job may or may not have been added. `Refused` if the server rejects
+    /// the request, or if the payload can't be JSON.
     pub async fn push(&self, payload: &impl Serialize) -> Result<String, Error> {
         let invalid =
             |error: serde_json::Error| Error::refused(format!("the job cannot be JSON: {error}"));
@@ -171,7 +172,8 @@ impl Queue {
     ///
     /// # Errors
     /// `Unknown` if the server doesn't respond; if a job was taken anyway, it is available again after `visibility`.
-    /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
+    /// `Refused` if it rejects the requests, if the folder has other documents and no job to take, or if `visibility` is
+    /// too short.
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
         let keys = self.client.list(&format!("{}/", self.folder)).await?;
@@ -318,7 +320,8 @@ impl Queue {
             key,
         };
         let until = self.client.until();
-        raw.write(None, Value::Null, None, &mut RetryPace::until(until))
+        let written = raw
+            .write(None, Value::Null, None, &mut RetryPace::until(until))
             .await
             .ok()?;
         let mut loaded = raw.read_until(None, until).await;
@@ -326,13 +329,15 @@ impl Queue {
             self.client.clock().sleep(DATE_DELAY).await;
             loaded = raw.read_until(None, until).await;
         }
-        let Ok(LoadedDocument::Found(found, _)) = loaded else {
-            return None;
+        let (version, modified) = match (loaded, written) {
+            (Ok(LoadedDocument::Found(found, _)), _) => (found.version, found.modified),
+            (_, WriteOutcome::Done(written)) => (written.version, None),
+            _ => (None, None),
         };
-        if let Some(version) = &found.version {
-            let _ = self.client.delete(&raw.key, version).await;
+        if let Some(version) = version {
+            let _ = self.client.delete(&raw.key, &version).await;
         }
-        found.modified
+        modified
     }
 
     fn challenge(
@@ -394,6 +399,7 @@ impl Job {
     /// # Errors
     /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond. The job is then
     /// hidden for either the old or the new time, as after a dropped future, and can still be extended or finished.
+    /// `Refused` if the server rejects the request, or if `visibility` is too short.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -424,7 +430,7 @@ impl Job {
     ///
     /// # Errors
     /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond in time: the job may still
-    /// be there, or this worker or a later one has removed it.
+    /// be there, or this worker or a later one has removed it. `Refused` if the server rejects the request.
     pub async fn done(mut self) -> Result<(), Error> {
         match self
             .write(&Record {
@@ -451,7 +457,8 @@ impl Job {
     /// Returns the job to the queue, where another worker can take it immediately.
     ///
     /// # Errors
-    /// Same as [`done`](Self::done).
+    /// `Lost` if another worker has since taken the job. `Unknown` if the server doesn't respond in time: the job is then
+    /// available now, or once its time has passed. `Refused` if the server rejects the request.
     pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
         self.write(&Record {

@@ -338,30 +338,38 @@ async fn a_job_is_not_taken_again_because_the_clock_of_the_dates_was_set_back() 
     assert!(queue.take(VISIBILITY).await.unwrap().is_some());
 }
 
-/// A worker can't write the document whose date it would read.
+/// A worker can't write, or can't read, the document whose date it needs.
 #[tokio::test(start_paused = true)]
 async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its_time() {
-    let store = Store::default();
-    store.tell_dates(false);
-    let worker = || store.client().queue("jobs");
-    worker().push(&"resize").await.unwrap();
-    drop(worker().take(VISIBILITY).await.unwrap().unwrap());
-    tokio::time::sleep(2 * VISIBILITY).await;
-    store.fail(|_| Fault::Request);
-    let late = worker();
-    assert!(late.take(VISIBILITY).await.unwrap().is_none());
-    store.fail(|_| Fault::None);
-    tokio::time::sleep(2 * VISIBILITY).await;
-    assert!(late.take(VISIBILITY).await.unwrap().is_some());
-    assert!(
-        store
-            .client()
-            .backend()
-            .list("jobs.clock")
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    for is_written in [false, true] {
+        let store = Store::default();
+        store.tell_dates(false);
+        let worker = || store.client().queue("jobs");
+        worker().push(&"resize").await.unwrap();
+        drop(worker().take(VISIBILITY).await.unwrap().unwrap());
+        tokio::time::sleep(2 * VISIBILITY).await;
+        if is_written {
+            store.lose_reads_of("jobs.clock");
+        } else {
+            store.fail(|_| Fault::Request);
+        }
+        let late = worker();
+        assert!(late.take(VISIBILITY).await.unwrap().is_none());
+        store.fail(|_| Fault::None);
+        store.lose_reads_of(None);
+        tokio::time::sleep(2 * VISIBILITY).await;
+        assert!(late.take(VISIBILITY).await.unwrap().is_some());
+        assert!(
+            store
+                .client()
+                .backend()
+                .list("jobs.clock")
+                .await
+                .unwrap()
+                .is_empty(),
+            "the document is deleted (written: {is_written})"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

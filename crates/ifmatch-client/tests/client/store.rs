@@ -50,6 +50,8 @@ struct Inner {
     dates: Mutex<Option<Dates>>,
     /// There are no strong tags.
     weak: AtomicBool,
+    /// Reads of keys with this prefix get no response, if set.
+    unreadable: Mutex<Option<&'static str>>,
 }
 
 /// Dates by a clock of the store's own, in whole seconds, as in HTTP.
@@ -116,6 +118,11 @@ impl Store {
         if let Some(dates) = self.0.dates.lock().unwrap().as_mut() {
             dates.start += by;
         }
+    }
+
+    /// From now on, reads of keys with this prefix get no response. `None` ends it.
+    pub(crate) fn lose_reads_of(&self, prefix: impl Into<Option<&'static str>>) {
+        *self.0.unreadable.lock().unwrap() = prefix.into();
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -245,6 +252,10 @@ impl Backend for Connection {
                 Some(wait) => self.poll(wait).await?,
                 None => false,
             };
+            let unreadable = *self.store.0.unreadable.lock().unwrap();
+            if unreadable.is_some_and(|prefix| key.starts_with(prefix)) {
+                return Err(Error::new(ErrorKind::Unknown, "the connection was closed"));
+            }
             let read = self.store.0.memory.get(key, None, None).await?;
             self.travel().await;
             let Read::Found(Found {
