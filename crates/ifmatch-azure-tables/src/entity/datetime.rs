@@ -14,7 +14,7 @@ pub(crate) struct DateTime(i64);
 const NANOS_IN_TICK: i128 = 100;
 
 impl DateTime {
-    /// Parses ISO 8601 with a date and a time, in UTC unless an offset is given. Drops digits beyond the seventh.
+    /// Parses RFC 3339, in UTC if there is no offset. Drops digits beyond the seventh.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, time) = text.split_once(['T', 't'])?;
         let has_offset = time.ends_with(['Z', 'z']) || time.contains(['+', '-']);
