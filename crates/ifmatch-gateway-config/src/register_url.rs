@@ -47,8 +47,8 @@ pub enum Database {
 }
 
 /// The schemes of all engines, for messages.
-const FORMS: &str = "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, etcd://HOST[,HOST…], s3://BUCKET/PREFIX, \
-     az://CONTAINER/PREFIX, gs://BUCKET/PREFIX, redb:///FILE or memory:";
+const FORMS: &str = "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, etcd://HOST[,HOST…], \
+     etcds://HOST[,HOST…], s3://BUCKET/PREFIX, az://CONTAINER/PREFIX, gs://BUCKET/PREFIX, redb:///FILE or memory:";
 
 impl RegisterUrl {
     /// Returns the engine.
@@ -114,21 +114,24 @@ mod tests {
 
     #[test]
     fn only_urls_of_registers_are_accepted() {
-        assert_eq!(
-            "memory:".parse::<RegisterUrl>().unwrap().engine,
-            Engine::Memory
-        );
-        assert_eq!(
-            "postgres://u@h1,h2/d"
-                .parse::<RegisterUrl>()
-                .unwrap()
-                .engine,
-            Engine::Database(Database::Postgres)
-        );
-        assert_eq!(
-            "s3://bucket/prefix".parse::<RegisterUrl>().unwrap().engine,
-            Engine::Objects
-        );
+        let postgres = Engine::Database(Database::Postgres);
+        let redis = Engine::Database(Database::Redis);
+        let etcd = Engine::Database(Database::Etcd);
+        for (url, engine) in [
+            ("memory:", Engine::Memory),
+            ("redb:///folder/file", Engine::Redb("/folder/file".into())),
+            ("postgres://u@h1,h2/d", postgres.clone()),
+            ("postgresql://h/d", postgres),
+            ("redis://h", redis.clone()),
+            ("rediss://h", redis),
+            ("etcd://h1,h2", etcd.clone()),
+            ("etcds://h", etcd),
+            ("s3://bucket/prefix", Engine::Objects),
+            ("az://container", Engine::Objects),
+            ("gs://bucket", Engine::Objects),
+        ] {
+            assert_eq!(url.parse::<RegisterUrl>().unwrap().engine, engine, "{url}");
+        }
         for wrong in [
             "",
             "file:///folder",
@@ -137,6 +140,8 @@ mod tests {
             "redb:",
             "redb://file",
             "redb:///folder/",
+            "postgres:h",
+            "s3:bucket",
             "mysql://h/d",
             "/file",
         ] {

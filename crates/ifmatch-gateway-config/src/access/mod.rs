@@ -22,7 +22,8 @@ const MIN_LENGTH: usize = 16;
 /// Returns access by the tokens in `settings` and in the token files.
 ///
 /// # Errors
-/// Fails if a file can't be read or contains no token, or if a token is malformed or short enough to guess.
+/// Fails if a file can't be read or contains no token, if a token is malformed, or if other machines can reach the server
+/// and a token is short enough to guess.
 pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<Access, Error> {
     let mut read = settings.read_token.clone();
     let mut write = settings.write_token.clone();
@@ -50,7 +51,7 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// Reads the tokens in the file of a flag, at least one.
 ///
 /// # Errors
-/// Fails if the file can't be read or contains no token.
+/// Fails if the file can't be read, contains no token, or contains a malformed one.
 pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Error::usage(format!(
@@ -80,28 +81,62 @@ pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     Ok(tokens)
 }
 
-/// All kinds.
-pub const KINDS: [&str; 5] = ["none", "token", "shared-key", "shared-access", "other"];
+/// The kind of a request's credentials, in metrics and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// No credentials.
+    None,
+    /// A bearer token.
+    Token,
+    /// A signature with an Azure account's key (`SharedKey`, `SharedKeyLite`).
+    SharedKey,
+    /// A shared access signature in the query.
+    SharedAccess,
+    /// Another `Authorization`.
+    Other,
+}
 
-/// Returns the index of the kind of credentials in [`KINDS`]. `Authorization` takes precedence over a signature in the query.
-pub fn kind_of<B>(request: &Request<B>) -> usize {
-    let Some(line) = request.headers().get(AUTHORIZATION) else {
-        return if shared_access::is_in(request.uri().query()) {
-            3
-        } else {
-            0
+impl CredentialKind {
+    /// All kinds, in the order of their discriminants.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Token,
+        Self::SharedKey,
+        Self::SharedAccess,
+        Self::Other,
+    ];
+
+    /// Returns the kind of a request's credentials. `Authorization` takes precedence over a signature in the query.
+    pub fn of<B>(request: &Request<B>) -> Self {
+        let Some(line) = request.headers().get(AUTHORIZATION) else {
+            return if shared_access::is_in(request.uri().query()) {
+                Self::SharedAccess
+            } else {
+                Self::None
+            };
         };
-    };
-    let scheme = line
-        .as_bytes()
-        .split(|byte| *byte == b' ')
-        .next()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    match &*scheme {
-        b"bearer" => 1,
-        b"sharedkey" | b"sharedkeylite" => 2,
-        _ => 4,
+        let scheme = line
+            .as_bytes()
+            .split(|byte| *byte == b' ')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        match &*scheme {
+            b"bearer" => Self::Token,
+            b"sharedkey" | b"sharedkeylite" => Self::SharedKey,
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns the kind's name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Token => "token",
+            Self::SharedKey => "shared-key",
+            Self::SharedAccess => "shared-access",
+            Self::Other => "other",
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use http::{
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
-use ifmatch_gateway_config::access;
+use ifmatch_gateway_config::access::CredentialKind;
 use ifmatch_http_server::{BodyProgress, BoxError, RequestBody, RequestContext, RequestSlot};
 use ifmatch_proxy::LastExchange;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -41,7 +41,7 @@ pub(crate) struct RequestTracker {
     started: Instant,
     slot: Option<RequestSlot>,
     method: usize,
-    credentials: usize,
+    credentials: CredentialKind,
     conditions: ConditionSet,
     by_lease: bool,
     /// The request, if it can be refused because of a conflict.
@@ -107,7 +107,7 @@ impl RequestTracker {
                 exchange: LastExchange::default(),
             })
             .map(Box::new);
-        let credentials = access::kind_of(request);
+        let credentials = CredentialKind::of(request);
         let host_of_proxy = || upstreams.and_then(|_| host(request));
         let client = context.remote_address().ip();
         Self {
@@ -119,7 +119,7 @@ impl RequestTracker {
             credentials,
             conditions: ConditionSet::of(request.headers()),
             by_lease: false,
-            attempt: RequestAttempt::of(request, client, access::KINDS[credentials], host_of_proxy),
+            attempt: RequestAttempt::of(request, client, credentials.name(), host_of_proxy),
             status: None,
             bytes_out: 0,
             request_body: request.body().progress(),
@@ -229,7 +229,7 @@ impl Drop for RequestTracker {
                 host = line.host.as_deref(),
                 path = %request_id::escape(line.uri.path()),
                 version = ?line.version,
-                credentials = access::KINDS[self.credentials],
+                credentials = self.credentials.name(),
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
                 decision,

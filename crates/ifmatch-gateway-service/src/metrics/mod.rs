@@ -17,7 +17,7 @@ use table::gateway::{
     WAITS,
 };
 
-use ifmatch_gateway_config::access::KINDS;
+use ifmatch_gateway_config::access::CredentialKind;
 use ifmatch_gateway_config::error::Error;
 
 pub(crate) mod cache;
@@ -55,7 +55,7 @@ pub struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Bytes of request bodies.
     pub(crate) bytes_in: Counter,
-    credentials: [[Counter; 2]; KINDS.len()],
+    credentials: [[Counter; 2]; CredentialKind::ALL.len()],
     /// Bytes of response bodies.
     pub(crate) bytes_out: Counter,
     /// Requests that failed because their body arrived too slowly.
@@ -84,8 +84,8 @@ pub(crate) fn set_certificate_end(file: &str, end: Duration) {
 pub(crate) struct FinishedRequest {
     /// Index of its method: see [`method_index`].
     pub(crate) method: usize,
-    /// Index of the kind of its credentials in [`KINDS`].
-    pub(crate) credentials: usize,
+    /// The kind of its credentials.
+    pub(crate) credentials: CredentialKind,
     /// `None` if the client disconnected before the response.
     pub(crate) status: Option<StatusCode>,
     /// Its conditions.
@@ -147,9 +147,10 @@ impl Metrics {
             not_modified: conditions("not_modified"),
             conditions_failed: conditions("failed"),
             conditions_required: counter!(CONDITIONS, "outcome" => "required"),
-            credentials: KINDS.map(|kind| {
-                ["accepted", "refused"]
-                    .map(|outcome| counter!(CREDENTIALS, "kind" => kind, "outcome" => outcome))
+            credentials: CredentialKind::ALL.map(|kind| {
+                ["accepted", "refused"].map(
+                    |outcome| counter!(CREDENTIALS, "kind" => kind.name(), "outcome" => outcome),
+                )
             }),
             in_flight: gauge!(IN_FLIGHT),
             bytes_in: counter!(BODY_BYTES, "direction" => "in"),
@@ -193,7 +194,7 @@ impl Metrics {
             request.status,
             Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
         );
-        self.credentials[request.credentials][usize::from(is_refused)].increment(1);
+        self.credentials[request.credentials as usize][usize::from(is_refused)].increment(1);
         match request.status.map(|status| status.as_u16()) {
             Some(304) => count(&self.not_modified, request.conditions.not_modified()),
             Some(412) if !request.by_lease => {
@@ -356,7 +357,7 @@ mod tests {
             let conditions = ConditionSet::of(headers);
             metrics.finished(&FinishedRequest {
                 method: method_index(&Method::GET),
-                credentials: 0,
+                credentials: CredentialKind::None,
                 status,
                 conditions,
                 by_lease,
