@@ -25,8 +25,8 @@
 //!
 //! - A write names the version that it replaces. Without a strong tag, nothing is written; `*` and weak tags never
 //!   stand in for one.
-//! - A lost response counts as neither failure nor success. The client resends the request with the same condition, and
-//!   settles a conflict by reading: each write leaves a random number in the document.
+//! - A lost response counts as neither failure nor success. The client reads the document, in which each write leaves a
+//!   random number. If that doesn't settle it, the client resends the request with the same condition.
 //! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or
 //!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
 
