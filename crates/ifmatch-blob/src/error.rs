@@ -95,7 +95,7 @@ pub enum StoreErrorKind {
     #[error("the store can't keep this blob")]
     Unsupported,
     /// The store is full (507).
-    #[error("the store is full, so free some space")]
+    #[error("the store is full. Free some space")]
     Full,
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
@@ -105,7 +105,7 @@ pub enum StoreErrorKind {
     #[error("there is no memory for the response. Retry later")]
     Crowded,
     /// The outcome of the write is unknown (503).
-    #[error("the outcome of the write is unknown, so read the blob before you retry")]
+    #[error("the outcome of the write is unknown. Read the blob before you retry")]
     OutcomeUnknown,
     /// Stored data is damaged, or was written by a newer release (500).
     #[error("the stored data is damaged, or a newer release wrote it")]

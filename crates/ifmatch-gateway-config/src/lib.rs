@@ -311,7 +311,7 @@ pub fn check_index(url: &str, register: &RegisterUrl) -> Result<(), Error> {
 
 fn needs_register(url: &str) -> Error {
     Error::usage(format!(
-        "--data {} needs a register for the index, which outlasts this process. Set --register postgres://USER@HOST/DATABASE or \
+        "--data {} needs a register that outlasts this process, for the index. Set --register postgres://USER@HOST/DATABASE or \
          --register etcd://HOST.",
         shown_url::without_secrets(url)
     ))

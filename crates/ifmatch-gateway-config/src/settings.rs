@@ -100,7 +100,7 @@ pub struct Settings {
 
     /// Folder for bodies that are too large for memory or evicted from it.
     ///
-    /// Survives a restart: its responses are then verified, and revalidated before their first use.
+    /// Its responses survive a restart. They are then verified, and revalidated before their first use.
     #[arg(long, value_name = "DIR", help_heading = "Cache")]
     pub cache_dir: Option<PathBuf>,
 
