@@ -324,7 +324,7 @@ pub struct ProxySettings {
     /// Prevent lost updates, even if the upstream doesn't.
     ///
     /// Conditional PUT, PATCH, POST and DELETE are then safe even if the upstream ignores conditions, and each
-    /// response's tag is the hash of its content. All changes must go through this proxy.
+    /// response's tag is the hash of its content. All changes must go through this proxy, or others with the same register.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
 
