@@ -106,7 +106,7 @@ pub struct ProxySettings {
     )]
     pub upstream_requests: Option<u32>,
 
-    /// Consecutive failures after which a server is skipped; 0 disables this circuit breaker.
+    /// Consecutive failures after which a server is skipped; with 0, only unreachable servers are.
     ///
     /// The server is skipped for --breaker-pause. A failure is a missing response, a closed connection, invalid HTTP,
     /// 502, 503 or 504. The failures must come from several clients or paths. If all servers of an upstream hang,
