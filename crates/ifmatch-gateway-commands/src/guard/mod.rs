@@ -50,7 +50,7 @@ pub struct LockArgs {
 
     /// Skip the command if another holder is alive; take over the lock of a crashed machine.
     ///
-    /// Deciding takes up to a third of the holder's time to live if the holder is alive, and all of that time if it crashed.
+    /// Deciding takes up to a third of the holder's time to live if the holder is alive, and all of it if the holder crashed.
     #[arg(long, conflicts_with = "wait")]
     unless_held: bool,
 }
