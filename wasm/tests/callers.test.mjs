@@ -190,21 +190,21 @@ test("mistakes are errors in words", async (t) => {
   const call = await start(t, caller(Object.values(calls)));
   const { body } = await call("/errors");
   for (const [name, says] of Object.entries({
-    condition: /ifMatch is a text/,
-    empty: /ifMatch is a text/,
-    option: /"ifmatch" is no option here: use ifMatch/,
+    condition: /ifMatch must be a non-empty string/,
+    empty: /ifMatch must be a non-empty string/,
+    option: /"ifmatch" isn't an option here: use ifMatch/,
     content: /content is missing/,
-    object: /content is a text/,
-    array: /content is a text/,
-    map: /content is a text/,
+    object: /content must be a string/,
+    array: /content must be a string/,
+    map: /content must be a string/,
     unquoted: /tags with their quotes/,
     halfQuoted: /tags with their quotes/,
     folder: /container\/name/,
     container: /container\/name/,
     name: /container\/name/,
-    seconds: /seconds is a whole number/,
-    part: /length is at least 1/,
-    end: /suffix is at least 0/,
+    seconds: /seconds must be a whole number/,
+    part: /length must be at least 1/,
+    end: /suffix must be at least 0/,
   })) {
     assert.equal(body[name].name, "TypeError", `${name}: ${JSON.stringify(body[name])}`);
     assert.match(body[name].message, says);

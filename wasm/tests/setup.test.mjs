@@ -13,8 +13,8 @@ const wrong = {
   ],
   "no credentials": [{ bindings: { IFMATCH_DEVELOPMENT: "false" } }, /wrangler secret put/],
   "an invalid setting": [{ bindings: { IFMATCH_SERVES: "queues" } }, /IFMATCH_SERVES/],
-  "an unknown jurisdiction": [{ bindings: { IFMATCH_JURISDICTION: "europe" } }, /IFMATCH_JURISDICTION is one of eu, /],
-  "an unknown location": [{ bindings: { IFMATCH_LOCATION_HINT: "eu" } }, /IFMATCH_LOCATION_HINT is one of wnam, /],
+  "an unknown jurisdiction": [{ bindings: { IFMATCH_JURISDICTION: "europe" } }, /IFMATCH_JURISDICTION must be one of eu, /],
+  "an unknown location": [{ bindings: { IFMATCH_LOCATION_HINT: "eu" } }, /IFMATCH_LOCATION_HINT must be one of wnam, /],
   "a flag that is a list": [{ bindings: { IFMATCH_REQUIRE_CONDITIONS: [true, true] } }, /IFMATCH_REQUIRE_CONDITIONS/],
   "a token that is a table": [{ bindings: { IFMATCH_WRITE_TOKEN: { token: "writer" } } }, /token/],
 };

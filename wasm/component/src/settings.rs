@@ -82,12 +82,12 @@ impl ComponentSettings {
         let flag = |name: &str| match set(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Unusable(format!("{name} is true or false"))),
+            Some(_) => Err(Unusable(format!("{name} must be true or false"))),
         };
         let number = |name: &str, unit: &str, least: u64, most: u64| {
             let wrong = || {
                 Unusable(format!(
-                    "{name} is a number of {unit} from {least} to {most}"
+                    "{name} must be a number of {unit} from {least} to {most}"
                 ))
             };
             let parse = |text: String| {
@@ -152,7 +152,7 @@ fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusa
         Some(url) => {
             let address: Address = url.parse().map_err(|error| {
                 Unusable(format!(
-                    "IFMATCH_REGISTER is the URL of a folder on an ifmatch gateway, or `instance`: {error}"
+                    "IFMATCH_REGISTER must be the URL of a folder on an ifmatch gateway, or `instance`: {error}"
                 ))
             })?;
             let address = token.map_or(Ok(address.clone()), |token| address.with_token(token));

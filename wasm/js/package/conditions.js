@@ -10,14 +10,14 @@ const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
 const PATIENCE = 20;
 const OPTIONS = ["current", "required", "maxLength"];
 
-/** Checks the options once, so that a misspelt one is no option that is silently off. */
+/** Checks the options once, so that a misspelt one isn't silently ignored. */
 export function checked(options, known = OPTIONS) {
   const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown) throw new TypeError(`${JSON.stringify(unknown)} is no option: use ${known.join(", ")}`);
+  if (unknown) throw new TypeError(`${JSON.stringify(unknown)} isn't an option: use ${known.join(", ")}`);
   const { current, required = false, maxLength = 1 << 20 } = options;
-  if (current !== undefined && typeof current !== "function") throw new TypeError("current is a function: it returns the current version, or null");
-  if (typeof maxLength !== "number" || !(maxLength >= 0)) throw new TypeError("maxLength is a number of bytes");
-  if (required && !current) throw new TypeError("required needs current, the function that returns the current version");
+  if (current !== undefined && typeof current !== "function") throw new TypeError("current must be a function that returns the current version, or null");
+  if (typeof maxLength !== "number" || !(maxLength >= 0)) throw new TypeError("maxLength must be a number of bytes");
+  if (required && !current) throw new TypeError("required needs current, a function that returns the current version");
   return { current, required, maxLength };
 }
 
@@ -26,10 +26,10 @@ export async function before(request, { current, required }, load) {
   if (READS.includes(request.method) || NEITHER.includes(request.method)) return {};
   if (!hasWriteCondition(request)) {
     if (!required || !NEED_CONDITIONS.includes(request.method)) return {};
-    return { refusal: problem(428, "precondition-required", "this resource is written on a condition only: send If-Match with its ETag, or If-None-Match: * to create it") };
+    return { refusal: problem(428, "precondition-required", "writes to this resource need a condition: send If-Match with its ETag, or If-None-Match: * to create it") };
   }
   // To ignore the condition would lose an update.
-  if (!current) return { refusal: problem(501, "unsupported-condition", "this resource does not evaluate conditions of writes: pass the option current") };
+  if (!current) return { refusal: problem(501, "unsupported-condition", "this resource can't evaluate the condition of a write: pass the option current") };
   const replaces = validators(await load());
   const { outcome } = evaluatePreconditions(request, replaces);
   return outcome === "proceed" ? { replaces } : { refusal: preconditionFailed(replaces) };
@@ -56,7 +56,7 @@ export async function after(request, response, { maxLength }) {
 export function preconditionFailed(current) {
   const { etag } = validators(current) ?? {};
   const headers = typeof etag === "string" ? { etag } : {};
-  return problem(412, "precondition-failed", "the resource is not in the version that the request names: read it again, and repeat the change", headers);
+  return problem(412, "precondition-failed", "the resource no longer has the version that the request names: read it again, and repeat the change", headers);
 }
 
 function validators(current) {

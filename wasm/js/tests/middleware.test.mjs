@@ -246,7 +246,7 @@ for (const [name, adapt] of Object.entries(WRITERS)) {
 
   test(`${name}: a wrong option is a TypeError`, () => {
     for (const [wrong, what] of [
-      [{ require: true }, /"require" is no option/],
+      [{ require: true }, /"require" isn't an option/],
       [{ current: '"v1"' }, /a function/],
       ...(name === "node" ? [] : [[{ maxLength: NaN }, /a number of bytes/], [{ maxLength: "1MB" }, /a number of bytes/]]),
       [{ current: undefined, required: true }, /needs current/],
@@ -330,8 +330,8 @@ test("node: a request that did not pass the middleware has no version that it re
   assert.throws(() => node.replaces({}), { name: "TypeError", message: /behind conditional/ });
 });
 
-test("node: it computes no tags, so maxLength is no option", () => {
-  assert.throws(() => node.conditional({ maxLength: 1 }), /"maxLength" is no option: use current, required/);
+test("node: it computes no tags, so maxLength isn't an option", () => {
+  assert.throws(() => node.conditional({ maxLength: 1 }), /"maxLength" isn't an option: use current, required/);
 });
 
 test("hono: a HEAD has the tag of the GET", async () => {

@@ -29,9 +29,9 @@ export class Blobs extends WorkerEntrypoint {
   }
 
   async put(name, content, { size, metadata = {}, ...options } = {}) {
-    if (content === undefined || content === null) throw new TypeError("content is missing: an empty blob is \"\"");
+    if (content === undefined || content === null) throw new TypeError("content is missing: pass \"\" for an empty blob");
     // fetch would send "[object Object]" for anything else.
-    if (!isContent(content)) throw new TypeError("content is a text, an ArrayBuffer, a view of one, a Blob or a ReadableStream");
+    if (!isContent(content)) throw new TypeError("content must be a string, an ArrayBuffer, a view of one, a Blob or a ReadableStream");
     const headers = fields(options, { ...CONDITIONS, ...LEASE, ...KEPT });
     for (const [name, value] of Object.entries(metadata)) headers.set(`x-meta-${name}`, value);
     // R2 takes a stream as it is only if its length is known.
@@ -83,7 +83,7 @@ async function refused(response, method) {
   // A response to HEAD has no body.
   const problem = method === "HEAD" ? {} : await response.json().catch(() => ({}));
   const code = problem.code ?? problem.type?.split(":").at(-1) ?? String(status);
-  const detail = problem.detail ?? `${method} was answered with ${status}`;
+  const detail = problem.detail ?? `${method} got ${status}`;
   const retryAfter = number(headers.get("retry-after"));
   const refusal = { status, code, detail, retryAfter };
   if (REFUSALS.includes(status)) return { ok: false, ...refusal, etag: headers.get("etag") };
@@ -115,11 +115,11 @@ const number = (text) => (text === null || text === undefined ? null : Number(te
 function fields(options, known) {
   const headers = new Headers();
   for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(known, name)) throw new TypeError(`${JSON.stringify(name)} is no option here: use ${Object.keys(known).join(", ")}`);
+    if (!Object.hasOwn(known, name)) throw new TypeError(`${JSON.stringify(name)} isn't an option here: use ${Object.keys(known).join(", ")}`);
     // A condition that is missing by mistake would lose an update.
-    if (typeof value !== "string" || value.trim() === "") throw new TypeError(`${name} is a text that is not empty: leave the option out if there is none`);
+    if (typeof value !== "string" || value.trim() === "") throw new TypeError(`${name} must be a non-empty string: omit the option if there is none`);
     // A text without quotes names no version: the condition would always or never hold.
-    if (Object.hasOwn(CONDITIONS, name) && !TAGS.test(value)) throw new TypeError(`${name} is "*", or tags with their quotes, separated by commas`);
+    if (Object.hasOwn(CONDITIONS, name) && !TAGS.test(value)) throw new TypeError(`${name} must be "*", or tags with their quotes, separated by commas`);
     headers.set(known[name], value);
   }
   return headers;
@@ -134,7 +134,7 @@ function isContent(content) {
 function path(name) {
   const segments = typeof name === "string" ? name.split("/") : [];
   if (segments.length < 2 || segments.some((segment) => ["", ".", ".."].includes(segment))) {
-    throw new TypeError("the name of a blob is container/name, without the segments \".\", \"..\" and empty ones");
+    throw new TypeError("a blob's name must be container/name, without empty segments, \".\" or \"..\"");
   }
   return segments.map(encodeURIComponent).join("/");
 }
@@ -147,11 +147,11 @@ function bytes({ offset, length, suffix }) {
 
 /** HTTP has no other ranges: the field would be ignored, and the whole blob returned. */
 function from(least, value, name) {
-  if (whole(value, name) < least) throw new TypeError(`${name} is at least ${least}`);
+  if (whole(value, name) < least) throw new TypeError(`${name} must be at least ${least}`);
   return value;
 }
 
 function whole(value, name) {
-  if (!Number.isSafeInteger(value)) throw new TypeError(`${name} is a whole number`);
+  if (!Number.isSafeInteger(value)) throw new TypeError(`${name} must be a whole number`);
   return value;
 }

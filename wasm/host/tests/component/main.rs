@@ -188,7 +188,7 @@ async fn wrong_settings_are_named_in_the_answer_and_in_the_log() {
         (
             "IFMATCH_HASH_LIMIT",
             "1MiB",
-            "IFMATCH_HASH_LIMIT is a number of bytes",
+            "IFMATCH_HASH_LIMIT must be a number of bytes",
         ),
         (
             "IFMATCH_REGISTER",

@@ -155,7 +155,7 @@ fn flag(name: &str, text: Option<&str>) -> Result<bool, Unusable> {
     match text.map(str::trim) {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(Unusable(format!("{name} is true or false"))),
+        Some(_) => Err(Unusable(format!("{name} must be true or false"))),
     }
 }
 
@@ -163,7 +163,7 @@ fn serves(text: Option<&str>) -> Result<Serves, Unusable> {
     match text.map(str::trim) {
         None | Some("blobs") => Ok(Serves::Blobs),
         Some("tables") => Ok(Serves::Tables),
-        Some(_) => Err(Unusable("IFMATCH_SERVES is blobs or tables".to_owned())),
+        Some(_) => Err(Unusable("IFMATCH_SERVES must be blobs or tables".to_owned())),
     }
 }
 
@@ -171,20 +171,20 @@ fn leases(text: Option<&str>) -> Result<bool, Unusable> {
     match text.map(str::trim) {
         None | Some("on") => Ok(true),
         Some("off") => Ok(false),
-        Some(_) => Err(Unusable("IFMATCH_LEASES is on or off".to_owned())),
+        Some(_) => Err(Unusable("IFMATCH_LEASES must be on or off".to_owned())),
     }
 }
 
 fn size(text: &str) -> Result<u64, Unusable> {
     text.trim()
         .parse()
-        .map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE is a number of bytes".to_owned()))
+        .map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE must be a number of bytes".to_owned()))
 }
 
 fn seconds(text: &str) -> Result<Duration, Unusable> {
     let wrong = || {
         Unusable(format!(
-            "IFMATCH_MAX_STALENESS is a number of seconds up to {}",
+            "IFMATCH_MAX_STALENESS must be a number of seconds up to {}",
             LONGEST.as_secs()
         ))
     };
@@ -202,7 +202,7 @@ fn seconds(text: &str) -> Result<Duration, Unusable> {
 
 fn requests(text: &str) -> Result<usize, Unusable> {
     let number = text.trim().parse().ok().filter(|number| *number >= FEWEST);
-    number.ok_or_else(|| Unusable(format!("IFMATCH_MAX_REQUESTS is a number from {FEWEST} up")))
+    number.ok_or_else(|| Unusable(format!("IFMATCH_MAX_REQUESTS must be a number of at least {FEWEST}")))
 }
 
 fn required(by_all: bool) -> RequirePreconditions {

@@ -33,7 +33,7 @@ pub(super) struct RecordNamespace {
 
 /// A setting is none of the known names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{setting} is one of {}", .known.join(", "))]
+#[error("{setting} must be one of {}", .known.join(", "))]
 struct Unknown {
     setting: &'static str,
     known: &'static [&'static str],
@@ -216,14 +216,14 @@ mod tests {
             let error = jurisdiction(Some(value)).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "IFMATCH_JURISDICTION is one of eu, us, fedramp, fedramp-high"
+                "IFMATCH_JURISDICTION must be one of eu, us, fedramp, fedramp-high"
             );
         }
         let error = one_of(LOCATION_HINT, LOCATIONS, Some("eu"))
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("IFMATCH_LOCATION_HINT is one of wnam, "),
+            error.starts_with("IFMATCH_LOCATION_HINT must be one of wnam, "),
             "{error}"
         );
     }
