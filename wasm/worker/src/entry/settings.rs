@@ -316,8 +316,8 @@ mod tests {
             ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),
             ("IFMATCH_MAX_STALENESS", "-1", "up to 3600"),
             ("IFMATCH_MAX_STALENESS", "3601", "up to 3600"),
-            ("IFMATCH_MAX_REQUESTS", "49", "from 50"),
-            ("IFMATCH_MAX_REQUESTS", "many", "from 50"),
+            ("IFMATCH_MAX_REQUESTS", "49", "at least 50"),
+            ("IFMATCH_MAX_REQUESTS", "many", "at least 50"),
             (
                 "IFMATCH_REQUIRE_CONDITIONS",
                 "yes",
