@@ -91,6 +91,7 @@ Exit codes:
   0   done
   1   failed
   2   invalid flags
+  3   the index is damaged: restore it from a backup
   11  another process uses the folder";
 
 /// Verifies a data folder, and prints a line for each damaged body.

@@ -173,9 +173,11 @@ Signals:
   SIGINT, SIGTERM  stop after the requests in flight; a second one stops now
 
 Exit codes:
-  0  stopped by a signal, with all requests complete
-  1  failed to start, or cut off requests
-  2  invalid flags, environment or file";
+  0   stopped by a signal, with all requests complete
+  1   failed to start, or cut off requests
+  2   invalid flags, environment or file
+  3   the data folder is damaged, or a newer release wrote it
+  11  another process uses the data folder or the cache folder";
 
 const PROXY_EXAMPLES: &str = "\
 Examples:
@@ -200,9 +202,10 @@ Signals:
   SIGINT, SIGTERM  stop after the requests in flight; a second one stops now
 
 Exit codes:
-  0  stopped by a signal, with all requests complete
-  1  failed to start, or cut off requests
-  2  invalid flags, environment or file";
+  0   stopped by a signal, with all requests complete
+  1   failed to start, or cut off requests
+  2   invalid flags, environment or file
+  11  another process uses the cache folder";
 
 /// Runs the command line of the process. Prints errors to stderr.
 pub fn main() -> ExitCode {

@@ -53,6 +53,7 @@ Exit codes:
   0   restored
   1   failed
   2   invalid flags
+  3   the folder's index is damaged
   11  another process uses the folder";
 
 /// Opens the store in a bucket, with its index in a register. Returns the register, too.
