@@ -176,8 +176,8 @@ Exit codes:
   0   stopped by a signal, with all requests complete
   1   failed to start, or cut off requests
   2   invalid flags, environment or file
-  3   the data folder is damaged, or a newer release wrote it
-  11  another process uses the data folder or the cache folder";
+  3   the data folder or the register file is damaged, or a newer release wrote it
+  11  another process uses the data folder, the cache folder or the register file";
 
 const PROXY_EXAMPLES: &str = "\
 Examples:
@@ -205,7 +205,8 @@ Exit codes:
   0   stopped by a signal, with all requests complete
   1   failed to start, or cut off requests
   2   invalid flags, environment or file
-  11  another process uses the cache folder";
+  3   the register file is damaged
+  11  another process uses the cache folder or the register file";
 
 /// Runs the command line of the process. Prints errors to stderr.
 pub fn main() -> ExitCode {
