@@ -44,7 +44,7 @@ pub struct Settings {
     /// Object store for the blobs, such as `s3://bucket/prefix`.
     ///
     /// Other URLs are `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` and `memory://`. Credentials come from the
-    /// usual variables (AWS_*, AZURE_*, GOOGLE_*). Add --data to keep leases and other records across restarts.
+    /// usual variables (AWS_*, AZURE_*, GOOGLE_*). Add --data or --register for leases, and to keep records across restarts.
     #[arg(long, value_name = "URL", help_heading = "Storage")]
     pub store: Option<String>,
 
