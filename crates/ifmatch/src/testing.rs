@@ -331,12 +331,12 @@ where
         assert_ne!(
             current.tag(),
             read.tag(),
-            "PUT {path} has changed nothing, or its version: {saved:?}"
+            "PUT {path} changed nothing, or the version stayed the same: {saved:?}"
         );
         assert_eq!(
             saved.tag(),
             current.tag(),
-            "PUT {path} does not answer with the new tag"
+            "PUT {path} does not return the new tag"
         );
         for instance in [0, 1] {
             let stale = self.put(instance, read.tag(), self.second, None).await;
@@ -344,13 +344,13 @@ where
             assert_eq!(
                 stale.status,
                 StatusCode::PRECONDITION_FAILED,
-                "an update is lost: {by} has taken PUT {path} with the stale tag {}. {REMEDY}: {stale:?}",
+                "an update is lost: {by} accepted PUT {path} with the stale tag {}. {REMEDY}: {stale:?}",
                 read.tag()
             );
             assert_eq!(
                 self.get().await.body,
                 current.body,
-                "a refused PUT {path} has changed the resource"
+                "a refused PUT {path} changed the resource"
             );
         }
         let next = self.put(0, saved.tag(), self.second, None).await;
@@ -392,7 +392,7 @@ where
         assert!(
             !(one.status.is_success() && two.status.is_success()),
             "an update is lost: two writers have sent PUT {} with If-Match: {}, and both got 2xx. While the handler of the first was \
-             paused {}, the second one's update was done, and then the first one has overwritten it. {REMEDY}",
+             paused {}, the second one updated the resource, and then the first one overwrote that. {REMEDY}",
             self.path,
             read.tag(),
             if point == 0 {
@@ -406,7 +406,7 @@ where
                 done.status.is_success() && !done.tag().is_empty() && done.tag() != after.tag();
             assert!(
                 !is_lost,
-                "an update is lost: PUT {} was refused, and has changed the resource after another writer's. Write nothing before \
+                "an update is lost: PUT {} was refused, but changed the resource after another writer's update. Write nothing before \
                  the version is compared: {refused:?} after {done:?}",
                 self.path
             );
