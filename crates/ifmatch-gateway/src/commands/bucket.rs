@@ -120,7 +120,9 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Error> {
 /// States why one of them can't be used, or which blob is damaged.
 pub(crate) fn backup(url: &str, register: Option<&str>, to: &Path) -> Result<(), Error> {
     let register = register.ok_or_else(|| {
-        Error::usage("a bucket's index is in a register. Set --register to the one that its gateways use.")
+        Error::usage(
+            "a bucket's index is in a register. Set --register to the one that its gateways use.",
+        )
     })?;
     block_on(async {
         let (bucket, _) = open(url, &register.parse()?).await?;

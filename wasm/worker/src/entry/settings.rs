@@ -163,7 +163,9 @@ fn serves(text: Option<&str>) -> Result<Serves, Unusable> {
     match text.map(str::trim) {
         None | Some("blobs") => Ok(Serves::Blobs),
         Some("tables") => Ok(Serves::Tables),
-        Some(_) => Err(Unusable("IFMATCH_SERVES must be blobs or tables".to_owned())),
+        Some(_) => Err(Unusable(
+            "IFMATCH_SERVES must be blobs or tables".to_owned(),
+        )),
     }
 }
 
@@ -202,7 +204,11 @@ fn seconds(text: &str) -> Result<Duration, Unusable> {
 
 fn requests(text: &str) -> Result<usize, Unusable> {
     let number = text.trim().parse().ok().filter(|number| *number >= FEWEST);
-    number.ok_or_else(|| Unusable(format!("IFMATCH_MAX_REQUESTS must be a number of at least {FEWEST}")))
+    number.ok_or_else(|| {
+        Unusable(format!(
+            "IFMATCH_MAX_REQUESTS must be a number of at least {FEWEST}"
+        ))
+    })
 }
 
 fn required(by_all: bool) -> RequirePreconditions {
