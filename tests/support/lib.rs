@@ -13,6 +13,8 @@
 )]
 #![allow(clippy::print_stderr, reason = "the output of a failed test")]
 
+use std::time::Duration;
+
 mod answer;
 pub mod azure;
 mod client;
@@ -33,16 +35,20 @@ pub use guarded::{Guarded, kill};
 pub use process::{Finished, Process};
 pub use server::Server;
 
-/// Polls until there is a result. The limit is far beyond the expected time.
+/// Limit of [`eventually`], far beyond the expected time.
+const LIMIT: Duration = Duration::from_mins(10);
+
+/// Polls until there is a result.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..3_000 {
+    let pause = Duration::from_millis(20);
+    for _ in 0..LIMIT.as_millis() / pause.as_millis() {
         if let Some(answer) = ask() {
             return answer;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(pause);
     }
-    panic!("never: {what}");
+    panic!("{what}: not within {LIMIT:?}");
 }
 
 /// Returns the path of an example, which cargo builds with the tests: beside the folder of this program.

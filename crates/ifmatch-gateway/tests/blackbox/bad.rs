@@ -1,7 +1,6 @@
 //! Malformed requests: each gets the right response and loses nothing.
 
-use support::raw::Connection;
-use support::raw::{Case, cases, statuses};
+use support::raw::{Case, Connection, cases, statuses};
 
 use crate::site::Site;
 use crate::suite::Suite;

@@ -385,7 +385,7 @@ impl Reply {
             Errors::Json => media_type.contains("json"),
         };
         if !is_right {
-            self.fail("an error with one code in XML, or as problem details");
+            self.fail("an error with one code, in the form of the dialect");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Black-box tests of any server of this service, given its URL and credentials.
 //!
-//! By default, the tests start a gateway on a folder, one on an object store in memory, and one on files; `IFMATCH_SERVER=folder`,
-//! `=bucket`, `=memory` or `=file` selects one. `cargo xtask ci` runs them with `bucket`, too. With `IFMATCH_URL` (and `IFMATCH_TABLES_URL`, `IFMATCH_S3_URL`), the tests use a running server, with the name given in
+//! By default, the tests start a gateway on a folder, one on an object store in memory, and one on files;
+//! `IFMATCH_SERVER=folder`, `=bucket`, `=memory` or `=file` selects one. `cargo xtask ci` runs them with `bucket`, too. With
+//! `IFMATCH_URL` (and `IFMATCH_TABLES_URL`, `IFMATCH_S3_URL`), the tests use a running server, with the name given in
 //! `IFMATCH_SERVER`. `IFMATCH_ACCOUNT` is `name:key`, by default the development account; `IFMATCH_TOKEN` is a token
 //! with write access. Each run uses its own containers. Known differences between servers are in
 //! `tests/data/blackbox/differences.txt`; a case listed there that passes is an error.

@@ -1,6 +1,6 @@
 //! Scenarios: requests one after the other, as in `azure-scenarios.txt`, which explains their form.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -57,6 +57,8 @@ pub(crate) fn add(suite: &mut Suite) {
                 for line in &lines {
                     scenario.step(line);
                 }
+                let unused = scenario.unused;
+                assert!(unused.is_empty(), "misspelt or needless: {unused:?}");
             });
         }
     }
@@ -70,7 +72,12 @@ struct Scenario<'a> {
     new: String,
     /// The values of names that begin with a dollar.
     values: HashMap<String, String>,
+    /// The names that a line has defined, and none has used.
+    unused: HashSet<String>,
 }
+
+/// Options of a query, which begin with a dollar, too.
+const OPTIONS: [&str; 3] = ["filter", "select", "top"];
 
 impl<'a> Scenario<'a> {
     fn new(site: &'a Site, dialect: Dialect) -> Self {
@@ -112,20 +119,31 @@ impl<'a> Scenario<'a> {
             own,
             new: format!("/{}", site.name()),
             values,
+            unused: HashSet::new(),
         }
     }
 
     /// Replaces names by their values, `/box` by the path of the container, and `/new` by one that doesn't exist.
-    fn meaning(&self, text: &str) -> String {
-        let mut names: Vec<&String> = self.values.keys().collect();
-        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let replaced =
-            |text: String, name: &String| text.replace(&format!("${name}"), &self.values[name]);
-        names
-            .into_iter()
-            .fold(text.to_owned(), replaced)
+    fn meaning(&mut self, text: &str) -> String {
+        let text = text
             .replace("/box", &self.own)
-            .replace("/new", &self.new)
+            .replace("/new", &self.new);
+        let mut parts = text.split('$');
+        let mut meaning = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part
+                .find(|char: char| !char.is_alphanumeric())
+                .unwrap_or(part.len());
+            let (name, rest) = part.split_at(end);
+            self.unused.remove(name);
+            match self.values.get(name) {
+                Some(value) => meaning += value,
+                None if OPTIONS.contains(&name) => meaning.extend(["$", name]),
+                None => panic!("${name} has no value: {text}"),
+            }
+            meaning += rest;
+        }
+        meaning
     }
 
     fn step(&mut self, line: &str) {
@@ -166,19 +184,23 @@ impl<'a> Scenario<'a> {
                 .filter(|new| new.chars().all(char::is_alphanumeric))
                 && !self.values.contains_key(new)
             {
+                assert!(is_equal, "${new} has no value: {line}");
                 assert!(!found.is_empty(), "no {name} for {line}");
                 self.values.insert(new.to_owned(), found);
-            } else if value.strip_prefix('…').map_or_else(
-                || found == self.meaning(value),
-                |end| found.ends_with(&self.meaning(end)),
-            ) != is_equal
-            {
+                self.unused.insert(new.to_owned());
+                continue;
+            }
+            let is_met = match value.strip_prefix('…') {
+                Some(end) => found.ends_with(&self.meaning(end)),
+                None => found == self.meaning(value),
+            };
+            if is_met != is_equal {
                 reply.fail(&format!("{check}, and {name} is {found:?}"));
             }
         }
     }
 
-    fn send(&self, request: &str) -> Reply {
+    fn send(&mut self, request: &str) -> Reply {
         let ends = [" {", " \""].map(|end| request.find(end).unwrap_or(request.len()));
         let (words, mut rest) = request.split_at(ends[0].min(ends[1]));
         let mut fields: Vec<(String, String)> = Vec::new();

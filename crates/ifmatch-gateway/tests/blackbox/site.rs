@@ -5,10 +5,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
+use support::Gateway;
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Signer};
-use support::{Gateway, s3};
+use support::s3::S3;
 use tempfile::TempDir;
 
 use crate::http::Http;
@@ -29,7 +29,7 @@ pub(crate) struct Site {
     account: String,
     blobs: Endpoint,
     tables: Option<Endpoint>,
-    s3: Option<(Endpoint, s3::Signer)>,
+    s3: Option<(Endpoint, S3)>,
     token: Option<String>,
     run: u64,
     names: AtomicU32,
@@ -64,8 +64,8 @@ impl Site {
             .expect("IFMATCH_ACCOUNT is name:key");
         let signer = Signer::new(name, key);
         let s3 = s3.map(|endpoint| {
-            let signer = s3::Signer::new(&endpoint.authority, name, key);
-            (endpoint, signer)
+            let client = S3::new(endpoint.address, name, key).at_host(&endpoint.authority);
+            (endpoint, client)
         });
         let (token, run) = (
             var("IFMATCH_TOKEN").ok(),
@@ -108,21 +108,21 @@ impl Site {
     /// Returns a client of S3's dialect.
     #[track_caller]
     pub(crate) fn s3(&self) -> Http<'_> {
-        let (endpoint, signer) = self
+        let (endpoint, client) = self
             .s3
             .as_ref()
             .expect("there is no S3: set IFMATCH_S3_URL");
-        Http::s3(endpoint, signer)
+        Http::s3(endpoint, client.signer())
     }
 
-    /// Returns the address for S3 clients.
+    /// Returns an asynchronous client of S3's dialect.
     #[track_caller]
-    pub(crate) fn s3_address(&self) -> SocketAddr {
-        self.s3
+    pub(crate) fn s3_client(&self) -> S3 {
+        let (_, client) = self
+            .s3
             .as_ref()
-            .expect("there is no S3: set IFMATCH_S3_URL")
-            .0
-            .address
+            .expect("there is no S3: set IFMATCH_S3_URL");
+        client.clone()
     }
 
     /// Returns the address of the blob service.
@@ -162,18 +162,6 @@ impl Site {
     }
 }
 
-/// Polls until there is a result. The time limit is far longer than necessary, so only a missing result fails.
-#[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..6000 {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("never: {what}");
-}
-
 /// The server under test; stops with this value if it was started here.
 pub(crate) struct Server {
     site: Arc<Site>,
@@ -181,7 +169,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns the server that the environment describes, or a gateway on each store that needs nothing else: a bucket needs a shared register.
+    /// Returns the server that the environment describes, or a gateway on each store that needs nothing else. (A bucket needs a
+    /// shared register.)
     pub(crate) fn of_environment() -> Vec<Self> {
         let name = var("IFMATCH_SERVER").ok();
         let Ok(url) = var("IFMATCH_URL") else {

@@ -205,7 +205,7 @@ fn malformed(site: &Site) {
     let body = format!("--batch_1\r\n{part}\r\n--batch_1--\r\n");
     http.send("POST", &target, &[("content-type", "text/plain")], &body)
         .refused(400, "InvalidHeaderValue");
-    // As many fields as `http::HeaderMap` takes, and some less and more.
+    // Around the number of fields beyond which `http::HeaderMap` panics.
     for count in 24_565..24_578 {
         let names = (0..count).fold(String::new(), |names, name| {
             names + &format!("h{name}:\r\n")

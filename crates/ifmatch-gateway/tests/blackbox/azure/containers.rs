@@ -1,8 +1,10 @@
 //! Containers and listings.
 
+use support::eventually;
+
 use crate::azure::container;
 use crate::http::Http;
-use crate::site::{Site, eventually};
+use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -84,21 +86,14 @@ fn listed(site: &Site) {
         )
         .is(201);
     }
+    let suffixes = ["aaa", "bbb", "ccc"].map(str::to_owned);
+    let names = suffixes.each_ref().map(|suffix| format!("{prefix}{suffix}"));
+    let list = format!("?comp=list&include=metadata&prefix={prefix}");
     for size in 1..5 {
-        let (mut names, mut marker) = (Vec::new(), String::new());
-        loop {
-            let target = format!(
-                "?comp=list&include=metadata&prefix={prefix}&maxresults={size}&marker={marker}"
-            );
-            let page = http.get(&target).is(200);
-            assert_eq!(page.all("Name").len(), page.all("of").len());
-            names.extend(page.all("of").into_iter().map(str::to_owned));
-            marker = page.all("NextMarker").concat().replace('=', "%3D");
-            if marker.is_empty() {
-                break;
-            }
+        for (element, expected) in [("Name", &names), ("of", &suffixes)] {
+            let found = elements(&mut http, &list, element, size);
+            assert_eq!(found, *expected, "{element} in pages of {size}");
         }
-        assert_eq!(names, ["aaa", "bbb", "ccc"], "in pages of {size}");
     }
 }
 
@@ -195,16 +190,22 @@ fn filled<'a>(site: &'a Site, names: &[&str]) -> (Http<'a>, String) {
     (http, own)
 }
 
-/// Returns the names in all pages.
+/// Returns the names in all pages of a listing of blobs.
 fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String> {
-    let (mut names, mut marker) = (Vec::new(), String::new());
+    let list = format!("{own}?restype=container&comp=list{query}");
+    elements(http, &list, "Name", size)
+}
+
+/// Returns the texts of an element in all pages of a listing, which has one for each entry.
+fn elements(http: &mut Http<'_>, list: &str, element: &str, size: usize) -> Vec<String> {
+    let (mut texts, mut marker) = (Vec::new(), String::new());
     for _ in 0..100 {
-        let target =
-            format!("{own}?restype=container&comp=list{query}&maxresults={size}&marker={marker}");
-        let page = http.get(&target).is(200);
-        let found = page.all("Name");
+        let page = http
+            .get(&format!("{list}&maxresults={size}&marker={marker}"))
+            .is(200);
+        let found = page.all(element);
         assert!(found.len() <= size, "{found:?}");
-        names.extend(found.into_iter().map(str::to_owned));
+        texts.extend(found.into_iter().map(str::to_owned));
         marker = page
             .all("NextMarker")
             .concat()
@@ -212,10 +213,10 @@ fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String
             .replace('+', "%2B")
             .replace('/', "%2F");
         if marker.is_empty() {
-            return names;
+            return texts;
         }
     }
-    panic!("the listing does not end: {names:?}");
+    panic!("the listing does not end: {texts:?}");
 }
 
 /// A folder's marker ends with the last character, which names in the folder may begin with.

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use support::eventually;
+
 use crate::azure::{A, B, C, acquire, blob, container};
 use crate::http::{Http, Reply};
-use crate::site::{Site, eventually};
+use crate::site::Site;
 use crate::suite::{Suite, said, words};
 
 /// A row: an action, the state before, the outcome, and the state afterwards.
@@ -253,7 +255,7 @@ const SHORTEST: i32 = 15;
 
 /// The resources prepared for the announced cases.
 #[derive(Clone, Default)]
-pub(crate) struct Expired(Arc<(Mutex<Ready>, Condvar)>);
+struct Expired(Arc<(Mutex<Ready>, Condvar)>);
 
 #[derive(Default)]
 struct Ready {
@@ -264,7 +266,7 @@ struct Ready {
 
 impl Expired {
     /// Announces a case that needs a blob or a container.
-    pub(crate) fn announce(&self, case: &str, is_container: bool) {
+    fn announce(&self, case: &str, is_container: bool) {
         let (ready, _) = &*self.0;
         ready
             .lock()
@@ -274,7 +276,7 @@ impl Expired {
     }
 
     /// Starts the preparation of the announced resources.
-    pub(crate) fn prepare(&self, site: &Arc<Site>) {
+    fn prepare(&self, site: &Arc<Site>) {
         let (shared, site) = (Arc::clone(&self.0), Arc::clone(site));
         std::thread::spawn(move || {
             let (ready, done) = &*shared;
@@ -290,7 +292,7 @@ impl Expired {
 
     /// Returns the path for a case, once its lease has expired.
     #[track_caller]
-    pub(crate) fn path(&self, case: &str) -> String {
+    fn path(&self, case: &str) -> String {
         let (ready, done) = &*self.0;
         let guard = ready.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = done.wait_while(guard, |ready| ready.paths.is_none());
@@ -328,7 +330,7 @@ fn make(site: &Site, wanted: Vec<(String, bool)>) -> HashMap<String, String> {
 }
 
 /// Returns the target of lease operations and of HEAD.
-pub(crate) fn target(path: &str, is_container: bool) -> String {
+fn target(path: &str, is_container: bool) -> String {
     if is_container {
         format!("{path}?restype=container")
     } else {
@@ -337,7 +339,7 @@ pub(crate) fn target(path: &str, is_container: bool) -> String {
 }
 
 /// Returns the state of a lease, or `gone` if the resource doesn't exist.
-pub(crate) fn state(http: &mut Http<'_>, target: &str) -> String {
+fn state(http: &mut Http<'_>, target: &str) -> String {
     let reply = http.head(target);
     if reply.status == 404 {
         "gone".to_owned()

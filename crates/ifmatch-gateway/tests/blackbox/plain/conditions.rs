@@ -3,12 +3,11 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
-use support::run;
+use support::{eventually, run};
 
 use crate::http::{Http, Reply};
-use crate::site::{Site, eventually};
-use crate::suite::Suite;
-use crate::suite::{borrowed, fields, rows};
+use crate::site::Site;
+use crate::suite::{Suite, borrowed, fields, rows};
 
 const OLD: &str = "the first version";
 const NEW: &str = "the second, longer version";

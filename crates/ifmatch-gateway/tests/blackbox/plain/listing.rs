@@ -2,10 +2,11 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use support::eventually;
 use support::raw::Connection;
 
 use crate::http::Http;
-use crate::site::{Site, eventually};
+use crate::site::Site;
 use crate::suite::{Suite, rows};
 
 /// Characters that are percent-encoded in a path.

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use support::eventually;
+
 use crate::azure::container;
 use crate::http::{Http, Reply};
 use crate::races::race;
-use crate::races::winners::backoff;
+use crate::races::winners::Backoff;
 use crate::site::Site;
 use crate::suite::Suite;
 
@@ -117,15 +119,15 @@ impl<'a> World<'a> {
         } else {
             self.site.azure()
         };
-        let mut pause = 2;
+        let mut backoff = Backoff::default();
         let mut made = 0;
         while made < CHANGES {
             let current = self.look(&mut http);
             if self.change(&mut http, current, self.deletes && made % 4 == 3) {
                 made += 1;
-                pause = 2;
+                backoff.succeeded();
             } else {
-                backoff(&mut pause);
+                backoff.wait();
             }
         }
         self.writing.fetch_sub(1, Ordering::Relaxed);
@@ -184,24 +186,24 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the current tag.
+    /// Returns the current tag, or `None` if there is no blob.
     fn look(&self, http: &mut Http<'_>) -> Option<String> {
-        loop {
+        eventually("an answer to a read", || {
             let start = self.history.now();
             let reply = http.get(&self.path);
             match reply.status.as_u16() {
                 200 => {
                     self.saw(start, &reply);
-                    return Some(reply.etag().to_owned());
+                    Some(Some(reply.etag().to_owned()))
                 }
                 404 => {
                     self.history.record(start, What::Saw(None));
-                    return None;
+                    Some(None)
                 }
-                503 => {}
+                503 => None,
                 _ => reply.fail("200 or 404"),
             }
-        }
+        })
     }
 
     fn saw(&self, start: u64, reply: &Reply) {
@@ -232,22 +234,22 @@ impl<'a> World<'a> {
 
 /// The operations of all clients, on a shared logical clock.
 #[derive(Default)]
-pub(crate) struct History {
+struct History {
     clock: AtomicU64,
     events: Mutex<Vec<Event>>,
 }
 
 /// An operation that took place between two moments.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) what: What,
+struct Event {
+    start: u64,
+    end: u64,
+    what: What,
 }
 
 /// The effect of an operation. Versions are named by their tags.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+enum What {
     /// Replaced a version, or nothing, by a version, or by nothing.
     Replaced(Option<String>, Option<String>),
     /// Saw a version, or nothing.
@@ -256,12 +258,12 @@ pub(crate) enum What {
 
 impl History {
     /// Returns the next moment.
-    pub(crate) fn now(&self) -> u64 {
+    fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Records an operation that began at this moment and has just ended.
-    pub(crate) fn record(&self, start: u64, what: What) {
+    fn record(&self, start: u64, what: What) {
         let event = Event {
             start,
             end: self.now(),
@@ -274,7 +276,7 @@ impl History {
     ///
     /// Versions are unique, so the changes form one chain of states from `first` to `last`. A read must have seen a
     /// state that was current at some moment between its beginning and its end.
-    pub(crate) fn check(self, first: &str, last: Option<&str>) {
+    fn check(self, first: &str, last: Option<&str>) {
         let events = self.events.into_inner().expect("no panic");
         let changes = chain(&events, first, last);
         // The position of each version in the chain, and of each absence between two versions.
@@ -287,11 +289,13 @@ impl History {
             }
         }
         // A change takes place between its beginning and its end, so later changes can't have ended before it began.
-        for pair in changes.windows(2) {
+        let mut latest = 0;
+        for change in &changes {
             assert!(
-                pair[0].start < pair[1].end,
-                "a change was overtaken by its own successor: {pair:?}"
+                latest < change.end,
+                "a change ended before an earlier one of the chain began: {change:?}"
             );
+            latest = latest.max(change.start);
         }
         for event in &events {
             let What::Saw(seen) = &event.what else {
@@ -353,7 +357,7 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
             _ => panic!("a creation of nothing: {event:?}"),
         })
         .collect();
-    // A deletion names the version that it deletes, so deletions are ordered by the lives that they end.
+    // A deletion names a version that its client has seen, so the deletions began in the order of the lives that they end.
     lives.sort_by_key(|life| {
         life.last()
             .filter(|event| made(event).is_none())

@@ -1,21 +1,24 @@
 //! Leases that end during a write: never two holders, and no write by a former holder.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::Duration;
 
-use support::Answer;
 use support::raw::Connection;
+use support::{Answer, eventually};
 
 use crate::azure::{A, B, acquire, blob};
 use crate::http::{Http, head};
 use crate::races::race;
 use crate::races::winners::until_done;
-use crate::site::{Site, eventually};
+use crate::site::Site;
 use crate::suite::Suite;
 
-/// Length of a body sent in two halves.
+/// Length of each half of a body.
 const HALF: usize = 40_000;
+/// How long the other client may take to acquire the lease before the rest of the first one's body is sent.
+const TIME_TO_ACQUIRE: Duration = Duration::from_secs(2);
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case(
@@ -101,7 +104,7 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
             held
         });
         // A server may let B wait for the write in flight.
-        let before = told.recv_timeout(Duration::from_secs(2)).is_ok();
+        let before = told.recv_timeout(TIME_TO_ACQUIRE).is_ok();
         let answer = slow.end(site);
         let status = answer.as_ref().map_or(412, |answer| answer.status.as_u16());
         assert!(
@@ -140,17 +143,17 @@ fn released(site: &Site) {
 fn broken(site: &Site) {
     let path = blob(&mut site.azure(), site);
     acquire(&mut site.azure(), &path, A, -1).is(201);
-    let broke = std::sync::atomic::AtomicBool::new(false);
+    let broke = AtomicBool::new(false);
     race(10, |racer| {
         let mut http = site.azure();
         if racer == 0 {
             http.lease(&path, "break", &[("x-ms-lease-break-period", "0")])
                 .is(202);
-            broke.store(true, std::sync::atomic::Ordering::SeqCst);
+            broke.store(true, Ordering::SeqCst);
             return;
         }
         for _ in 0..5 {
-            let before = broke.load(std::sync::atomic::Ordering::SeqCst);
+            let before = broke.load(Ordering::SeqCst);
             let reply = http.lease(&path, "renew", &[("x-ms-lease-id", A)]);
             match reply.status.as_u16() {
                 200 if !before => {}

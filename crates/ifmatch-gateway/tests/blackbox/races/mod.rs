@@ -11,7 +11,7 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    // First: this case waits for a lease to expire.
+    // First: one of these waits for a lease to expire.
     leases::add(suite);
     winners::add(suite);
     winners::add_counter(suite);

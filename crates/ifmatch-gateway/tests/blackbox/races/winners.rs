@@ -1,4 +1,4 @@
-//! Twenty clients compete; one may win.
+//! Clients that compete: one of twenty wins, and no increment of a counter is lost.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread::sleep;
@@ -291,7 +291,7 @@ const CLIENTS: usize = 32;
 const INCREMENTS: usize = 50;
 
 pub(crate) fn add_counter(suite: &mut Suite) {
-    suite.case("counter: 32 clients add_counter 50 each", |site| {
+    suite.case("counter: 32 clients add 50 each", |site| {
         let path = path(site);
         site.plain().put(&path, &[], "0").is(201);
         count(site, &path, CLIENTS, INCREMENTS, |_| site.plain());
@@ -319,11 +319,10 @@ fn count<'a>(
 ) {
     race(clients, |client| {
         let mut http = http(client);
-        let mut pause = 2;
+        let mut backoff = Backoff::default();
         for _ in 0..increments {
-            increment(&mut http, path, &mut pause);
-            // A success shortens the next pause.
-            pause = (pause / 2).max(2);
+            increment(&mut http, path, &mut backoff);
+            backoff.succeeded();
         }
     });
     assert_eq!(
@@ -345,7 +344,7 @@ fn block_lists(site: &Site) {
             "<BlockList><Uncommitted>{}</Uncommitted></BlockList>",
             id.replace("%3D", "=")
         );
-        let mut pause = 2;
+        let mut backoff = Backoff::default();
         for _ in 0..5 {
             loop {
                 let read = http.get(&path).is(200);
@@ -368,14 +367,14 @@ fn block_lists(site: &Site) {
                 if !reply.changed_nothing() && reply.code() != "InvalidBlockList" {
                     reply.fail("201, or a rejection");
                 }
-                backoff(&mut pause);
+                backoff.wait();
             }
         }
     });
     assert_eq!(site.plain().get(&path).is(200).text(), "20");
 }
 
-fn increment(http: &mut Http<'_>, path: &str, pause: &mut u64) {
+fn increment(http: &mut Http<'_>, path: &str, backoff: &mut Backoff) {
     loop {
         let read = http.get(path).is(200);
         let next = read.text().parse::<usize>().expect("a number") + 1;
@@ -387,13 +386,13 @@ fn increment(http: &mut Http<'_>, path: &str, pause: &mut u64) {
         if !reply.changed_nothing() {
             reply.fail("success, or a rejection");
         }
-        backoff(pause);
+        backoff.wait();
     }
 }
 
 /// Retries until it succeeds. Each failure must state that nothing was changed.
 pub(crate) fn until_done(mut attempt: impl FnMut() -> Reply) {
-    let mut pause = 4;
+    let mut backoff = Backoff::default();
     loop {
         let reply = attempt();
         if reply.status.is_success() {
@@ -402,13 +401,41 @@ pub(crate) fn until_done(mut attempt: impl FnMut() -> Reply) {
         if !reply.changed_nothing() {
             reply.fail("success, or a rejection");
         }
-        backoff(&mut pause);
+        backoff.wait();
     }
 }
 
-/// Waits for a random, increasing time.
-pub(crate) fn backoff(pause: &mut u64) {
-    let random = RandomState::new().build_hasher().finish();
-    sleep(Duration::from_millis(random % *pause));
-    *pause = (*pause * 2).min(400);
+/// Attempts until a client gives up, which take ten minutes.
+const ATTEMPTS: u32 = 3_000;
+
+/// The pauses of a client between its attempts: random, and longer after each failure.
+pub(crate) struct Backoff {
+    /// In milliseconds.
+    longest: u64,
+    failures: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            longest: 2,
+            failures: 0,
+        }
+    }
+}
+
+impl Backoff {
+    pub(crate) fn wait(&mut self) {
+        assert!(self.failures < ATTEMPTS, "{ATTEMPTS} attempts have failed");
+        self.failures += 1;
+        let random = RandomState::new().build_hasher().finish();
+        sleep(Duration::from_millis(random % self.longest));
+        self.longest = (self.longest * 2).min(400);
+    }
+
+    /// Shortens the next pause.
+    pub(crate) fn succeeded(&mut self) {
+        self.failures = 0;
+        self.longest = (self.longest / 2).max(2);
+    }
 }

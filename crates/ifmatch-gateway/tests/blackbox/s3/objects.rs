@@ -1,10 +1,9 @@
-//! Objects: errors, bodies in chunks, checksums, retries, leases, listings, and clients of the other dialects.
+//! Objects: errors, bodies in chunks, checksums, and listings.
 
 use crate::http::Http;
 use crate::s3::bucket;
 use crate::site::Site;
 use crate::suite::Suite;
-use crate::suite::borrowed;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("s3: an error names its condition and its request", errors);
@@ -202,8 +201,7 @@ fn listings(site: &Site) {
     let (own, _) = bucket(&mut http, site);
     http.delete(&format!("{own}/there"), &[]).is(204);
     for key in ["a", "b/1", "b/2", "b//3", "c%20%26/1", "d"] {
-        http.put(&format!("{own}/{key}"), &borrowed(&[]), "x")
-            .is(200);
+        http.put(&format!("{own}/{key}"), &[], "x").is(200);
     }
     let page = http
         .get(&format!("{own}?delimiter=%2F&list-type=2&max-keys=2"))

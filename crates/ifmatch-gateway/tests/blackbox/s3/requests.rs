@@ -5,8 +5,7 @@ use http::Request;
 use crate::http::Http;
 use crate::s3::bucket;
 use crate::site::Site;
-use crate::suite::Suite;
-use crate::suite::{borrowed, fields, rows};
+use crate::suite::{Suite, borrowed, fields, rows};
 
 pub(crate) fn add(suite: &mut Suite) {
     for row in rows(include_str!("../../data/blackbox/s3-requests.txt")) {
@@ -49,9 +48,11 @@ pub(crate) fn add(suite: &mut Suite) {
                     &served[2],
                 ),
                 // The library for S3 takes a request with a name that it doesn't know for the plain operation.
-                None => ["", "=", "=1"]
-                    .into_iter()
-                    .for_each(|after| operation(site, &row, after, 501, "-")),
+                None => {
+                    for after in ["", "=", "=1"] {
+                        operation(site, &row, after, 501, "-");
+                    }
+                }
             },
         );
     }
@@ -115,14 +116,14 @@ fn operation(site: &Site, row: &[String], after: &str, status: u16, text: &str) 
     let (own, tag) = bucket(&mut http, site);
     let (method, uri) = row[0].split_once(' ').expect("a method and a path");
     let (path, selectors) = uri.split_once('?').unwrap_or((uri, ""));
-    let words = |column: &'static str, text: &str| -> Vec<String> {
-        text.split(column)
+    let words = |separator: char, text: &str| -> Vec<String> {
+        text.split(separator)
             .filter(|word| !matches!(*word, "-" | ""))
             .map(str::to_owned)
             .collect()
     };
     // A few names have a value of their own.
-    let selectors = words("&", selectors).into_iter();
+    let selectors = words('&', selectors).into_iter();
     let selectors = selectors.map(|name| {
         if name.contains('=') {
             name
@@ -130,13 +131,13 @@ fn operation(site: &Site, row: &[String], after: &str, status: u16, text: &str) 
             format!("{name}{after}")
         }
     });
-    let parameters = words(" ", &row[1])
+    let parameters = words(' ', &row[1])
         .into_iter()
         .map(|name| format!("{name}=1"));
     let mut query: Vec<String> = selectors.chain(parameters).collect();
     query.sort_by_key(|part| part.split('=').next().map(str::to_owned));
     let source = format!("{own}/there");
-    let headers: Vec<(String, String)> = words(" ", &row[2])
+    let headers: Vec<(String, String)> = words(' ', &row[2])
         .into_iter()
         .map(|name| {
             let value = match name.as_str() {

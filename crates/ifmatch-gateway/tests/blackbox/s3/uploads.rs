@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use support::s3::{S3, list, race as writers};
+use support::s3::{list, race as writers};
 
 use crate::http::{Http, Reply};
 use crate::races::race;
@@ -66,15 +65,12 @@ pub(crate) fn add(suite: &mut Suite) {
             .enable_all()
             .build()
             .expect("a runtime");
-        runtime.block_on(async {
-            let door = S3::new(site.s3_address(), DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY);
-            writers(&[door], &own, 50).await;
-        });
+        runtime.block_on(writers(&[site.s3_client()], &own, 50));
     });
 }
 
 /// Begins an upload with these parts. Returns the path that completes it, and the list of its parts.
-pub(crate) fn begun(
+fn begun(
     http: &mut Http<'_>,
     path: &str,
     headers: &[(&str, &str)],

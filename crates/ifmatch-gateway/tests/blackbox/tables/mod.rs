@@ -41,6 +41,14 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Another client of a table.
+    fn at(site: &'a Site, path: &str) -> Self {
+        Self {
+            http: site.tables(),
+            path: path.to_owned(),
+        }
+    }
+
     /// Sends a request to this table. The address begins after the table's name.
     #[track_caller]
     fn send(
@@ -107,12 +115,3 @@ pub(crate) const JSON: [(&str, &str); 2] = [
     ("content-type", "application/json"),
     ("accept", "application/json;odata=nometadata"),
 ];
-
-/// Checks for an error response with this status and code.
-#[track_caller]
-fn refused(reply: Reply, status: u16, code: &str) {
-    let reply = reply.is(status);
-    if reply.json()["odata.error"]["code"] != code || reply.code() != code {
-        reply.fail(&format!("{status} {code}"));
-    }
-}

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::site::Site;
 use crate::suite::Suite;
-use crate::tables::{ENTITY, JSON, Table, refused};
+use crate::tables::{ENTITY, JSON, Table};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("tables: rejected entity, limits", limits);
@@ -13,7 +13,7 @@ pub(crate) fn add(suite: &mut Suite) {
 
 fn insert(site: &Site, body: &str, status: u16, code: &str) {
     let mut table = Table::new(site);
-    refused(table.send("POST", "", &[], body), status, code);
+    table.send("POST", "", &[], body).refused(status, code);
     assert_eq!(
         table.send("GET", "()", &[], "").is(200).json()["value"],
         json!([])
@@ -63,11 +63,7 @@ fn merge_limit(site: &Site) {
             .collect::<Value>()
     };
     let tag = table.insert("p", "r", &half(0)).is(204).etag().to_owned();
-    refused(
-        table.write("MERGE", None, &half(130)),
-        400,
-        "TooManyProperties",
-    );
+    table.write("MERGE", None, &half(130)).refused(400, "TooManyProperties");
     assert_eq!(table.send("GET", ENTITY, &[], "").is(200).etag(), tag);
     table.write("MERGE", None, &half(50)).is(204);
 }
@@ -94,11 +90,7 @@ pub(crate) fn add_access(suite: &mut Suite) {
     }
     suite.case("tables: access with an old signature", |site| {
         let fields = [("x-ms-date", "Sun, 13 Sep 2020 12:26:40 GMT")];
-        refused(
-            site.tables().send("GET", "/Tables", &fields, ""),
-            403,
-            "AuthenticationFailed",
-        );
+        site.tables().send("GET", "/Tables", &fields, "").refused(403, "AuthenticationFailed");
     });
     suite.case("tables: access with SharedKeyLite", lite);
     suite.case(
@@ -116,7 +108,7 @@ fn with(site: &Site, authorization: Option<&str>, status: u16, code: &str) {
             .headers_mut()
             .insert("authorization", value.parse().expect("a value"));
     }
-    refused(http.exchange(&request), status, code);
+    http.exchange(&request).refused(status, code);
 }
 
 /// JavaScript's client uses it for tables.

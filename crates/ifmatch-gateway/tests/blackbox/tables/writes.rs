@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
+use crate::http::Reply;
 use crate::races::race;
 use crate::races::winners::until_done;
 use crate::site::Site;
 use crate::suite::Suite;
-use crate::tables::{ENTITY, JSON, Table, refused};
+use crate::tables::{ENTITY, JSON, Table};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("tables: keys of any kind", keys);
@@ -100,7 +101,7 @@ fn any_case(site: &Site) {
             &JSON,
             json!({ "TableName": name }).to_string(),
         );
-        refused(again, 409, "TableAlreadyExists");
+        again.refused(409, "TableAlreadyExists");
     }
     let found = http
         .send(
@@ -126,18 +127,21 @@ fn any_case(site: &Site) {
 
 /// Every deletion but the last is followed by an insertion.
 fn alternating(site: &Site) {
+    let done = |reply: Reply| {
+        if !matches!(reply.status.as_u16(), 204 | 404) && !reply.changed_nothing() {
+            reply.fail("a change, or a rejection");
+        }
+        reply.status == 204
+    };
     let path = Table::new(site).path;
     let run = |_| {
-        let mut table = Table {
-            http: site.tables(),
-            path: path.clone(),
-        };
+        let mut table = Table::at(site, &path);
         let mut balance = 0;
         for _ in 0..10 {
-            balance += i32::from(table.insert("p", "r", &json!({})).status == 204);
+            balance += i32::from(done(table.insert("p", "r", &json!({}))));
             let read = table.send("GET", ENTITY, &[], "");
             let tag = if read.status == 200 { read.etag() } else { "*" };
-            balance -= i32::from(table.delete(tag).status == 204);
+            balance -= i32::from(done(table.delete(tag)));
         }
         balance
     };
@@ -145,10 +149,7 @@ fn alternating(site: &Site) {
     assert_eq!(
         left,
         i32::from(
-            Table {
-                http: site.tables(),
-                path
-            }
+            Table::at(site, &path)
             .properties()
                 != Value::Null
         )
@@ -204,10 +205,7 @@ fn keys(site: &Site) {
 fn inserters(site: &Site) {
     let path = Table::new(site).path;
     let insert = |racer: usize| {
-        let mut table = Table {
-            http: site.tables(),
-            path: path.clone(),
-        };
+        let mut table = Table::at(site, &path);
         table
             .insert("p", "r", &json!({ "by": racer }))
             .status
@@ -223,10 +221,7 @@ fn inserters(site: &Site) {
         "{statuses:?}"
     );
     assert_eq!(
-        Table {
-            http: site.tables(),
-            path
-        }
+        Table::at(site, &path)
         .properties(),
         json!({ "by": winner })
     );
@@ -235,10 +230,7 @@ fn inserters(site: &Site) {
 fn mergers(site: &Site) {
     let path = Table::new(site).path;
     let merge = |racer: usize| {
-        let mut table = Table {
-            http: site.tables(),
-            path: path.clone(),
-        };
+        let mut table = Table::at(site, &path);
         for round in 0..5 {
             until_done(|| table.write("MERGE", None, &json!({ format!("p{racer}"): round })));
         }
@@ -248,10 +240,7 @@ fn mergers(site: &Site) {
         .map(|racer| (format!("p{racer}"), json!(4)))
         .collect();
     assert_eq!(
-        Table {
-            http: site.tables(),
-            path
-        }
+        Table::at(site, &path)
         .properties(),
         expected
     );
@@ -262,10 +251,7 @@ fn counter(site: &Site) {
     table.write("PUT", None, &json!({ "sum": 0 })).is(204);
     let path = table.path;
     let count = |_| {
-        let mut table = Table {
-            http: site.tables(),
-            path: path.clone(),
-        };
+        let mut table = Table::at(site, &path);
         for _ in 0..10 {
             until_done(|| {
                 let read = table.send("GET", ENTITY, &[], "").is(200);
@@ -276,10 +262,7 @@ fn counter(site: &Site) {
     };
     race(8, count);
     assert_eq!(
-        Table {
-            http: site.tables(),
-            path
-        }
+        Table::at(site, &path)
         .properties(),
         json!({ "sum": 80 })
     );
@@ -329,6 +312,7 @@ fn tags(site: &Site) {
 
 fn current(site: &Site, method: &str) {
     let mut table = Table::new(site);
+    let path = table.path.clone();
     let first = table
         .insert("p", "r", &json!({ "a": 1 }))
         .is(204)
@@ -347,31 +331,18 @@ fn current(site: &Site, method: &str) {
         "W/\"datetime''\"".to_owned(),
         "\"x\"".to_owned(),
     ];
+    let (body, gone) = if method == "DELETE" {
+        ("", 404)
+    } else {
+        ("{}", 412)
+    };
+    let mut send = |tag: &str| table.send(method, ENTITY, &[("if-match", tag)], body);
     for tag in &others {
-        let reply = table.send(
-            method,
-            ENTITY,
-            &[("if-match", tag)],
-            if method == "DELETE" { "" } else { "{}" },
-        );
-        refused(reply, 412, "UpdateConditionNotSatisfied");
+        send(tag).refused(412, "UpdateConditionNotSatisfied");
     }
-    assert_eq!(table.properties(), json!({ "a": 2 }));
-    table
-        .send(
-            method,
-            ENTITY,
-            &[("if-match", &second)],
-            if method == "DELETE" { "" } else { "{}" },
-        )
-        .is(204);
-    let again = table.send(
-        method,
-        ENTITY,
-        &[("if-match", &second)],
-        if method == "DELETE" { "" } else { "{}" },
-    );
-    again.is(if method == "DELETE" { 404 } else { 412 });
+    assert_eq!(Table::at(site, &path).properties(), json!({ "a": 2 }));
+    send(&second).is(204);
+    send(&second).is(gone);
 }
 
 fn invalid(site: &Site, method: &str) {
@@ -383,25 +354,13 @@ fn invalid(site: &Site, method: &str) {
         .to_owned();
     let body = if method == "DELETE" { "" } else { "{}" };
     for text in ["", "abc", "W/", "\"open", "*, \"x\""] {
-        refused(
-            table.send(method, ENTITY, &[("if-match", text)], body),
-            400,
-            "InvalidInput",
-        );
+        table.send(method, ENTITY, &[("if-match", text)], body).refused(400, "InvalidInput");
     }
     let twice = [("if-match", tag.as_str()), ("if-match", "*")];
-    refused(
-        table.send(method, ENTITY, &twice, body),
-        400,
-        "InvalidInput",
-    );
+    table.send(method, ENTITY, &twice, body).refused(400, "InvalidInput");
     for name in ["if-none-match", "if-modified-since", "if-unmodified-since"] {
         let fields = [("if-match", "*"), (name, "*")];
-        refused(
-            table.send(method, ENTITY, &fields, body),
-            400,
-            "ConditionHeadersNotSupported",
-        );
+        table.send(method, ENTITY, &fields, body).refused(400, "ConditionHeadersNotSupported");
     }
     let read = table.send("GET", ENTITY, &[], "").is(200);
     assert_eq!((read.etag(), &read.json()["a"]), (tag.as_str(), &json!(1)));
