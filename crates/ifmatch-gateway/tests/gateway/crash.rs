@@ -33,8 +33,7 @@ struct Expected {
 
 type Blobs = Arc<Mutex<HashMap<String, Expected>>>;
 
-/// State shared by the writers of one round.
-#[derive(Clone)]
+/// What a writer of one round shares with the others.
 struct Round {
     number: usize,
     client: Client,
@@ -49,32 +48,17 @@ async fn kill_9_during_a_hundred_writes() {
     let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
     let blobs = Blobs::default();
     for (number, killed_after) in KILLED_AFTER.into_iter().enumerate() {
-        let client = Client::new(gateway.address());
-        let round = Round {
-            number,
-            client,
-            blobs: Arc::clone(&blobs),
-            acknowledged: Arc::default(),
+        let acknowledged = Arc::<AtomicUsize>::default();
+        let write = |client, writer| {
+            let round = Round {
+                number,
+                client,
+                blobs: Arc::clone(&blobs),
+                acknowledged: Arc::clone(&acknowledged),
+            };
+            write_until_the_end(round, writer)
         };
-        let mut writers = JoinSet::new();
-        for writer in 0..WRITERS {
-            writers.spawn(write_until_the_end(round.clone(), writer));
-        }
-        // A short pause, so the kill doesn't coincide with the step before a response.
-        within("the writes before the kill", async {
-            while round.acknowledged.load(Relaxed) < killed_after {
-                assert!(
-                    writers.try_join_next().is_none(),
-                    "a write has failed before the kill"
-                );
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
-        tokio::time::sleep(Duration::from_millis(7)).await;
-        tokio::task::block_in_place(|| gateway.kill());
-        writers.join_all().await;
-        tokio::task::block_in_place(|| gateway.restart());
+        kill_during_writes(&mut gateway, &acknowledged, killed_after, write).await;
         check(
             &Client::new(gateway.address()),
             &blobs,
@@ -283,6 +267,8 @@ async fn kill_during_writes<F>(
         }
     })
     .await;
+    // A short pause, so the kill doesn't coincide with the step before a response.
+    tokio::time::sleep(Duration::from_millis(7)).await;
     tokio::task::block_in_place(|| gateway.kill());
     writers.join_all().await;
     tokio::task::block_in_place(|| gateway.restart());

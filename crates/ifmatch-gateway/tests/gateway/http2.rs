@@ -4,6 +4,7 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
+use ifmatch_testbed::within;
 use support::Gateway;
 use support::raw::{Connection, exchange};
 use tokio::net::TcpStream;
@@ -62,13 +63,16 @@ async fn status(client: &mut SendRequest<Bytes>, path: &str) -> StatusCode {
 
 /// Waits until the connection accepts no more requests, and returns the reason.
 async fn closed(mut client: SendRequest<Bytes>) -> h2::Error {
-    loop {
-        match client.ready().await {
-            Ok(ready) => client = ready,
-            Err(refused) => return refused,
+    within("the end of the connection", async {
+        loop {
+            match client.ready().await {
+                Ok(ready) => client = ready,
+                Err(refused) => return refused,
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
+    })
+    .await
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ fn memory(flags: &[&str]) -> Gateway {
 
 #[tokio::test]
 async fn a_large_body_changes_nothing() {
-    let gateway = crate::Gateway::on_folder(&["--max-body-size", "100"]);
+    let gateway = Gateway::on_folder(&["--max-body-size", "100"]);
     let client = Client::new(gateway.address());
     let tag = client
         .put("/c/a", &[], vec![b'x'; 100])

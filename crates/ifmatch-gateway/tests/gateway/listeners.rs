@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use http::Method;
 use support::azure::{Azure, DEVELOPMENT_ACCOUNT};
 use support::raw::{Connection, exchange};
+use support::tls::Files;
 use support::{Client, Gateway, run};
 
 use crate::get;
-use support::tls::Files;
 
 fn send(address: SocketAddr, method: &str, path: &str) -> u16 {
     exchange(
@@ -102,10 +102,12 @@ fn endpoints_leave_the_site_for_a_listener_of_their_own() {
     }
 }
 
-/// So do those for tables and for S3 clients.
 #[test]
-fn no_other_listener_serves_the_endpoints() {
-    for flags in [&[][..], &["--admin-listen", "127.0.0.1:0"]] {
+fn listeners_of_tables_and_s3_serve_the_endpoints_unless_they_have_a_listener_of_their_own() {
+    for (flags, expected) in [
+        (&[][..], &[200][..]),
+        (&["--admin-listen", "127.0.0.1:0"], &[400, 404]),
+    ] {
         let all = [
             &[
                 "--listen-tables",
@@ -120,14 +122,7 @@ fn no_other_listener_serves_the_endpoints() {
         for address in [gateway.tables(), gateway.s3()] {
             for path in ["/-/metrics", "/-/leases"] {
                 let status = send(address, "GET", path);
-                assert!(
-                    if flags.is_empty() {
-                        status == 200
-                    } else {
-                        [400, 404].contains(&status)
-                    },
-                    "{address} {path}: {status}"
-                );
+                assert!(expected.contains(&status), "{address} {path}: {status}");
             }
         }
     }
@@ -179,14 +174,6 @@ fn endpoints_beyond_loopback_need_a_token() {
         &["serve", "--store", "memory://"][..],
         &["proxy", "--upstream", "http://127.0.0.1:9"],
     ] {
-        let start = |flags: &[&str]| {
-            let mut gateway = Gateway::start(command.iter().chain(flags));
-            address(&gateway.line_after("endpoints on "))
-                .port()
-                .to_string()
-                + " "
-                + &gateway.url("")
-        };
         if command[0] == "serve" {
             let end = run(command.iter().chain(&["--admin-listen", "0.0.0.0:0"]));
             assert!(
@@ -202,15 +189,8 @@ fn endpoints_beyond_loopback_need_a_token() {
             short.status.code() == Some(2) && short.stderr.contains("can be guessed"),
             "{short:#?}"
         );
-        assert!(
-            !start(&[
-                "--admin-listen",
-                "0.0.0.0:0",
-                "--read-token",
-                "0123456789abcdef"
-            ])
-            .is_empty()
-        );
+        let long = ["--admin-listen", "0.0.0.0:0", "--read-token", "0123456789abcdef"];
+        Gateway::start(command.iter().chain(&long)).line_after("endpoints on ");
     }
     let mut open = Gateway::start([
         "proxy",
@@ -394,7 +374,11 @@ async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
         .get("/", &[])
         .await
         .expect(200);
-    refused("example.com:10002", "IP:PORT");
+    let end = run(["serve", "--store", "memory://", "--listen-tables", "example.com:10002"]);
+    assert!(
+        end.status.code() == Some(2) && end.stderr.contains("IP:PORT"),
+        "{end:#?}"
+    );
 }
 
 /// Another gateway has the default address. It may be one of this machine or of another test.
@@ -412,10 +396,4 @@ async fn a_default_address_of_tables_in_use_leaves_the_blobs() {
         .expect(200);
     let expected = "tables not started. 127.0.0.1:10002 is already in use";
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
-}
-
-fn refused(value: &str, expected: &str) {
-    let end = run(["serve", "--store", "memory://", "--listen-tables", value]);
-    assert_eq!(end.status.code(), Some(2), "{end:#?}");
-    assert!(end.stderr.contains(expected), "{end:#?}");
 }

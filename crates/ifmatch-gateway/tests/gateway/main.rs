@@ -29,6 +29,7 @@ mod tls;
 mod upkeep;
 
 use std::path::Path;
+use std::process::Command;
 
 use support::raw::exchange;
 use support::{Gateway, eventually};
@@ -55,6 +56,33 @@ fn wait_for(gateway: &Gateway, line: &str) {
             .any(|found| found == line)
             .then_some(())
     });
+}
+
+/// The log after a reload, and after one that has changed nothing.
+const RELOADED: &str = "reloaded the configuration";
+const NOT_RELOADED: &str = "cannot reload the configuration";
+
+/// Sends SIGHUP and waits until the log contains this text once more.
+#[track_caller]
+fn hang_up(gateway: &Gateway, text: &str) {
+    let count = || gateway.stderr().matches(text).count();
+    let before = count();
+    gateway.hang_up();
+    eventually(text, || (count() > before).then_some(()));
+}
+
+/// Returns a shell with the environment of [`Gateway::command`]. In the script, `"$0" "$@"` is the gateway with its arguments.
+fn in_shell(script: &str) -> Command {
+    let gateway = Gateway::command();
+    let mut shell = Command::new("sh");
+    for (name, value) in gateway.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.args(["-c", script]).arg(gateway.get_program());
+    shell
 }
 
 /// Returns the head of a `PUT /c/name` with this length.

@@ -6,10 +6,9 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use support::raw::exchange;
+use support::tls::Files;
 use support::{Gateway, run_command};
 use tempfile::TempDir;
-
-use support::tls::Files;
 
 /// The mistakes: see the first lines.
 const ROWS: &str = include_str!("../data/mistakes.txt");

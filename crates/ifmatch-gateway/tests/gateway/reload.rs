@@ -1,7 +1,7 @@
 //! SIGHUP: other tokens and another certificate, without a lost request.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -10,13 +10,10 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use support::raw::{Connection, exchange};
+use support::tls::Files;
 use support::{Answer, Gateway};
 
-use crate::eventually;
-use support::tls::Files;
-
-const RELOADED: &str = "reloaded the configuration";
-const FAILED: &str = "cannot reload the configuration";
+use crate::{NOT_RELOADED, RELOADED, eventually, hang_up};
 
 /// A folder with a configuration and the files that it names.
 struct Site(tempfile::TempDir);
@@ -58,14 +55,6 @@ impl Site {
         ifmatch.args([command, "--config"]).arg(self.path("config"));
         Gateway::launch(ifmatch)
     }
-}
-
-/// Sends SIGHUP and waits until the log contains this line once more.
-fn reload(gateway: &Gateway, line: &str) {
-    let count = || gateway.stderr().matches(line).count();
-    let before = count();
-    gateway.hang_up();
-    eventually(line, || (count() > before).then_some(()));
 }
 
 fn request(method: &str, path: &str, token: &str, body: &str) -> String {
@@ -140,7 +129,7 @@ async fn no_request_is_lost_while_tokens_and_certificates_are_exchanged() {
     let exchange_all = async {
         for round in 1..=20 {
             configure(round);
-            tokio::task::block_in_place(|| reload(&gateway, RELOADED));
+            tokio::task::block_in_place(|| hang_up(&gateway, RELOADED));
             // Presents the new certificate, and no other.
             let mut client = connect(&[&files[round % 2]], &gateway).await;
             assert!(
@@ -187,7 +176,7 @@ fn open_connections_need_a_current_token_and_requests_in_progress_do_not() {
             .then_some(())
     });
     site.tokens(&["current"]);
-    reload(&gateway, RELOADED);
+    hang_up(&gateway, RELOADED);
     idle.send(request("GET", "/c/a", "former", ""));
     idle.answer().expect(401);
     idle.send(request("GET", "/c/a", "current", ""));
@@ -212,7 +201,7 @@ fn tokens_of_the_file_are_exchanged_for_both_commands() {
         let gateway = site.start(command);
         read(&gateway, "/-/metrics", "former").expect(200);
         site.write("config", &config("current"));
-        reload(&gateway, RELOADED);
+        hang_up(&gateway, RELOADED);
         read(&gateway, "/-/metrics", "former").expect(401);
         read(&gateway, "/-/metrics", "current").expect(200);
     }
@@ -232,14 +221,14 @@ fn the_log_names_the_settings_that_a_reload_does_not_change() {
     };
     config("max-connections = 301", "1s");
     let gateway = site.start("proxy");
-    reload(&gateway, RELOADED);
+    hang_up(&gateway, RELOADED);
     assert!(
         !gateway.stderr().contains("a reload doesn't change"),
         "{}",
         gateway.stderr()
     );
     config("max-connections = 300", "2s");
-    reload(&gateway, RELOADED);
+    hang_up(&gateway, RELOADED);
     let expected = "a reload doesn't change --default-ttl, --max-connections. Restart to apply the new values.";
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
 }
@@ -274,7 +263,7 @@ fn a_reload_does_not_open_a_console_that_others_can_reach() {
     assert_ne!(before, 200);
     for changed in ["console = 'off'", "console = '127.0.0.1:0'"] {
         config(changed);
-        reload(&gateway, FAILED);
+        hang_up(&gateway, NOT_RELOADED);
         assert_eq!(status(), before, "{changed}");
     }
 }
@@ -322,7 +311,7 @@ fn an_unusable_configuration_changes_nothing() {
         ),
     ] {
         write(&lines);
-        reload(&gateway, FAILED);
+        hang_up(&gateway, NOT_RELOADED);
         assert!(
             gateway.stderr().contains(reason),
             "{reason} is missing in\n{}",
@@ -333,7 +322,7 @@ fn an_unusable_configuration_changes_nothing() {
         exchange(gateway.address(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect(401);
     }
     write(&usual);
-    reload(&gateway, RELOADED);
+    hang_up(&gateway, RELOADED);
     read(&gateway, "/", "other").expect(200);
 }
 
@@ -362,7 +351,7 @@ fn a_reload_leaves_no_account_that_the_settings_exclude() {
         let status = || exchange(gateway.address(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n").status;
         let unchanged = status();
         write(&after);
-        reload(&gateway, FAILED);
+        hang_up(&gateway, NOT_RELOADED);
         assert!(
             gateway.stderr().contains("SIGHUP can't change accounts"),
             "{before} {after}"
@@ -388,13 +377,9 @@ async fn an_unusable_certificate_leaves_the_tokens() {
     ];
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
     site.tokens(&["other"]);
-    copy(&files.path("other.pem"), &site.path("key.pem"));
-    reload(&gateway, FAILED);
+    fs::copy(files.path("other.pem"), site.path("key.pem")).unwrap();
+    hang_up(&gateway, NOT_RELOADED);
     let mut client = connect(&[&files], &gateway).await;
     assert_eq!(put(&mut client, "a", "former").await, 201);
     assert_eq!(put(&mut client, "a", "other").await, 401);
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::copy(from, to).unwrap();
 }

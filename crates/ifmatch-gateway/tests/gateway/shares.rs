@@ -9,7 +9,7 @@ use support::raw::Connection;
 use support::{Answer, Gateway};
 
 use crate::frames::{
-    GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, get_with, setting,
+    self, GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, get_with, setting,
 };
 use crate::{eventually, get, put_head, wait_for};
 
@@ -92,7 +92,7 @@ fn begin(
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
     const LIST: usize = 8 << 20;
-    let mut gateway = crate::Gateway::on_folder(&["--listen-tables", "127.0.0.1:0"]);
+    let mut gateway = Gateway::on_folder(&["--listen-tables", "127.0.0.1:0"]);
     let (blobs, tables) = (gateway.address(), gateway.tables());
     let put = (Method::PUT, "/box?restype=container", &[][..]);
     begin((ONE, blobs), Form::Blob, put, 0, "")
@@ -184,7 +184,7 @@ fn an_unread_listing_of_an_endpoint_occupies_memory() {
             length
         };
         let mut unread = open(gateway, ONE);
-        unread.send([PREFACE, &no_window, &crate::frames::get(1, path)].concat());
+        unread.send([PREFACE, &no_window, &frames::get(1, path)].concat());
         wait_for(gateway, &format!("ifmatch_document_bytes {occupied}"));
         drop(unread);
         wait_for(gateway, "ifmatch_document_bytes 0");
@@ -206,7 +206,7 @@ fn one_client_cannot_accumulate_unread_responses() {
     for (pile, seen) in piles.iter_mut().zip(seen) {
         pile.send([PREFACE, &no_window].concat());
         for stream in (1..204).step_by(2) {
-            pile.send(crate::frames::get(stream, "/-/health"));
+            pile.send(frames::get(stream, "/-/health"));
         }
         eventually(seen, || {
             let mut other = open(&gateway, OTHER);
@@ -284,14 +284,14 @@ fn an_evicted_http2_connection_gets_goaway() {
         [
             PREFACE,
             &frame(SETTINGS, 0, 0, &[]),
-            &crate::frames::get(1, "/-/health"),
+            &frames::get(1, "/-/health"),
         ]
         .concat(),
     );
     assert!(idle.is_answered());
     ask(&gateway, OTHER, 200);
-    let frames = frames(&idle.rest());
-    let (_, go_away) = frames
+    let answer = frames::frames(&idle.rest());
+    let (_, go_away) = answer
         .iter()
         .find(|(kind, _)| *kind == GOAWAY)
         .expect("GOAWAY");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway, run_command};
 
-use crate::frames::{PREFACE, SETTINGS, frame};
-use crate::{eventually, get, put_head, wait_for};
+use crate::frames::{self, PREFACE, SETTINGS, frame};
+use crate::{eventually, get, in_shell, put_head, wait_for};
 
 /// Starts a PUT and sends the first half of its body.
 fn half_a_put(gateway: &Gateway) -> Connection {
@@ -97,7 +97,7 @@ fn a_client_that_is_gone_does_not_delay_the_shutdown() {
         [
             PREFACE,
             &frame(SETTINGS, 0, 0, &[]),
-            &crate::frames::get(1, "/-/health"),
+            &frames::get(1, "/-/health"),
         ]
         .concat(),
     );
@@ -224,20 +224,8 @@ fn with_socket(socket: &TcpListener, listen: SocketAddr) -> Command {
 }
 
 fn with_descriptor(descriptor: impl Into<OwnedFd>, listen: SocketAddr) -> Command {
-    let gateway = Gateway::command();
-    let mut command = Command::new("sh");
-    for (name, value) in gateway.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = in_shell(r#"LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&0 </dev/null"#);
     command.args([
-        "-c",
-        "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null",
-        "sh",
-    ]);
-    command.arg(gateway.get_program()).args([
         "serve",
         "--store",
         "memory://",

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::Command;
 
 use support::raw::exchange;
 use support::{Client, Finished, Gateway, run};
 
-use crate::{get, serve};
+use crate::{get, in_shell, serve};
 
 /// Checks the exit code, and that stderr contains these texts and no internals.
 #[track_caller]
@@ -35,10 +34,6 @@ fn the_banner_has_an_example_and_no_colours_in_a_pipe() {
     );
     assert!(
         banner.contains(&format!("-X PUT -d hello {url}/docs/hello.txt")),
-        "{banner}"
-    );
-    assert!(
-        banner.contains(env!("CARGO_PKG_NAME").split('-').next().unwrap()),
         "{banner}"
     );
     assert!(banner.contains(folder.path().to_str().unwrap()), "{banner}");
@@ -488,7 +483,7 @@ fn completions_and_manual_pages_know_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let written = run(["man", folder.path().to_str().unwrap()]);
     assert_eq!(written.status.code(), Some(0), "{written:#?}");
-    let page = std::fs::read_to_string(folder.path().join("ifmatch-serve.1")).unwrap();
+    let page = fs::read_to_string(folder.path().join("ifmatch-serve.1")).unwrap();
     assert!(page.contains("127.0.0.1:10000"), "the page has no defaults");
     for shell in ["bash", "zsh", "fish"] {
         let completions = run(["completions", shell]);
@@ -512,7 +507,7 @@ async fn object_stores_serve_the_same() {
         vec!["--store", &url],
         vec!["--store", &url, "--data", known],
     ] {
-        let gateway = support::Gateway::start(["serve"].iter().chain(&flags));
+        let gateway = Gateway::start(["serve"].iter().chain(&flags));
         let client = Client::new(gateway.address());
         let first = client
             .put("/docs/a", &[("if-none-match", "*")], "one")
@@ -570,57 +565,12 @@ async fn conditions_can_be_required() {
 }
 
 #[tokio::test]
-async fn the_access_log_shows_requests_but_no_tokens() {
-    let flags = [
-        "--access-log",
-        "--log-format",
-        "json",
-        "--log",
-        "trace",
-        "--write-token",
-        "hunter2hunter2",
-    ];
-    let mut gateway = Gateway::on_folder(&flags);
-    let client = Client::new(gateway.address());
-    let headers = [
-        ("x-request-id", "find-me"),
-        ("authorization", "Bearer hunter2hunter2"),
-    ];
-    client.put("/docs/a", &headers, "12345").await.expect(201);
-    let log = gateway.stop().stderr;
-    assert!(!log.contains("hunter2"), "{log}");
-    let line = log
-        .lines()
-        .find(|line| line.contains("find-me"))
-        .expect("a line for the request");
-    let line: serde_json::Value = serde_json::from_str(line).unwrap();
-    let client: std::net::SocketAddr = line["client"].as_str().unwrap().parse().unwrap();
-    assert!(client.ip().is_loopback() && client.port() > 0, "{line}");
-    assert_eq!(line["method"], "PUT");
-    assert_eq!(line["path"], "/docs/a");
-    assert_eq!(line["status"], 201);
-    assert_eq!(line["bytes_in"], 5);
-    assert!(line["duration_us"].is_u64(), "{line}");
-}
-
-#[tokio::test]
 async fn a_closed_stderr_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let gateway = Gateway::command();
     // The reader of the pipe ends before the first line.
-    let script = r#"mkfifo "$LOG" && { : <"$LOG" & exec "$0" "$@" 2>"$LOG"; }"#;
-    let mut command = Command::new("sh");
-    for (name, value) in gateway.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = in_shell(r#"mkfifo "$LOG" && { : <"$LOG" & exec "$0" "$@" 2>"$LOG"; }"#);
     command
         .env("LOG", folder.path().join("log"))
-        .args(["-c", script])
-        .arg(gateway.get_program());
-    command
         .args(["serve", "--listen", "127.0.0.1:0", "--access-log", "--data"])
         .arg(folder.path().join("data"));
     let mut gateway = Gateway::launch(command);

@@ -12,7 +12,7 @@ use support::raw::Connection;
 use support::tls::Files;
 use support::{Gateway, run};
 
-use crate::eventually;
+use crate::{RELOADED, eventually, hang_up};
 
 fn put(version: Version) -> Request<Full<Bytes>> {
     let request = Request::put("https://localhost/c/a")
@@ -238,13 +238,7 @@ async fn a_client_gets_the_certificate_for_the_name_that_it_requests_also_after_
     };
     ask_all().await;
     write([2, 0, 1]);
-    gateway.hang_up();
-    eventually("the reload", || {
-        gateway
-            .stderr()
-            .contains("reloaded the configuration")
-            .then_some(())
-    });
+    hang_up(&gateway, RELOADED);
     ask_all().await;
     let end = run([
         "serve",
@@ -294,11 +288,5 @@ async fn a_certificate_near_its_end_is_warned_about_at_start_by_readiness_and_on
         assert!(text.contains(&part), "{path}: {text}");
     }
     files.expire(now - 1);
-    gateway.hang_up();
-    eventually("the warning", || {
-        gateway
-            .stderr()
-            .contains("clients refuse it; renew it and send SIGHUP")
-            .then_some(())
-    });
+    hang_up(&gateway, "clients refuse it; renew it and send SIGHUP");
 }

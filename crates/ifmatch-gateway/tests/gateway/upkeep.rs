@@ -4,17 +4,18 @@ use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use futures_util::{StreamExt, stream};
 use http::Method;
+use ifmatch_testbed::within;
 use serde_json::Value;
 use support::{Client, Gateway, kill, run};
 
-use crate::serve;
+use crate::{eventually, serve};
 
 /// Number of writers. Each writes a pair of blobs in turn.
 const WRITERS: u64 = 8;
@@ -77,7 +78,7 @@ async fn check(folder: &Path, log: &Log) {
             // The last write before the copy may have been acknowledged after it.
             let tag = (path, answer.etag().to_owned());
             let is_known = || log.tags.lock().unwrap().contains(&tag);
-            crate::eventually("the acknowledgement of a version", || {
+            eventually("the acknowledgement of a version", || {
                 is_known().then_some(())
             });
         }
@@ -112,9 +113,12 @@ async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
     for _ in 0..4 {
         // Each backup is of writers that have gone on since the previous one.
         let before = log.writes.load(SeqCst);
-        while log.writes.load(SeqCst) < before + 4 * WRITERS {
-            tokio::task::yield_now().await;
-        }
+        within("more writes", async {
+            while log.writes.load(SeqCst) < before + 4 * WRITERS {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         let taken = client
             .request(Method::PUT, "/-/snapshot", &[], "")
             .await
@@ -161,16 +165,6 @@ async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
     );
 }
 
-/// Sends a signal to a process. Returns `false` if it has ended.
-fn signal(name: &str, process: &Child) -> bool {
-    let command = format!("kill {name} {}", process.id());
-    Command::new("sh")
-        .args(["-c", &command])
-        .status()
-        .unwrap()
-        .success()
-}
-
 /// A second snapshot is taken while the first one is copied: its index has a blob with a body that the list of the first one
 /// lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,44 +179,57 @@ async fn a_backup_of_a_snapshot_that_another_one_replaces_fails() {
             .await
             .expect(201);
     }
-    let mut command = Gateway::command();
-    command
-        .args(["backup", "--url", &gateway.url("/"), "--data"])
-        .arg(data.path())
-        .arg("--to")
-        .arg(&to);
-    let mut backup = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let has_begun =
-        || std::fs::read_dir(to.join("bodies")).is_ok_and(|mut found| found.next().is_some());
-    while !has_begun() && backup.try_wait().unwrap().is_none() {
-        tokio::task::yield_now().await;
+    let index = to.join("index.redb");
+    // A backup may be faster than its signal.
+    for late in 0..20 {
+        let mut command = Gateway::command();
+        command
+            .args(["backup", "--url", &gateway.url("/"), "--data"])
+            .arg(data.path())
+            .arg("--to")
+            .arg(&to);
+        let backup = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = backup.id().to_string();
+        let has_begun =
+            || fs::read_dir(to.join("bodies")).is_ok_and(|mut found| found.next().is_some());
+        within("a copied body", async {
+            while !has_begun() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // The process is there, at least as a zombie, until it is waited for.
+        kill("STOP", &pid);
+        let was_faster = index.exists();
+        let path = format!("/c/late-{late}");
+        client.put(&path, &[], body(400)).await.expect(201);
+        client
+            .request(Method::PUT, "/-/snapshot", &[], "")
+            .await
+            .expect(201);
+        kill("CONT", &pid);
+        let ended = tokio::task::spawn_blocking(|| backup.wait_with_output())
+            .await
+            .unwrap()
+            .unwrap();
+        if was_faster {
+            fs::remove_dir_all(&to).unwrap();
+            continue;
+        }
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            ended.status.code() == Some(1) && stderr.contains("Run the command again"),
+            "{ended:#?}"
+        );
+        assert!(!index.exists());
+        return;
     }
-    signal("-STOP", &backup);
-    let is_copied = to.join("index.redb").exists();
-    client.put("/c/late", &[], body(400)).await.expect(201);
-    client
-        .request(Method::PUT, "/-/snapshot", &[], "")
-        .await
-        .expect(201);
-    signal("-CONT", &backup);
-    let ended = tokio::task::spawn_blocking(|| backup.wait_with_output())
-        .await
-        .unwrap()
-        .unwrap();
-    if is_copied {
-        return eprintln!("the backup was faster than this test");
-    }
-    let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert!(
-        ended.status.code() == Some(1) && stderr.contains("Run the command again"),
-        "{ended:#?}"
-    );
-    assert!(!to.join("index.redb").exists());
+    panic!("each backup was faster than its signal");
 }
 
 #[tokio::test]
@@ -251,8 +258,8 @@ async fn snapshots_need_a_write_token_and_a_folder() {
         .chain(&args));
     assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
     // The snapshot of another gateway, which an interrupted backup has left.
-    std::fs::create_dir_all(other.join("snapshot/bodies")).unwrap();
-    std::fs::write(other.join("snapshot/index.redb"), "").unwrap();
+    fs::create_dir_all(other.join("snapshot/bodies")).unwrap();
+    fs::write(other.join("snapshot/index.redb"), "").unwrap();
     let stale = run(["backup", "--data", other.to_str().unwrap()]
         .iter()
         .chain(&args));

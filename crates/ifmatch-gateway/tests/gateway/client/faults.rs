@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ifmatch_client::{Client, ErrorKind, Held, Lock};
 use ifmatch_testbed::{Network, Proxy, within};
-
 use support::{Gateway, Process, kill};
 
 /// Far beyond the time that the updates take.

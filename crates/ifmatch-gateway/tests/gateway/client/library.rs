@@ -9,15 +9,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use ifmatch_client::{Client, ErrorKind, Http};
 use ifmatch_testbed::{Network, Proxy};
-use support::{Gateway, Server};
+use support::{Gateway, Guarded, Server, eventually};
 use tower::service_fn;
 
-use support::Guarded;
 /// Far beyond the time that the updates take.
 const PATIENCE: Duration = Duration::from_hours(1);
 
@@ -96,10 +95,9 @@ async fn the_gateway_itself_fences_late_writes_off() {
     // Replaces the document with one that has no stamp, so only the gateway knows the larger token.
     let version = bill.get().await.unwrap().unwrap().version;
     let server = Http::new(&gateway.url("/box")).unwrap();
-    let headers =
-        http::HeaderMap::from_iter([(http::header::IF_MATCH, version.as_str().parse().unwrap())]);
+    let headers = HeaderMap::from_iter([(IF_MATCH, version.as_str().parse().unwrap())]);
     server
-        .send(http::Method::PUT, "bill", headers, "5".into())
+        .send(Method::PUT, "bill", headers, "5".into())
         .await
         .unwrap();
     let late = client
@@ -365,17 +363,13 @@ async fn a_signal_during_an_acquisition_leaves_no_lock() {
     let acquired = Arc::clone(&documents);
     let code = tokio::task::spawn_blocking(move || {
         let mut guarded = Guarded::of(Gateway::command(), &["lock", &url], "exec sleep 600");
-        while acquired.lock().unwrap().is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually("the acquisition", || {
+            (!acquired.lock().unwrap().is_empty()).then_some(())
+        });
         guarded.signal("TERM");
         guarded.code()
     });
-    let code = tokio::time::timeout(Duration::from_mins(2), code)
-        .await
-        .expect("it ends within two minutes")
-        .unwrap();
-    assert_eq!(code, Some(143));
+    assert_eq!(code.await.unwrap(), Some(143));
     let documents = documents.lock().unwrap();
     let record: serde_json::Value = serde_json::from_slice(&documents["/box/lock"].body).unwrap();
     assert_eq!(record["held"], false);

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::Gateway;
-use support::raw::{self, Case};
-use support::raw::{Connection, exchange};
+use support::origin::{Origin, ok};
+use support::raw::{self, Case, Connection, exchange};
 
 use super::{before, get, is_hit, status};
 use crate::eventually;
-use support::origin::{Origin, ok};
 
 const FRESH: &str = "cache-control: max-age=600\r\netag: \"v1\"\r\nserver: origin/1\r\n";
 
@@ -140,10 +139,11 @@ fn a_shutdown_waits_for_upgraded_connections_up_to_its_grace_period() {
     assert!(end.stderr.contains("with open connections"), "{end:#?}");
 }
 
-/// An origin that sends the response of each case at its path.
+/// An origin that sends the response of each case at its path, until the case is over, and a valid one otherwise. Also returns the
+/// number of cases that are over.
 fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
-    let told = Arc::new(AtomicUsize::new(0));
-    let over = Arc::clone(&told);
+    let past = Arc::new(AtomicUsize::new(0));
+    let over = Arc::clone(&past);
     let origin = Origin::converse(move |asked, stream| {
         let path = asked.head.split(' ').nth(1).unwrap();
         match path[1..].parse::<usize>() {
@@ -155,7 +155,7 @@ fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
             _ => drop(stream.write_all(ok("", "good").as_bytes())),
         }
     });
-    (origin, told)
+    (origin, past)
 }
 
 /// Returns the status of a complete response.
@@ -187,7 +187,7 @@ fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
 fn false_responses_are_not_stored() {
     let cases = raw::cases(&fs::read_to_string("tests/data/proxy-answers.txt").unwrap());
     assert!(cases.len() > 45, "the file was not read to its end");
-    let (origin, told) = liar(cases.clone());
+    let (origin, past) = liar(cases.clone());
     let gateway = before(&origin, &["--answer-timeout", "2s"]);
     let mut wrong = Vec::new();
     for (at, case) in cases.iter().enumerate() {
@@ -198,11 +198,11 @@ fn false_responses_are_not_stored() {
         let first = status_of_whole(&gateway, &path).unwrap_or_else(|| "-".to_owned());
         if then == "kept" {
             // The response may arrive before it is stored.
-            crate::eventually(&case.name, || {
+            eventually(&case.name, || {
                 is_hit(&get(&gateway, &path, "")).then_some(())
             });
         }
-        told.store(at + 1, Ordering::SeqCst);
+        past.store(at + 1, Ordering::SeqCst);
         let second = get(&gateway, &path, "").expect(200);
         let other = get(&gateway, "/other", "").expect(200);
         let found = match second.text() {

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use support::origin::{Origin, ok};
 use support::raw::exchange;
 use support::run;
 
 use super::{before, get, status};
 use crate::eventually;
-use support::origin::{Origin, ok};
 
 fn bodies(folder: &Path) -> usize {
     let names = fs::read_dir(folder)
@@ -157,18 +157,18 @@ fn slow_clients_of_bodies_that_are_too_long_for_the_memory_take_a_bounded_share(
             .expect("an open connection");
         clients.push(client);
     }
-    crate::eventually("all requests reach the origin", || {
+    eventually("all requests reach the origin", || {
         (origin.asked().len() == CLIENTS).then_some(())
     });
-    // Until all buffers are full.
-    let mut before = 0;
-    while sent.load(Ordering::Relaxed) != before {
-        before = sent.load(Ordering::Relaxed);
-        sleep(Duration::from_millis(500));
-    }
-    let used = gateway.memory().peak;
     let cache = (16 << 20) * 2;
     let most = BASE + cache + CLIENTS as u64 * PER_CLIENT;
+    // Until all buffers are full.
+    let (mut before, mut used) = (0, 0);
+    while sent.load(Ordering::Relaxed) != before && used <= most {
+        before = sent.load(Ordering::Relaxed);
+        sleep(Duration::from_millis(500));
+        used = gateway.memory().peak;
+    }
     assert!(used <= most, "{} MiB of {} MiB", used >> 20, most >> 20);
     drop(clients);
 }

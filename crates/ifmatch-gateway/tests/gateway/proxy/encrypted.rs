@@ -19,14 +19,14 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use support::origin::{Origin, ok};
 use support::raw::exchange;
+use support::tls::Files;
 use support::{Gateway, run};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::{before, get};
-use support::origin::{Origin, ok};
-use support::tls::Files;
 
 /// Starts a TLS proxy in front of an `https` upstream, with `roots` as the trusted certificates.
 fn encrypting(files: &Files, upstream: &Gateway, roots: &Path) -> Gateway {

@@ -1,11 +1,10 @@
 //! The proxy's own endpoints: counters, and purging.
 
+use support::origin::{Origin, ok};
 use support::raw::exchange;
 use support::{Answer, Gateway};
 
-use super::{before, get, is_hit, status};
-use crate::eventually;
-use support::origin::{Origin, ok};
+use super::{before, get, status, store};
 
 fn origin() -> Origin {
     Origin::start(|_| ok("cache-control: max-age=600\r\n", "hello"))
@@ -18,18 +17,8 @@ fn delete(gateway: &Gateway, path: &str, fields: &str) -> Answer {
     )
 }
 
-/// Sends requests until the response is stored.
-#[track_caller]
-fn store(gateway: &Gateway, path: &str) {
-    eventually("a hit", || {
-        status(&get(gateway, path, "").expect(200))
-            .contains("; hit")
-            .then_some(())
-    });
-}
-
 #[test]
-fn an_unknown_endpoint_gets_those_that_there_are() {
+fn the_404_of_an_unknown_endpoint_lists_the_others() {
     for (flags, has_cache) in [(&[][..], true), (&["--cache", "0"], false)] {
         let gateway = before(&origin(), flags);
         let answer = exchange(gateway.address(), crate::get("/-/none")).expect(404);
@@ -44,9 +33,7 @@ fn the_log_contains_the_cache_status() {
         Origin::start(move |_| ok(&format!("cache-control: max-age=600\r\n{inner}"), "hello"));
     let mut gateway = before(&origin, &["--access-log", "--log-format", "json"]);
     get(&gateway, "/a", "").expect(200);
-    eventually("a hit", || {
-        is_hit(&get(&gateway, "/a", "").expect(200)).then_some(())
-    });
+    store(&gateway, "/a");
     let log = gateway.stop().stderr;
     let lines = log
         .lines()

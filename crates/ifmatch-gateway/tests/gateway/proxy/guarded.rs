@@ -5,12 +5,12 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use support::origin::{Asked, Origin, ok};
 use support::raw::exchange;
 use support::{Answer, Gateway};
 
-use super::{before, get, is_hit};
+use super::{before, get, is_hit, store};
 use crate::eventually;
-use support::origin::{Origin, ok};
 
 /// An origin with one document, which each PUT replaces.
 fn forgetful() -> (Origin, Arc<Mutex<String>>) {
@@ -28,7 +28,7 @@ fn forgetful_with(fields: &'static str) -> (Origin, Arc<Mutex<String>>) {
             *shared.lock().unwrap() = String::from_utf8(asked.content.clone()).unwrap();
             return format!("HTTP/1.1 204 No Content\r\n{fields}\r\n");
         }
-        support::origin::ok(fields, &shared.lock().unwrap())
+        ok(fields, &shared.lock().unwrap())
     });
     (origin, document)
 }
@@ -148,14 +148,6 @@ fn origin(fields: &'static str) -> Origin {
     Origin::start(move |_| ok(fields, "hello"))
 }
 
-/// Sends requests until the response is stored.
-#[track_caller]
-fn store(gateway: &Gateway, path: &str) {
-    eventually("a hit", || {
-        is_hit(&get(gateway, path, "").expect(200)).then_some(())
-    });
-}
-
 /// Sends several requests, each of which reaches the origin.
 #[track_caller]
 fn assert_is_not_shared(origin: &Origin, gateway: &Gateway) {
@@ -235,7 +227,7 @@ fn clients_can_bypass_the_cache_unless_a_flag_forbids_it() {
 #[test]
 fn stale_responses_are_used_while_revalidated_only_by_a_flag() {
     // Stale after a second.
-    let fields = |asked: &support::origin::Asked| {
+    let fields = |asked: &Asked| {
         let strict = if asked.head.contains("/strict") {
             ", must-revalidate"
         } else {

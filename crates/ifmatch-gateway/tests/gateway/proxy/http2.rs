@@ -5,12 +5,12 @@ use h2::client::{self, SendRequest};
 use h2::server;
 use http::{Method, Request, Response, StatusCode};
 use support::Gateway;
+use support::origin::{Origin, ok};
 use support::raw::Connection;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::before;
 use crate::frames::{self, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, frame};
-use support::origin::{Origin, ok};
 
 async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();

@@ -10,10 +10,9 @@ mod reload;
 mod routes;
 mod trouble;
 
-use support::raw::exchange;
-use support::{Answer, Gateway};
-
 use support::origin::Origin;
+use support::raw::exchange;
+use support::{Answer, Gateway, eventually};
 
 /// Starts a proxy in front of this origin.
 fn before(origin: &Origin, flags: &[&str]) -> Gateway {
@@ -28,7 +27,15 @@ fn get(gateway: &Gateway, path: &str, fields: &str) -> Answer {
     )
 }
 
-/// Returns `Cache-Status` without the name of the cache.
+/// Sends requests until the response is stored.
+#[track_caller]
+fn store(gateway: &Gateway, path: &str) {
+    eventually("a hit", || {
+        is_hit(&get(gateway, path, "").expect(200)).then_some(())
+    });
+}
+
+/// Returns the field `Cache-Status`.
 fn status(answer: &Answer) -> &str {
     answer.header("cache-status")
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifmatch_testbed::Port;
+use support::origin::{Origin, ok};
 use support::raw::exchange;
 use support::{Answer, Gateway};
 
-use super::get;
+use super::{get, is_hit};
 use crate::eventually;
-use support::origin::{Origin, ok};
 
 /// Starts a proxy with these routes.
 fn start(routes: &str) -> Gateway {
@@ -68,8 +68,8 @@ fn a_route_strips_its_prefix_and_changes_fields_of_both_messages() {
         assert_eq!(asked.field(name), value, "{name}: {}", asked.head);
     }
     // The cache decides by the changed response.
-    crate::eventually("a hit", || {
-        super::is_hit(&ask(&gateway, "a.example", "/app/page?x", "")).then_some(())
+    eventually("a hit", || {
+        is_hit(&ask(&gateway, "a.example", "/app/page?x", "")).then_some(())
     });
     ask(&gateway, "a.example", "/other", "").expect(404);
 }
@@ -89,8 +89,8 @@ fn a_write_below_a_stripped_prefix_invalidates_what_its_location_names() {
     ));
     for path in ["/app/list?all", "/app/entry", "/app/other"] {
         ask(&gateway, "a.example", path, "").expect(200);
-        crate::eventually("a hit", || {
-            super::is_hit(&ask(&gateway, "a.example", path, "")).then_some(())
+        eventually("a hit", || {
+            is_hit(&ask(&gateway, "a.example", path, "")).then_some(())
         });
     }
     let post = "POST /app/new HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\n\r\n";
@@ -108,7 +108,7 @@ fn a_write_below_a_stripped_prefix_invalidates_what_its_location_names() {
         ("/app/other", true),
     ] {
         assert_eq!(
-            super::is_hit(&ask(&gateway, "a.example", path, "")),
+            is_hit(&ask(&gateway, "a.example", path, "")),
             is_kept,
             "{path}"
         );
@@ -139,7 +139,7 @@ fn a_route_redirects_without_being_cached() {
     ask(&gateway, "other.example", "/", "").expect(404);
     write("https://newer.example/");
     gateway.hang_up();
-    crate::eventually("the new target", || {
+    eventually("the new target", || {
         (ask(&gateway, "old.example", "/a?b=c", "").header("location") == "https://newer.example/")
             .then_some(())
     });
@@ -165,7 +165,7 @@ fn a_hidden_field_still_names_the_groups_of_a_purge() {
         answers.each_ref().map(|answer| answer.status.as_u16()),
         [200, 200, 304]
     );
-    assert!(super::is_hit(&answers[1]), "{answers:?}");
+    assert!(is_hit(&answers[1]), "{answers:?}");
     assert!(
         answers
             .iter()
@@ -182,13 +182,13 @@ fn a_hidden_field_still_names_the_groups_of_a_purge() {
         exchange(gateway.address(), purge).expect(200).json()["purged"],
         1
     );
-    assert!(!super::is_hit(&ask(&gateway, "a.example", "/", "")));
+    assert!(!is_hit(&ask(&gateway, "a.example", "/", "")));
 }
 
 /// The upstream doesn't get the cookie, so its response belongs to no client, and may have a lifetime by a guess or by a rule.
 #[test]
 fn a_cookie_that_the_route_removes_rules_out_no_lifetime() {
-    let origin = Origin::start(|_| ok("last-modified: mon, 01 jan 2024 00:00:00 gmt\r\n", "hello"));
+    let origin = Origin::start(|_| ok("last-modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n", "hello"));
     let gateway = start(&format!(
         "[[proxy.route]]\nmatch = 'a.example'\nupstream = ['{0}']\nrequest-headers.remove = ['Cookie']\n\
          [[proxy.route]]\nmatch = 'b.example'\nupstream = ['{0}']\nrequest-headers.set.Cookie = 'site=1'\n\
@@ -202,7 +202,7 @@ fn a_cookie_that_the_route_removes_rules_out_no_lifetime() {
     ] {
         let answers =
             [(); 2].map(|()| ask(&gateway, host, "/", "cookie: visitor=1\r\n").expect(200));
-        assert_eq!(super::is_hit(&answers[1]), is_stored, "{host}: {answers:?}");
+        assert_eq!(is_hit(&answers[1]), is_stored, "{host}: {answers:?}");
     }
 }
 

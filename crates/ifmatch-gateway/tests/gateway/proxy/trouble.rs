@@ -1,17 +1,17 @@
 //! Unreachable, silent and failing origins, loops, excessive requests, and invalid settings.
 
-use std::io::{self};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use ifmatch_testbed::Port;
+use support::origin::{Origin, ok};
 use support::raw::exchange;
 use support::{Gateway, run};
 
 use super::{before, get};
-use support::origin::{Origin, ok};
 
 #[test]
 fn an_unreachable_origin_is_502_and_a_silent_one_504() {
@@ -159,13 +159,13 @@ fn storage_flags_are_rejected_and_an_upstream_is_required() {
     );
 }
 
-/// A relay to an address that is set later.
-struct Way {
+/// A relay to a gateway that is started later.
+struct Relay {
     from: SocketAddr,
     to: Arc<OnceLock<SocketAddr>>,
 }
 
-impl Way {
+impl Relay {
     fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (from, to) = (
@@ -186,9 +186,8 @@ impl Way {
     }
 
     /// Starts a proxy in front of it.
-    fn proxy(&self, flags: &[&str]) -> Gateway {
-        let upstream = format!("http://{}", self.from);
-        Gateway::start(["proxy", "--upstream", &upstream].iter().chain(flags))
+    fn proxy(&self) -> Gateway {
+        Gateway::start(["proxy", "--upstream", &format!("http://{}", self.from)])
     }
 
     fn leads_to(&self, gateway: &Gateway) {
@@ -198,17 +197,17 @@ impl Way {
 
 #[test]
 fn loops_of_two_proxies_are_rejected_and_chains_are_not() {
-    let (there, back) = (Way::open(), Way::open());
-    let (first, second) = (there.proxy(&[]), back.proxy(&[]));
+    let (there, back) = (Relay::open(), Relay::open());
+    let (first, second) = (there.proxy(), back.proxy());
     there.leads_to(&second);
     back.leads_to(&first);
     get(&first, "/a", "").expect(508);
 
     let origin = Origin::start(|_| ok("cache-control: max-age=600\r\n", "hello"));
     let inner = before(&origin, &[]);
-    let way = Way::open();
-    let outer = way.proxy(&[]);
-    way.leads_to(&inner);
+    let relay = Relay::open();
+    let outer = relay.proxy();
+    relay.leads_to(&inner);
     assert_eq!(get(&outer, "/a", "").expect(200).text(), "hello");
     let asked = origin.asked();
     let via = asked[0]
