@@ -25,7 +25,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// Steps that compile or run natively, in running order. The first three are what a contributor runs before a commit.
+/// Steps that compile or run natively, in running order.
 const NATIVE: &[Step] = &[
     Step {
         name: "test",
@@ -120,7 +120,7 @@ const SERVED: &[Step] = &[
     },
     Step {
         name: "sdk",
-        about: "the Azure clients for Python and JavaScript; restic, rclone, azcopy, s5cmd",
+        about: "the clients of Azure and S3; restic, rclone, azcopy, s5cmd",
         needs: &[LIBSECRET, NODE, NPM, sdk::PYTHON, RCLONE, RESTIC],
         run: sdk,
     },
@@ -313,7 +313,7 @@ pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// The official Azure clients, and programs that use Azure's API, against the gateway.
+/// The official clients of Azure and S3, and programs that use either API, against the gateway.
 fn sdk(context: &Context<'_>) -> Result {
     sdk::check(context, &gateway(context)?)
 }

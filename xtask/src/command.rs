@@ -420,8 +420,9 @@ mod tests {
     #[test]
     fn cpu_time_includes_children() {
         let running = shell("sh -c 'while :; do :; done' & wait").start().unwrap();
-        let before = running.cpu().unwrap();
+        let (before, deadline) = (running.cpu().unwrap(), soon());
         while running.cpu().unwrap() <= before {
+            assert!(Instant::now() < deadline, "the child's time isn't counted");
             std::thread::sleep(POLL);
         }
     }

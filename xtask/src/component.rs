@@ -1,13 +1,13 @@
 //! `cargo xtask component`: builds the WebAssembly component of the layer, and tests it in a host.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, changed};
 use crate::{ci, npm, sdk, wasm};
 
 /// Builds the component.
@@ -57,13 +57,8 @@ fn build_as(
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let (workspace, deadline) = (context.workspace, context.deadline);
     let (component, guest) = build_with_guest(workspace, deadline)?;
-    let (size, most) = (wasm::compressed(&component)?, budget(workspace)?);
-    if size > most {
-        return Err(format!(
-            "the component has {size} bytes compressed; the limit in wasm/budget.json is {most}"
-        )
-        .into());
-    }
+    let size = wasm::compressed(&component)?;
+    wasm::check_size(workspace, "component compressed bytes", size)?;
     let python = python(context)?;
     let host = workspace.root().join("wasm/host");
     Run::cargo("test --locked", &host)
@@ -103,19 +98,22 @@ fn javascript(context: &Context<'_>) -> Result<PathBuf> {
     Ok(component)
 }
 
-/// Builds the guest in Python, unless it is newer than its source, and returns its path.
+/// Builds the guest in Python, unless it is newer than what it is made of, and returns its path.
 fn python(context: &Context<'_>) -> Result<PathBuf> {
     let folder = context.workspace.target().join("component");
     let (source, component) = (
         context.workspace.root().join("wasm/guest/python"),
         folder.join("python.wasm"),
     );
-    let changed = |file: &Path| {
-        fs::metadata(file)
-            .and_then(|metadata| metadata.modified())
-            .ok()
-    };
-    if changed(&component).is_some_and(|built| Some(built) > changed(&source.join("app.py"))) {
+    let parts = [
+        source.join("app.py"),
+        source.join("requirements.txt"),
+        wit(context).join("world.wit"),
+    ];
+    if parts
+        .iter()
+        .all(|part| changed(part) < changed(&component))
+    {
         return Ok(component);
     }
     let python = sdk::python(context, &folder, "wasm/guest/python/requirements.txt")?;
@@ -131,14 +129,4 @@ fn python(context: &Context<'_>) -> Result<PathBuf> {
 /// Returns the folder with the guests' world.
 fn wit(context: &Context<'_>) -> PathBuf {
     context.workspace.root().join("wasm/component/wit")
-}
-
-/// Returns the maximum size of the component in compressed bytes.
-fn budget(workspace: &Workspace) -> Result<usize> {
-    let text = fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
-    let budget: serde_json::Value = serde_json::from_str(&text)?;
-    let bytes = budget["component compressed bytes"].as_u64();
-    Ok(usize::try_from(bytes.ok_or(
-        "wasm/budget.json has no `component compressed bytes`",
-    )?)?)
 }

@@ -1,13 +1,11 @@
 //! The tests' npm packages, pinned by lock files: Azurite (the Azure storage emulator), the Azure clients, a driver of
 //! browsers, miniflare, Wrangler and componentize-qjs.
 
-use std::fs;
-use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use crate::Result;
 use crate::command::Run;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, changed};
 
 /// Folder of the component's guest in JavaScript, and of what makes a component of it.
 pub const GUEST: &str = "wasm/guest/javascript";
@@ -15,7 +13,7 @@ pub const GUEST: &str = "wasm/guest/javascript";
 pub const AZURITE: &str = "tests/azurite";
 /// Folder of the console's tests in a browser.
 pub const CONSOLE: &str = "tests/console";
-/// Folder of the npm package's tests.
+/// Folder of the npm package, with its tests.
 pub const JS: &str = "wasm/js";
 /// Folder of miniflare, with the runtime of Cloudflare Workers, and Wrangler.
 pub const MINIFLARE: &str = "wasm/miniflare";
@@ -30,17 +28,7 @@ pub fn require(workspace: &Workspace, folder: &str, deadline: Instant) -> Result
     if installed.is_some() && installed >= changed(&there.join("package-lock.json")) {
         return Ok(());
     }
-    install_in(workspace, folder, deadline)
-}
-
-fn install_in(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {
-    Run::new("npm", &workspace.root().join(folder))
+    Run::new("npm", &there)
         .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
         .passes(deadline)
-}
-
-fn changed(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file)
-        .and_then(|metadata| metadata.modified())
-        .ok()
 }

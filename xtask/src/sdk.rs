@@ -1,5 +1,5 @@
-//! Runs the suites in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
-//! and Azurite, and programs for backups and data against the gateway.
+//! Runs the suites in tests/sdk: the official clients of Azure for Python and JavaScript against the gateway, the Worker and Azurite;
+//! that of S3 for Python, and programs for backups and data, against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::step::{Context, Tool};
 use crate::worker::Served;
 use crate::{listening, npm};
 
-/// The published development account and key, as in `UseDevelopmentStorage=true`.
+/// The development account, as in `UseDevelopmentStorage=true`.
 pub const ACCOUNT: &str = "devstoreaccount1";
 /// Its key, which Azure publishes.
 pub const KEY: &str =
@@ -143,7 +143,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
     .listening()
 }
 
-/// Starts a gateway without tables on an object store.
+/// Starts a gateway on an object store. It has no tables: their address is that of the blobs.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let (blobs, s3) = (listening::free_address()?, listening::free_address()?);
     let mut running = Run::new(binary, dir)

@@ -1,6 +1,7 @@
 //! The workspace, by `cargo metadata`.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -14,6 +15,13 @@ pub(crate) const SELECTION: &str = "--workspace --exclude wasm-harness --all-fea
 pub(crate) const FULL: &str = "--all-features --package ifmatch-gateway --package ifmatch-servers --package ifmatch-postgres \
      --package ifmatch-redis --package ifmatch-etcd --package ifmatch-testbed --package ifmatch-examples --package xtask \
      --package xtask-docs --package xtask-registers";
+
+/// Returns the time of a file's last change, or `None` if it can't be read.
+pub(crate) fn changed(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file)
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}
 
 /// The workspace of this task.
 pub struct Workspace {

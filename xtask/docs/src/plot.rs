@@ -222,7 +222,7 @@ fn plots(repository: &Path) -> Result<Vec<(String, String)>> {
         .collect();
     if plots.len() != NAMES.len() {
         return Err(format!(
-            "{PAGE} has {} tables of ratios: name each in plots.rs",
+            "{PAGE} has {} tables of ratios: name each in plot.rs",
             plots.len()
         )
         .into());

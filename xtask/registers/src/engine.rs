@@ -57,6 +57,9 @@ impl Engine {
     }
 
     /// Starts its server, or a cluster of three, with an empty register.
+    ///
+    /// # Errors
+    /// If `PostgreSQL` has no tables afterwards.
     pub async fn start(self) -> Result<Vec<Server>> {
         Ok(match self {
             Self::Postgres => {
@@ -70,7 +73,10 @@ impl Engine {
         })
     }
 
-    /// Connects to a register.
+    /// Connects to a register. A cluster without a leader is asked again, for ever.
+    ///
+    /// # Errors
+    /// If the URL is wrong, or the server can't be reached or used.
     pub async fn connect(self, url: &str) -> Result<Arc<dyn Register>> {
         Ok(match self {
             Self::Postgres => Arc::new(PostgresRegister::connect(url).await?),

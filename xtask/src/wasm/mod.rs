@@ -77,9 +77,22 @@ fn build_in(
     Ok(target.join(TARGET).join(host.profile()).join(module))
 }
 
+/// Fails if the size of what is built exceeds its limit in wasm/budget.json, which has this name.
+pub(crate) fn check_size(workspace: &Workspace, name: &str, size: usize) -> Result {
+    let text = fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
+    let budget: serde_json::Value = serde_json::from_str(&text)?;
+    let most = budget[name]
+        .as_u64()
+        .ok_or_else(|| format!("wasm/budget.json has no `{name}`"))?;
+    if u64::try_from(size)? <= most {
+        return Ok(());
+    }
+    Err(format!("{name}: {size}. The limit in wasm/budget.json is {most}.").into())
+}
+
 /// Returns the compressed size of a file. Cloudflare's size limits count compressed bytes.
 pub(crate) fn compressed(file: &Path) -> Result<usize> {
-    let bytes = std::fs::read(file)?;
+    let bytes = fs::read(file)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, &bytes)?;
     Ok(encoder.finish()?.len())

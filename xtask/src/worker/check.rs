@@ -7,19 +7,13 @@ use super::wrangler::Copied;
 use super::{build, build_package, size, wrangler};
 use crate::command::Run;
 use crate::step::Context;
-use crate::workspace::{FULL, Workspace};
-use crate::{Result, npm, sdk};
+use crate::workspace::FULL;
+use crate::{Result, npm, sdk, wasm};
 
 /// Checks the Worker's size and deployment, and runs its own tests, the black-box suite and the Azure clients.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let folder = build(context.workspace, context.deadline)?;
-    let (size, most) = (size(&folder)?, budget(context.workspace)?);
-    if size > most {
-        return Err(format!(
-            "the Worker has {size} bytes compressed; the limit in wasm/budget.json is {most}"
-        )
-        .into());
-    }
+    wasm::check_size(context.workspace, "compressed bytes", size(&folder)?)?;
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
     Copied::build(context, "wasm/template")?.deploys(context, &["", "tables"])?;
     let example = Copied::build(context, "examples/worker_axum")?;
@@ -46,21 +40,14 @@ fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
     // An isolate's memory holds few bodies: more cases at a time would get 503.
-    let passed = Run::cargo(
+    let run = Run::cargo(
         "test --locked --test blackbox -- --test-threads=4",
         context.workspace.root(),
     )
     .env("IFMATCH_SERVER", "worker")
     .env("IFMATCH_URL", format!("http://{}", served.blobs))
-    .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
-    .passes(context.deadline);
-    passed.map_err(|error| {
-        format!(
-            "{}\n{error}",
-            std::fs::read_to_string(&log).unwrap_or_default()
-        )
-        .into()
-    })
+    .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables));
+    passes(context, run, &log)
 }
 
 /// Runs the conformance suite of registers on the one of Durable Objects.
@@ -73,27 +60,18 @@ fn register(context: &Context<'_>) -> Result {
     )?;
     let log = context.workspace.target().join("worker-register.log");
     let served = Served::start(context, &folder, &log)?;
-    let passed = Run::cargo(
+    let run = Run::cargo(
         &format!("test --locked {FULL} --test worker_register"),
         context.workspace.root(),
     )
-    .env("IFMATCH_URL", format!("http://{}", served.blobs))
-    .passes(context.deadline);
-    passed.map_err(|error| {
-        format!(
-            "{}\n{error}",
-            std::fs::read_to_string(&log).unwrap_or_default()
-        )
-        .into()
-    })
+    .env("IFMATCH_URL", format!("http://{}", served.blobs));
+    passes(context, run, &log)
 }
 
-/// Returns the maximum size of the Worker in compressed bytes.
-fn budget(workspace: &Workspace) -> Result<usize> {
-    let text = std::fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
-    let budget: serde_json::Value = serde_json::from_str(&text)?;
-    let bytes = budget["compressed bytes"]
-        .as_u64()
-        .ok_or("wasm/budget.json has no `compressed bytes`")?;
-    Ok(usize::try_from(bytes)?)
+/// Runs tests of a Worker. The error includes the Worker's log.
+fn passes(context: &Context<'_>, run: Run, log: &Path) -> Result {
+    run.passes(context.deadline).map_err(|error| {
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        format!("{log}\n{error}").into()
+    })
 }

@@ -1,4 +1,5 @@
-//! Wrangler's checks of the Worker, and of folders that users copy to begin a Worker of their own: each must build where nothing else of the repository is.
+//! Wrangler's checks of the Worker, and of folders that users copy to begin a Worker of their own: each must build where nothing else
+//! of the repository is.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -57,7 +57,6 @@ impl Page {
     }
 
     /// Returns the first line of each block of commands that doesn't run, and doesn't say why.
-    #[cfg(test)]
     pub(super) fn unexplained(text: &str) -> Vec<String> {
         let mut unexplained = Vec::new();
         let (mut kind, mut reason, mut has_server) = (None, false, false);

@@ -14,6 +14,7 @@ use ifmatch_testbed::{Proxy, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 use super::journal::{Reader, Writer};
 use super::workload;
@@ -181,7 +182,9 @@ impl Team {
         }
         self.operations()?;
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
-        let register = self.engine.connect(&url(&self.servers, &addresses)).await?;
+        let register = timeout(PATIENCE, self.engine.connect(&url(&self.servers, &addresses)))
+            .await
+            .map_err(|_| "the servers have not come back")??;
         for process in self.processes.drain(..) {
             self.past.push(process.journal);
         }
