@@ -94,7 +94,7 @@ impl FolderRegister {
             None => fs::remove_file(self.path(key)),
         };
         let synced = swapped.and_then(|()| File::open(self.folder.join("records"))?.sync_all());
-        // The rename may have succeeded before the error.
+        // The change may have been made before the error.
         synced.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
         Ok(Swap::Done)
     }

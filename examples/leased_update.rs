@@ -62,7 +62,7 @@ async fn sell(
     StatusCode::NO_CONTENT
 }
 
-/// Starts a sale that never ends, as if the holder had crashed.
+/// A sale whose handler never ends, so the holder's write outlasts its lease.
 async fn hang(Extension(begun): Extension<Arc<Notify>>) -> StatusCode {
     begun.notify_one();
     pending().await
@@ -149,7 +149,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     bert.sell("3").await.expect(412);
     anna.sell("4").await.expect(204);
 
-    // Anna crashes during her next sale: her request hangs, and she never releases the lease.
+    // Anna's next sale hangs. She crashes while she waits for it, and never releases the lease.
     let hanging = tokio::spawn({
         let (client, lease) = (client.clone(), anna.lease.clone().unwrap_or_default());
         async move { client.put(LEDGER, &[("x-ms-lease-id", &lease)], "2").await }

@@ -1,8 +1,8 @@
-//! A typical service: a team's notes in SQLite, as JSON, with pagination, authentication, compression, CORS and tracing. No client overwrites what it
-//! hasn't seen, and neither does the job that writes to the table directly.
+//! A typical service: a team's notes in SQLite, as JSON, with pagination, authentication, compression, CORS and tracing. No client
+//! overwrites what it hasn't seen, and neither does the job that writes to the table directly.
 //!
-//! docs/howto/axum.md explains it step by step. Run it with `cargo run --example notes`, and open <http://127.0.0.1:3000> in two windows: the
-//! page is an editor that merges (docs/browsers.md).
+//! docs/howto/axum.md explains it step by step. Run it with `cargo run --example notes`, and open <http://127.0.0.1:3000> in two
+//! windows: the page is an editor that merges (docs/browsers.md).
 #![allow(clippy::print_stderr, reason = "it is a demonstration")]
 
 use std::time::Duration;

@@ -7,19 +7,19 @@
 )]
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use http::Request;
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_testbed::{Port, postgres};
-use support::{Answer, Client, Gateway, example, full};
+use support::{Answer, Client, Gateway, example, full, run_command};
 
 #[path = "../../custom_register.rs"]
 pub mod custom_register;
 mod notes;
 
-/// Timeout for the start or the end of an example.
+/// Timeout for the start of an example.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// An example that runs on a port until it is dropped.
@@ -54,13 +54,15 @@ async fn serve_with(name: &str, args: &[&str]) -> (Example, Client) {
         .args(args)
         .spawn()
         .expect("the example starts");
-    let example = Example { child, _port: port };
+    let mut example = Example { child, _port: port };
     let up = async {
         while client
             .try_send(Request::get("/").body(full("")).expect("a request"))
             .await
             .is_err()
         {
+            let end = example.child.try_wait().expect("a child");
+            assert_eq!(end, None, "{name} has ended");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -70,24 +72,11 @@ async fn serve_with(name: &str, args: &[&str]) -> (Example, Client) {
     (example, client)
 }
 
-async fn finish(name: &str) -> String {
-    finish_with(name, &[]).await
-}
-
-async fn finish_with(name: &str, args: &[&str]) -> String {
-    let child = program(name)
-        .args(args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the example starts");
-    let done = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let output = tokio::time::timeout(TIMEOUT, done)
-        .await
-        .expect("the example ends")
-        .expect("a thread");
-    let output = output.expect("its output");
-    assert!(output.status.success(), "{name}: {}", output.status);
-    String::from_utf8(output.stdout).expect("text")
+/// Runs an example to its end, and returns its output.
+fn finish(name: &str, args: &[&str]) -> String {
+    let end = run_command(program(name).args(args));
+    assert!(end.status.success(), "{name}: {end:#?}");
+    end.stdout
 }
 
 #[tokio::test]
@@ -159,9 +148,9 @@ async fn hyper_service_answers_conditions() {
         .expect(405);
 }
 
-#[tokio::test]
-async fn documents_merges_both_edits() {
-    let shown = finish("documents").await;
+#[test]
+fn documents_merges_both_edits() {
+    let shown = finish("documents", &[]);
     let expected = [
         "428",
         "where=Zurich: 412",
@@ -173,9 +162,9 @@ async fn documents_merges_both_edits() {
     }
 }
 
-#[tokio::test]
-async fn leased_update_has_one_holder_and_survives_a_crash() {
-    let shown = finish("leased_update").await;
+#[test]
+fn leased_update_has_one_holder_and_survives_a_crash() {
+    let shown = finish("leased_update", &[]);
     let expected = [
         "Anna acquires: 201",
         "Bert acquires: 409 LeaseAlreadyPresent",
@@ -195,7 +184,7 @@ async fn leased_update_has_one_holder_and_survives_a_crash() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_lose_no_update_with_a_shared_register() {
     let database = postgres::start(&[]).await;
-    let shown = finish_with("replicas", &[&database.url()]).await;
+    let shown = tokio::task::block_in_place(|| finish("replicas", &[&database.url()]));
     for name in ["one-shared-register", "by-hand"] {
         let line = shown
             .lines()
@@ -219,7 +208,7 @@ async fn replicas_lose_no_update_with_a_shared_register() {
 /// Maximum number of lines of an example.
 const MAX_LINES: usize = 60;
 
-/// Each example, and a line that it must print.
+/// Each example, and lines that it must print.
 const EXAMPLES: [(&str, &[&str]); 12] = [
     (
         "optimistic_update",
@@ -258,16 +247,7 @@ const EXAMPLES: [(&str, &[&str]); 12] = [
 fn each_example_runs_against_the_gateway() {
     let gateway = Gateway::on_folder(&[]);
     for (name, expected) in EXAMPLES {
-        let output = Command::new(example(name))
-            .arg(gateway.url("/box"))
-            .output()
-            .unwrap();
-        let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            output.status.success(),
-            "{name}: {shown}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let shown = finish(name, &[&gateway.url("/box")]);
         for line in expected {
             assert!(
                 shown.lines().any(|shown| shown == *line),

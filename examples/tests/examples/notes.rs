@@ -59,7 +59,7 @@ impl Service {
         };
         tokio::time::timeout(TIMEOUT, signed)
             .await
-            .expect("the job signs the note within two minutes")
+            .expect("the job signs the note")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Notes behind axum in a Cloudflare Worker. One layer adds strong tags and 304s, and prevents lost updates.
 //!
-//! The handlers know nothing about tags. Of two editors with the same version, the second gets 412, in any isolate and data centre: the records are
-//! Durable Objects.
+//! The handlers know nothing about tags. Of two editors with the same version, the second gets 412, in any isolate and data centre: the
+//! records are Durable Objects.
 
 use std::cell::OnceCell;
 
