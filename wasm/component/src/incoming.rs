@@ -27,7 +27,8 @@ use wasip3::wit_future;
 
 use crate::failed::FailedRequest;
 
-/// Bytes that are read at once. Guests in JavaScript may pass the bytes of a chunk as arguments of a function, of which there can be 65,535.
+/// Bytes that are read at once. Guests in JavaScript may pass the bytes of a chunk as arguments of a function, of which there can be
+/// 65,535.
 const FRAME: usize = 32 * 1024;
 
 /// How a body ended, with its trailers.

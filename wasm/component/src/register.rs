@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -47,6 +48,8 @@ impl tower::Service<Request<Full<Bytes>>> for HostClient {
 pub(crate) struct RemoteRegister {
     address: Address,
     opened: OnceCell<HttpRegister<HostClient>>,
+    /// The last error in the log: the calls that fail after it say nothing new.
+    logged: Mutex<String>,
 }
 
 impl RemoteRegister {
@@ -54,6 +57,7 @@ impl RemoteRegister {
         Self {
             address,
             opened: OnceCell::new(),
+            logged: Mutex::default(),
         }
     }
 
@@ -61,9 +65,17 @@ impl RemoteRegister {
         let open = || HttpRegister::open(HostClient, self.address.clone());
         let opened: Result<_, ConnectError> = self.opened.get_or_try_init(open).await;
         opened.map_err(|error| {
-            tracing::error!("{error}");
+            self.log_once(error.to_string());
             error.into()
         })
+    }
+
+    fn log_once(&self, error: String) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged != error {
+            tracing::error!("{error}");
+            *logged = error;
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! | GET `/large/N` | N bytes |
 //! | POST `/echo` | the request's body and trailers, as they arrive |
 //! | GET `/endless` | a body without end. When its reader has gone, the guest writes `/notes/gone` |
-//! | GET `/broken/N` | N bytes, then the body fails |
+//! | any of `/…/broken/N` | N bytes, then the body fails |
 //! | any of `/fail` | an error |
 //! | any, with `x-trap: early` | none: the guest traps |
 //! | `/notes/…`, with `x-trap: late` | none: the guest traps once the server has answered |
@@ -64,31 +64,13 @@ impl wasip3::exports::http::handler::Guest for Guest {
                 let (head, body) = request.into_parts();
                 http_into_wasi_response(files::answer(&head.method, name, body).await)
             }
-            ["", "large", count] => {
-                let left = count
-                    .parse()
-                    .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
-                http_into_wasi_response(http::Response::new(Generated {
-                    left,
-                    fails: false,
-                    told: None,
-                }))
-            }
-            ["", .., "broken", count] => {
-                let left = count
-                    .parse()
-                    .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
-                http_into_wasi_response(http::Response::new(Generated {
-                    left,
-                    fails: true,
-                    told: None,
-                }))
-            }
+            ["", "large", count] => generated(count, false),
+            ["", .., "broken", count] => generated(count, true),
             ["", "endless"] => {
                 let endless = Generated {
                     left: usize::MAX,
                     fails: false,
-                    told: Some(Gone),
+                    _gone: Some(Gone),
                 };
                 http_into_wasi_response(http::Response::new(endless))
             }
@@ -97,6 +79,18 @@ impl wasip3::exports::http::handler::Guest for Guest {
             _ => http_into_wasi_response(empty(StatusCode::NOT_FOUND)),
         }
     }
+}
+
+/// Answers with a number of bytes.
+fn generated(count: &str, fails: bool) -> Result<Response, ErrorCode> {
+    let left = count
+        .parse()
+        .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+    http_into_wasi_response(http::Response::new(Generated {
+        left,
+        fails,
+        _gone: None,
+    }))
 }
 
 /// Does to the store what the client asks for.
@@ -151,7 +145,8 @@ struct Generated {
     left: usize,
     /// `true` if it fails at its end.
     fails: bool,
-    told: Option<Gone>,
+    /// Dropped with the body.
+    _gone: Option<Gone>,
 }
 
 /// Tells the store when it is dropped.
@@ -180,7 +175,6 @@ impl http_body::Body for Generated {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let _ = &self.told;
         if self.left == 0 {
             let failed = self
                 .fails

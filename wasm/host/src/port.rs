@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -17,6 +18,9 @@ use wasmtime_wasi_http::Error;
 
 use crate::{Body, Instance};
 
+/// Pause after an error that concerns no single client, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// A port of this machine. Its instances take the requests in turn, as behind a load balancer. Closes when it is dropped.
 pub struct Port {
     url: String,
@@ -25,7 +29,14 @@ pub struct Port {
 
 impl Port {
     /// Opens a free port.
+    ///
+    /// # Errors
+    /// The system has no free port.
+    ///
+    /// # Panics
+    /// If there is no instance.
     pub async fn open(instances: Vec<Instance>) -> io::Result<Self> {
+        assert!(!instances.is_empty(), "a port without an instance");
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         Ok(Self {
@@ -64,8 +75,10 @@ async fn accept(listener: TcpListener, turns: Arc<Turns>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A connection that fails concerns its client alone.
-                let Ok((stream, _)) = accepted else { continue };
+                let Ok((stream, _)) = accepted else {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
                 let turns = Arc::clone(&turns);
                 let service = service_fn(move |request| answer(Arc::clone(&turns), request));
                 connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));

@@ -113,7 +113,7 @@ async fn race_with_kills(authoritative: &str) {
 }
 
 /// Writes on the condition of a tag until the answer is clear. Returns the content and its tag, or `None` if it was too late.
-async fn write(
+pub(crate) async fn write(
     instance: &Instance,
     tag: &str,
     content: String,

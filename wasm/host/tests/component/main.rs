@@ -295,36 +295,18 @@ async fn of_all_writers_at_two_instances_with_a_register_one_wins() {
         .to_owned();
     for round in 0..1_000 {
         let attempt = |writer: usize| {
-            let (instance, tag) = (&instances[writer % 2], &tag);
-            let content = format!("{round} by {writer}");
-            async move {
-                loop {
-                    let put = request("PUT /notes/a", &[("if-match", tag)], content.clone());
-                    let answer = instance.call(put).await.unwrap();
-                    match answer.status() {
-                        412 => return None,
-                        // Other writers were faster for ten seconds, or an answer of the register was lost.
-                        409 | 503 => {}
-                        status => {
-                            assert!((200..300).contains(&status), "{answer:?}");
-                            return Some((writer, answer.field("etag").to_owned()));
-                        }
-                    }
-                }
-            }
+            let (instance, content) = (&instances[writer % 2], format!("{round} by {writer}"));
+            faults::write(instance, &tag, content, "two instances")
         };
         let won: Vec<_> = join_all((0..16).map(attempt))
             .await
             .into_iter()
             .flatten()
             .collect();
-        let [(winner, next)] = &won[..] else {
+        let [(content, next)] = &won[..] else {
             panic!("round {round}: {} writers have won: {won:?}", won.len())
         };
-        assert_eq!(
-            network.notes.get("/notes/a").unwrap(),
-            format!("{round} by {winner}")
-        );
+        assert_eq!(network.notes.get("/notes/a").unwrap(), *content);
         assert!(!next.is_empty() && *next != tag, "{next}");
         next.clone_into(&mut tag);
     }
@@ -377,7 +359,7 @@ async fn a_read_calls_the_register_once_in_a_while_and_a_write_twice() {
         .field("etag")
         .to_owned();
     network.calls();
-    // Three calls: the first one fails, and reads what there is.
+    // Three calls of the register: the first one is refused, and takes a second request to read what there is.
     let written = call(&one, "PUT /notes/a", &[("if-match", &tag)], "5").await;
     assert_eq!(
         (written.status(), network.calls()),
@@ -419,18 +401,22 @@ async fn a_register_that_is_down_fails_writes_and_not_reads() {
     let instance = start(&network, &settings);
     let read = call(&instance, "GET /notes/a", &[], "").await;
     assert_eq!((read.status(), read.text().as_str()), (200, "1"));
-    let write = call(&instance, "PUT /notes/a", &[("if-match", "\"x\"")], "2").await;
-    assert_eq!(
-        (write.status(), network.notes.get("/notes/a").unwrap()),
-        (503, Bytes::from("1"))
-    );
-    eventually("the log", || {
-        instance
-            .log()
-            .text()
-            .contains("http://127.0.0.1:1/records/notes/ can't be used")
-    })
-    .await;
+    for _ in 0..3 {
+        let write = call(&instance, "PUT /notes/a", &[("if-match", "\"x\"")], "2").await;
+        assert_eq!(
+            (write.status(), network.notes.get("/notes/a").unwrap()),
+            (503, Bytes::from("1"))
+        );
+    }
+    let logged = || {
+        let text = instance.log().text();
+        text.matches("http://127.0.0.1:1/records/notes/ can't be used")
+            .count()
+    };
+    eventually("the log", || logged() > 0).await;
+    // The lines of four calls would be there by now.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(logged(), 1, "each call says the same");
 }
 
 /// A body of 64 MiB passes through an instance that may have less memory than that for it.
