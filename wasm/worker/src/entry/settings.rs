@@ -61,6 +61,7 @@ impl WorkerSettings {
     /// Reads the settings. Without credentials the Worker is unusable, unless `IFMATCH_DEVELOPMENT` limits it to this machine.
     pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
         let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
+        let flag = |name| flag(name, set(name).as_deref());
         let accounts = list(set("IFMATCH_ACCOUNTS").as_deref())
             .iter()
             .map(|text| account(text))
@@ -70,7 +71,7 @@ impl WorkerSettings {
             list(set("IFMATCH_WRITE_TOKEN").as_deref()),
         );
         let is_closed = !accounts.is_empty() || !read.is_empty() || !write.is_empty();
-        let development = flag("IFMATCH_DEVELOPMENT", set("IFMATCH_DEVELOPMENT").as_deref())?;
+        let development = flag("IFMATCH_DEVELOPMENT")?;
         if !is_closed && !development {
             return Err(Unusable(
                 "this Worker rejects all requests: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`, \
@@ -84,7 +85,7 @@ impl WorkerSettings {
         } else {
             Accounts::development()
         };
-        let public_read = flag("IFMATCH_PUBLIC_READ", set("IFMATCH_PUBLIC_READ").as_deref())?;
+        let public_read = flag("IFMATCH_PUBLIC_READ")?;
         let access = Access::new(&read, &write)
             .map_err(|error| Unusable(error.to_string()))?
             .public_read(public_read);
@@ -108,10 +109,7 @@ impl WorkerSettings {
                 access
             },
             cors: cors.map_err(|error| Unusable(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
-            required: required(flag(
-                "IFMATCH_REQUIRE_CONDITIONS",
-                set("IFMATCH_REQUIRE_CONDITIONS").as_deref(),
-            )?),
+            required: required(flag("IFMATCH_REQUIRE_CONDITIONS")?),
             max_body: set("IFMATCH_MAX_BODY_SIZE")
                 .map(|text| size(&text))
                 .transpose()?,

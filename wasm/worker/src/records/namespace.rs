@@ -3,9 +3,7 @@
 use js_sys::{Function, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::send::IntoSendFuture;
-use worker::{
-    Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Result as WorkerResult, Stub,
-};
+use worker::{Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Stub};
 
 use super::wire::{self, ObjectRequest, ObjectResponse};
 use crate::bindings;
@@ -23,6 +21,13 @@ const JURISDICTIONS: &[&str] = &["eu", "us", "fedramp", "fedramp-high"];
 const LOCATIONS: &[&str] = &[
     "wnam", "enam", "sam", "weur", "eeur", "apac", "apac-ne", "apac-se", "oc", "afr", "me",
 ];
+
+/// Time limit for a response, in milliseconds.
+const TIMEOUT: u32 = 10_000;
+/// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
+const ATTEMPTS: usize = 3;
+/// The object's name says all there is to say: requests to it need no host.
+const URL: &str = "https://records.ifmatch/";
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
 #[derive(Clone, Debug)]
@@ -50,13 +55,12 @@ impl RecordNamespace {
                 "[[durable_objects.bindings]] with name = \"RECORDS\" and class_name = \"Records\"";
             bindings::missing(RECORDS, "a Durable Object namespace", how, &error)
         })?;
-        let setting =
-            |setting, known| one_of(setting, known, bindings::variable(env, setting).as_deref());
-        let hint = setting(LOCATION_HINT, LOCATIONS)
-            .map_err(|error| Error::RustError(error.to_string()))?;
-        match setting(JURISDICTION, JURISDICTIONS)
-            .map_err(|error| Error::RustError(error.to_string()))?
-        {
+        let setting = |setting, known| {
+            one_of(setting, known, bindings::variable(env, setting).as_deref())
+                .map_err(|error| Error::RustError(error.to_string()))
+        };
+        let hint = setting(LOCATION_HINT, LOCATIONS)?;
+        match setting(JURISDICTION, JURISDICTIONS)? {
             Some(jurisdiction) => Ok(Self {
                 namespace: within(&namespace, jurisdiction)?,
                 hint,
@@ -78,9 +82,13 @@ impl RecordNamespace {
 fn within(namespace: &ObjectNamespace, jurisdiction: &'static str) -> Result<ObjectNamespace> {
     let restrict: Function =
         Reflect::get(namespace.as_ref(), &"jurisdiction".into())?.unchecked_into();
-    let part = restrict.call1(namespace.as_ref(), &JsValue::from(jurisdiction)).map_err(|error| {
+    let part = restrict.call1(namespace.as_ref(), &JsValue::from(jurisdiction));
+    let part = part.map_err(|error| {
         let why = Error::from(error);
-        Error::RustError(format!("{JURISDICTION}: this runtime cannot place objects in a jurisdiction: deploy the Worker, or remove the setting ({why})"))
+        Error::RustError(format!(
+            "{JURISDICTION}: this runtime cannot place objects in a jurisdiction: \
+             deploy the Worker, or remove the setting ({why})"
+        ))
     })?;
     Ok(part.unchecked_into())
 }
@@ -89,7 +97,7 @@ fn one_of(
     setting: &'static str,
     known: &'static [&'static str],
     value: Option<&str>,
-) -> std::result::Result<Option<&'static str>, Unknown> {
+) -> Result<Option<&'static str>, Unknown> {
     let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
@@ -100,13 +108,6 @@ fn one_of(
         .map(Some)
         .ok_or(Unknown { setting, known })
 }
-
-/// Time limit for a response, in milliseconds.
-const TIMEOUT: u32 = 10_000;
-/// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
-const ATTEMPTS: usize = 3;
-/// The object's name says all there is to say: requests to it need no host.
-const URL: &str = "https://records.ifmatch/";
 
 /// Reason for a missing response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +169,7 @@ pub(super) async fn again(
     answer
 }
 
-async fn fetch(namespace: &RecordNamespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
+async fn fetch(namespace: &RecordNamespace, name: &str, message: &[u8]) -> Result<Vec<u8>> {
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_body(Some(Uint8Array::from(message).into()));

@@ -203,7 +203,7 @@ impl Instance {
     }
 
     /// Registers the name of a new record.
-    async fn list(&self, key: &str) -> std::result::Result<(), String> {
+    async fn list(&self, key: &str) -> Result<(), String> {
         let namespace = RecordNamespace::open(&self.env).map_err(|error| error.to_string())?;
         let names = register::names(register::group(key));
         match namespace::again(

@@ -41,7 +41,7 @@ pub(super) async fn send(
     let writers = [&pipe.writable(), writable(&digest)].map(WritableStream::get_writer);
     let writers = writers
         .into_iter()
-        .collect::<std::result::Result<Vec<_>, _>>()
+        .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     let moved = async {
         let moved = pump(location, &body, &writers).await;

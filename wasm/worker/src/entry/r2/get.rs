@@ -52,7 +52,7 @@ pub(super) async fn get(
     } else {
         let raw = body(&object)
             .map_err(|error| failure::of(location, &error))?
-            .ok_or_else(bodiless)?;
+            .ok_or_else(|| failed("R2 sent no body"))?;
         // The body is passed on without being read.
         let whole = EdgeBody::new(
             ByteStream::new(raw.clone()),
@@ -100,7 +100,7 @@ fn sent(range: Option<&GetRange>, size: u64) -> Result<ops::Range<u64>> {
         Some(GetRange::Suffix(length)) => size.saturating_sub(*length)..size,
     };
     if sent.is_empty() {
-        Err(invalid(&"the object has no such bytes"))
+        Err(failed("the object has no such bytes"))
     } else {
         Ok(sent)
     }
@@ -117,10 +117,10 @@ fn body(object: &Object) -> worker::Result<Option<web_sys::ReadableStream>> {
     })
 }
 
-fn bodiless() -> Error {
+fn failed(why: &str) -> Error {
     Error::Generic {
         store: "R2",
-        source: "R2 sent no body".into(),
+        source: why.into(),
     }
 }
 
@@ -135,13 +135,6 @@ fn absent(location: &Path) -> Error {
     Error::NotFound {
         path: location.to_string(),
         source: "there is no such object".into(),
-    }
-}
-
-fn invalid(error: &impl ToString) -> Error {
-    Error::Generic {
-        store: "R2",
-        source: error.to_string().into(),
     }
 }
 
