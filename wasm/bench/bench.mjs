@@ -63,7 +63,7 @@ const direct = (name) => async (runtime) => {
 /** Runs subjects in turn, round by round, and returns the rates of each, and the CPU times in ms per request. */
 async function measure(subjects, connections, count) {
   const measured = Object.fromEntries(Object.keys(subjects).map((name) => [name, { rates: [], cpu: [] }]));
-  for (const [, once] of Object.entries(subjects)) await rate(connections, Math.ceil(count / 4), once);
+  for (const once of Object.values(subjects)) await rate(connections, Math.ceil(count / 4), once);
   for (let round = 0; round < ROUNDS; round += 1) {
     for (const [name, once] of Object.entries(subjects)) {
       const before = cpu(name);

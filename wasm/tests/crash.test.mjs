@@ -106,7 +106,7 @@ async function check({ fetch }, known) {
   }
 }
 
-// Requests the lease of every leased blob until the server is gone, and returns the confirmed holders.
+// Requests the lease of every leased blob until the server is gone, and notes the confirmed holders.
 async function contend({ fetch }, holders) {
   await Promise.all(
     LEASED.map(async (target) => {

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options } from "../miniflare/options.mjs";
 import { signed } from "./azure.mjs";
-import { BETWEEN, SET, COUNTING, FOLDER, ask, interposed, set, start } from "./support.mjs";
+import { BETWEEN, COUNTING, FOLDER, HOLDING, SET, ask, held, interposed, set, start } from "./support.mjs";
 
 const bindings = { IFMATCH_LEASES: "off" };
 
@@ -52,29 +52,15 @@ test("of the creators in two isolates, one succeeds", async (t) => {
 
 test("a version whose bytes return is another one", async (t) => {
   // The first isolate's write to the bucket waits, while the second writes other bytes and the same ones again.
-  const wrap = `(env) => {
-    const between = ${BETWEEN};
-    const hold = async (name, args, call) => {
-      while (name === "put" && globalThis.hold > 0) {
-        globalThis.held = 1;
-        await scheduler.wait(10);
-      }
-      return call(...args);
-    };
-    return { ...env, BUCKET: between(env.BUCKET, hold) };
-  }`;
-  const { fetches, bucket } = await two(t, interposed(t, { wrap, intercept: SET }));
+  const { fetches, bucket } = await two(t, interposed(t, { wrap: HOLDING, intercept: SET }));
   const [direct, slow] = fetches;
   const version = etag(await write(direct, "same", { "if-none-match": "*" }));
-  await set(slow, "hold", 1);
-  const late = write(slow, "late", { "if-match": version });
-  while ((await set(slow, "held", 0)) === 0);
+  const release = await held(slow, "/docs/a", { method: "PUT", body: "late", headers: { "if-match": version } });
   const other = etag(await write(direct, "other", { "if-match": version }));
   const again = etag(await write(direct, "same", { "if-match": other }));
   assert.notEqual(again, version);
   assert.equal((await bucket.head("docs/a")).httpEtag.slice(1, -1), version.slice(1).split("-")[0], "R2's own tag has returned");
-  await set(slow, "hold", 0);
-  assert.equal((await late).status, 412);
+  assert.equal((await release()).status, 412);
   assert.equal(await (await direct("/docs/a")).text(), "same");
 });
 

@@ -61,7 +61,7 @@ test("200 MB are written and read with little memory", async (t) => {
 
 test("changes of header fields at once do not hold the bytes of the blobs", async (t) => {
   const { fetch } = await start(t, interposed(t, OWN));
-  const names = Array.from({ length: 16 }, (_, nr) => `/docs/${nr}`);
+  const names = Array.from({ length: 16 }, (_, number) => `/docs/${number}`);
   const body = Buffer.alloc(8 << 20, "0123456789abcdef");
   for (const name of names) {
     assert.equal((await fetch(name, { method: "PUT", body })).status, 201);

@@ -105,9 +105,11 @@ test("a swap succeeds only at the expected revision", async () => {
 test("concurrent increments of a record are exact", async () => {
   const key = "b/swap/counter";
   let conflicts = 0;
+  const late = limit("the last increment");
   await Promise.all(
     Array.from({ length: 8 }, async () => {
       for (let done = 0; done < 8; ) {
+        late.throwIfAborted();
         const { revision = 0n, record = "0" } = (await load(key)) ?? {};
         const next = { revision: revision + 1n, record: String(Number(record) + 1) };
         const swapped = await swap(key, revision, next);

@@ -3,7 +3,7 @@ import { contentTag, evaluatePreconditions, hasWriteCondition, isRetainedBy304 }
 
 const READS = ["GET", "HEAD"];
 // They have no conditions (RFC 9110 §13.2.1).
-const NEITHER = ["OPTIONS", "TRACE"];
+const UNCONDITIONAL = ["OPTIONS", "TRACE"];
 // A POST without a condition creates something else than what it addresses.
 const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
 // Time in milliseconds for a body of unknown length to end.
@@ -23,7 +23,7 @@ export function checked(options, known = OPTIONS) {
 
 /** Decides whether a write runs, and which version it replaces. `load` returns the current version. */
 export async function before(request, { current, required }, load) {
-  if (READS.includes(request.method) || NEITHER.includes(request.method)) return {};
+  if (READS.includes(request.method) || UNCONDITIONAL.includes(request.method)) return {};
   if (!hasWriteCondition(request)) {
     if (!required || !NEED_CONDITIONS.includes(request.method)) return {};
     return { refusal: problem(428, "precondition-required", "writes to this resource need a condition: send If-Match with its ETag, or If-None-Match: * to create it") };

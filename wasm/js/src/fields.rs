@@ -95,7 +95,7 @@ impl HeadersLike {
 }
 
 impl Text {
-    /// It.
+    /// Returns the string.
     pub(crate) fn get(&self) -> Result<String, JsValue> {
         self.as_string()
             .ok_or_else(|| invalid("a tag and a name are texts"))

@@ -1,10 +1,17 @@
 //! Strong entity tags, preconditions and byte ranges of `ifmatch-core` for JavaScript, for any Worker or server with
 //! `Request` and `Headers`.
 //!
-//! The generated declarations include the TypeScript types in `types.ts`. The package's client is in `../client`, and its other files in
-//! `../package`.
+//! | file | exports |
+//! |---|---|
+//! | `lib.rs` | comparisons of tags, and `Last-Modified` |
+//! | `digest.rs` | tags and digests of bytes |
+//! | `evaluate.rs` | preconditions, and the fields of a 304 |
+//! | `range.rs` | byte ranges and `If-Range` |
+//! | `fields.rs` | nothing: converts JavaScript's values for the others |
+//! | `types.ts` | the TypeScript types, which the generated declarations include |
+//!
+//! The package's client is in `../client`, and its other files in `../package`.
 
-// The exports: tags and digests of bytes, preconditions, ranges. `fields` converts JavaScript's values for them.
 pub mod digest;
 pub mod evaluate;
 mod fields;
@@ -52,8 +59,12 @@ pub fn last_modified(modified: &Moment) -> Result<Option<String>, JsValue> {
         .and_then(|date: &Date| moment(date.get_time()));
     let modified = modified.ok_or_else(|| invalid("this is no Date from 1970 on"))?;
     let date = modified.last_modified();
-    let now = moment(Date::now()).unwrap_or_default();
-    Ok(date.has_come(now).then(|| date.to_string()))
+    Ok(date.has_come(now()).then(|| date.to_string()))
+}
+
+/// Returns the time of the runtime's clock.
+fn now() -> Timestamp {
+    moment(Date::now()).unwrap_or_default()
 }
 
 #[expect(

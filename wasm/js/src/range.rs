@@ -1,15 +1,15 @@
 //! Byte ranges, and `If-Range`.
 
 use http::header::{IF_RANGE, RANGE};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::{Limits, Representation, Selection, select, unsatisfied_content_range};
-use js_sys::{Array, Date, Reflect};
+use js_sys::{Array, Reflect};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
 use crate::fields::{
     RequestLike, check_properties, invalid, last_modified, object, read, tags, text,
 };
+use crate::now;
 
 #[wasm_bindgen]
 extern "C" {
@@ -99,13 +99,4 @@ fn length(sent: &JsValue) -> Result<u64, JsValue> {
 )]
 fn number(position: u64) -> JsValue {
     (position as f64).into()
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the time is positive, in whole milliseconds"
-)]
-fn now() -> Timestamp {
-    Timestamp::from_micros((Date::now() as u64).saturating_mul(1000))
 }
