@@ -12,26 +12,20 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ifmatch_core::digest::ContentHash;
+use statistics::{ratio, row, spread};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(1);
 
 fn main() {
-    println!("| bytes | ifmatch, MB/s | openssl, MB/s | ratio, median (least – most) |");
+    println!("| bytes | ifmatch, MB/s | openssl, MB/s | ratio |");
     println!("|---|---|---|---|");
     for len in [1024, 65_536] {
-        let rounds: Vec<(f64, f64)> = (0..ROUNDS).map(|_| (ours(len), openssl(len))).collect();
-        let ratios = sorted(rounds.iter().map(|(ours, theirs)| ours / theirs));
-        let [ours, theirs] = [
-            sorted(rounds.iter().map(|(ours, _)| *ours)),
-            sorted(rounds.iter().map(|(_, theirs)| *theirs)),
-        ];
-        let middle = ROUNDS / 2;
-        let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
-        println!(
-            "| {len} | {:.0} | {:.0} | {:.2} ({least:.2} – {most:.2}) |",
-            ours[middle], theirs[middle], ratios[middle]
-        );
+        let (ours, theirs): (Vec<f64>, Vec<f64>) =
+            (0..ROUNDS).map(|_| (ours(len), openssl(len))).unzip();
+        let ratios = ratio(&ours, &theirs);
+        let cells = [spread(ours, 0), spread(theirs, 0), spread(ratios, 2)];
+        println!("{}", row(&len.to_string(), &cells));
     }
 }
 
@@ -65,10 +59,4 @@ fn openssl(len: usize) -> f64 {
     // +F:22:sha256:1234567890.12
     let line = text.lines().find(|line| line.starts_with("+F:")).unwrap();
     line.rsplit(':').next().unwrap().parse::<f64>().unwrap() / 1e6
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
 }

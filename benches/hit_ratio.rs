@@ -29,7 +29,7 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    println!("| trace | room for | LRU | ifmatch | optimum |");
+    println!("| trace | capacity | LRU | ifmatch | optimum |");
     println!("|---|---|---|---|---|");
     for (name, trace) in traces() {
         let objects = trace.iter().collect::<BTreeSet<_>>().len();

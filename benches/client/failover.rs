@@ -156,6 +156,10 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
+        // After a panic, no one has told it to end.
+        if std::thread::panicking() {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }

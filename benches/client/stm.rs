@@ -41,14 +41,12 @@ impl Number {
 
     /// Adds one, and returns the number of attempts.
     pub(crate) async fn increment(&self) -> u32 {
-        let mut read = self.read().await;
-        for attempt in 1.. {
-            match self.swap(read).await {
-                None => return attempt,
-                Some(newer) => read = newer,
-            }
+        let (mut read, mut attempts) = (self.read().await, 1);
+        while let Some(newer) = self.swap(read).await {
+            read = newer;
+            attempts += 1;
         }
-        unreachable!("attempts have no end")
+        attempts
     }
 
     async fn read(&self) -> Read {

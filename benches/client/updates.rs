@@ -195,10 +195,7 @@ fn sdk(site: &Site, name: &str, keys: usize, time: Duration) -> (Tally, f64) {
     let endpoint = format!("http://{}/{DEVELOPMENT_ACCOUNT}", site.gateway.address());
     let (container, seconds) = (format!("sdk-{name}"), time.as_secs_f64().to_string());
     let output = Command::new(&site.python)
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/benches/client/counter.py"
-        ))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/client/counter.py"))
         .args([&endpoint, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, &container])
         .args([WRITERS.to_string(), keys.to_string(), seconds])
         .output()

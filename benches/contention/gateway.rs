@@ -235,9 +235,7 @@ impl Gateway {
         }
         together(ready, time, move |client, end| client.run(work, end)).await
     }
-}
 
-impl Gateway {
     /// Creates a container, unless other works have, and a table where there are tables.
     async fn prepare(&self) {
         let container = azure(

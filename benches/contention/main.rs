@@ -5,9 +5,9 @@
 //! ```
 //!
 //! `IFMATCH` is the gateway's program. Starts it on a folder, on the memory store with records in PostgreSQL and in etcd, in front
-//! of a store that others use, and once and twice on a bucket of its own; beside them PostgreSQL, Redis and etcd themselves. All sync each change before they answer. A client repeats a refused change at once.
-//! Appends and merges run on the folder, beside Azurite, `XADD` of Redis, and an `UPDATE` of PostgreSQL
-//! that lengthens a text.
+//! of a store that others use, and once and twice on a bucket of its own; beside them PostgreSQL, Redis and etcd themselves. All
+//! sync each change before they answer, but Azurite. A client repeats a refused change at once.
+//! Appends and merges run on the folder, beside Azurite, `XADD` of Redis, and an `UPDATE` of PostgreSQL that lengthens a text.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark stops at an unexpected result"
@@ -151,7 +151,7 @@ fn rows(gateways: usize, peers: usize) -> Vec<Row> {
     rows
 }
 
-/// Runs clients, each with what `prepare` returned for it, and returns their tallies.
+/// Runs all clients until the time has passed, and returns their tallies.
 async fn together<C, F>(
     clients: Vec<C>,
     time: Duration,

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{MemoryRegister, Register};
+use statistics::median;
 use tokio::runtime::Runtime;
 
 use footprint::{on_disk, resident};
@@ -37,7 +38,7 @@ fn main() {
         .unwrap();
     let sizes = if quick { &SIZES[..2] } else { &SIZES };
     println!(
-        "| register | resources | 304, ns | If-Match PUT, ns | record, bytes | with its response in memory, bytes |"
+        "| register | resources | 304, µs | If-Match PUT, µs | record, bytes | with its cached response, bytes |"
     );
     println!("|---|---|---|---|---|---|");
     let in_memory: Vec<Grown> = sizes
@@ -99,27 +100,19 @@ fn report(runtime: &Runtime, name: &str, mut all: Vec<Grown>) {
     for round in 0..ROUNDS {
         eprintln!("{name}: round {} of {ROUNDS}", round + 1);
         for (at, grown) in all.iter_mut().enumerate() {
-            reads[at].push(runtime.block_on(grown.subject.revalidate(READS)));
-            writes[at].push(runtime.block_on(grown.subject.update(WRITES)));
+            let micros = |time: Duration| time.as_secs_f64() * 1e6;
+            reads[at].push(micros(runtime.block_on(grown.subject.revalidate(READS))));
+            writes[at].push(micros(runtime.block_on(grown.subject.update(WRITES))));
         }
     }
     for (at, grown) in all.iter().enumerate() {
-        let (read, write) = (median(&mut reads[at]), median(&mut writes[at]));
+        let (read, write) = (median(&reads[at]), median(&writes[at]));
         let file = grown
             .file
             .map_or(String::new(), |bytes| format!(" ({bytes} on disk)"));
         println!(
-            "| {name} | {} | {} | {} | {}{file} | {} |",
-            grown.size,
-            read.as_nanos(),
-            write.as_nanos(),
-            grown.record,
-            grown.remembered
+            "| {name} | {} | {read:.1} | {write:.1} | {}{file} | {} |",
+            grown.size, grown.record, grown.remembered
         );
     }
-}
-
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }

@@ -60,10 +60,13 @@ impl Server {
 
     /// Returns the operations per second of a number of clients.
     pub(crate) async fn rate(&self, scene: Scene, clients: usize, time: Duration) -> f64 {
+        let mut connections = Vec::new();
+        for _ in 0..clients {
+            connections.push(Connection::open(self.address).await);
+        }
         let mut running = JoinSet::new();
         let begin = Instant::now();
-        for client in 0..clients {
-            let connection = Connection::open(self.address).await;
+        for (client, connection) in connections.into_iter().enumerate() {
             let client = Client {
                 connection,
                 azure: self.azure.clone(),

@@ -96,12 +96,13 @@ fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rat
         .iter()
         .map(|other| format!("{} / {}", servers[0].name, other.name));
     print_heading(
-        &format!("{}, a second", scene.name()),
+        &format!("{}, per second", scene.name()),
         &names.chain(ratios).collect::<Vec<_>>(),
     );
     for (at, clients) in clients.iter().enumerate() {
+        let plural = if *clients == 1 { "" } else { "s" };
         print_rates(
-            &format!("{clients} clients"),
+            &format!("{clients} client{plural}"),
             &rates.iter().map(|rates| &rates[at]).collect::<Vec<_>>(),
         );
     }
@@ -120,7 +121,10 @@ fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rat
 fn share(clients: &[usize], rates: &[Rates]) {
     print_heading(
         "clients",
-        &["durable swaps a second".into(), "of one client's".into()],
+        &[
+            "durable swaps per second".into(),
+            "compared with one client".into(),
+        ],
     );
     for (clients, these) in clients.iter().zip(rates) {
         println!(
@@ -141,7 +145,7 @@ fn print_heading(name: &str, columns: &[String]) {
     println!("|---{}|", "|---".repeat(columns.len()));
 }
 
-/// Returns the rates of each server, and the ratio of the first one's to the others'.
+/// Prints the rates of each server, and the ratio of the first one's to the others'.
 fn print_rates(name: &str, rates: &[&Rates]) {
     let cells = rates.iter().map(|rates| spread(rates.iter().copied(), 0));
     let ratios = rates[1..]

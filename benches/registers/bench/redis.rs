@@ -11,7 +11,7 @@ use crate::engine::Engine;
 
 /// Numbers of clients, of the register and of redis-benchmark.
 const CLIENTS: [usize; 3] = [16, 64, 256];
-/// Swaps a second that redis-benchmark reaches at most, to choose their number.
+/// Swaps per second to expect of redis-benchmark, to choose their number.
 const RATE: f64 = 20_000.0;
 /// A swap of one record with a revision of eight bytes.
 const SCRIPT: &str = "local found = redis.call('GET', KEYS[1]) \

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::rounds::{self, Measured};
-use crate::subject::{CLIENT_CORE, Row, Subject};
+use crate::subject::{CLIENT_CORE, Row, Subject, TWO_CORES};
 use crate::{caches, programs, report, scenarios};
 use xtask::Result;
 use xtask::command::Run;
@@ -44,11 +44,7 @@ const TOOLS: &[Tool] = &[
         probe: &["cmake", "--version"],
         install: INSTALL,
     },
-    Tool {
-        name: "two CPU cores",
-        probe: &["taskset", "-c", "0,1", "true"],
-        install: "a machine with two cores",
-    },
+    TWO_CORES,
 ];
 const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver cmake";
 
@@ -160,7 +156,7 @@ fn crowds(programs: &Programs, dir: &Path) -> Result {
     let rows = [
         "requests to the origin",
         "clients answered",
-        "seconds until all were",
+        "seconds until the last answer",
     ];
     println!(
         "{}",
@@ -262,7 +258,7 @@ fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Insta
         ]);
     }
     let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
-    let rows = ["stored", "MiB more than at the start", "bytes for each"];
+    let rows = ["stored", "growth, MiB", "bytes per response"];
     println!(
         "{}",
         report::table("responses of 32 bytes", &rows, &names, |row, column| cells

@@ -11,7 +11,7 @@ use xtask::command::Run;
 use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
-use crate::subject::Subject;
+use crate::subject::{Subject, TWO_CORES};
 use crate::{programs, report, rounds};
 
 const TOOLS: &[Tool] = &[
@@ -25,11 +25,7 @@ const TOOLS: &[Tool] = &[
         probe: &["wac", "--version"],
         install: "cargo install --locked wac-cli@0.12.0 --no-default-features",
     },
-    Tool {
-        name: "two CPU cores",
-        probe: &["taskset", "-c", "0,1", "true"],
-        install: "a machine with two cores",
-    },
+    TWO_CORES,
 ];
 
 /// Number of clients, each with a document and a connection.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::subject::{CLIENT_CORE, Subject};
+use crate::subject::{CLIENT_CORE, Subject, TWO_CORES};
 use crate::{programs, rounds};
 use xtask::Result;
 use xtask::command::Run;
@@ -17,11 +17,7 @@ const TOOLS: &[Tool] = &[
         probe: &["node", "--version"],
         install: "apt-get install nodejs",
     },
-    Tool {
-        name: "two CPU cores",
-        probe: &["taskset", "-c", "0,1", "true"],
-        install: "a machine with two cores",
-    },
+    TWO_CORES,
 ];
 
 /// Measures and prints the tables. Both servers write to a folder; only the gateway waits for the disk.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::subject::{Row, Subject};
 use xtask::Result;
+use xtask::command::Run;
 
 /// One worker, no log, files by sendfile, connections never closed after a number of requests.
 const NGINX: &str = "\
@@ -101,7 +102,7 @@ pub(crate) fn varnish_with(
         "vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\nsub vcl_backend_response {{ {rules} }}\n"
     );
     fs::write(dir.join("cache.vcl"), script)?;
-    let start = |run: xtask::command::Run, address: SocketAddr| {
+    let start = |run: Run, address: SocketAddr| {
         run.args([
             "varnishd",
             "-F",

@@ -56,7 +56,7 @@ pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> R
         .passes(deadline)
 }
 
-/// Builds and runs the hit ratio benchmark of ifmatch-cache.
+/// Builds and runs benches/hit_ratio.rs.
 pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
     let program = program(workspace, "hit-ratio")?;
     Run::new(program, workspace.root()).passes(deadline)
@@ -141,12 +141,14 @@ pub(crate) fn contention(workspace: &Workspace, quick: bool, deadline: Instant) 
         .passes(deadline)
 }
 
+const ETCD: Tool = Tool {
+    name: "etcd",
+    probe: &["etcd", "--version"],
+    install: "apt-get install etcd-server",
+};
+
 const CONTENTION_TOOLS: &[Tool] = &[
-    Tool {
-        name: "etcd",
-        probe: &["etcd", "--version"],
-        install: "apt-get install etcd-server",
-    },
+    ETCD,
     Tool {
         name: "Redis",
         probe: &["redis-server", "--version"],
@@ -156,11 +158,7 @@ const CONTENTION_TOOLS: &[Tool] = &[
 
 const CLIENT_TOOLS: &[Tool] = &[
     sdk::PYTHON,
-    Tool {
-        name: "etcd",
-        probe: &["etcd", "--version"],
-        install: "apt-get install etcd-server",
-    },
+    ETCD,
     Tool {
         name: "etcdctl",
         probe: &["etcdctl", "version"],

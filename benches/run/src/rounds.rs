@@ -109,7 +109,7 @@ impl Measured {
             |row, column| report::rate(&cells[row][column]),
         ));
         print(report::table(
-            "server's µs a request",
+            "server's CPU time per request, µs",
             rows,
             names,
             |row, column| report::cpu(&cells[row][column]),
@@ -122,7 +122,7 @@ impl Measured {
         };
         compare("ratio of requests/s", report::rates);
         compare(
-            "ratio of requests for a second of the server's processor",
+            "ratio of requests per CPU second of the server",
             report::yields,
         );
     }

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::exchange::ask;
 use crate::rounds::{self, Measured};
-use crate::subject::{CLIENT_CORE, Subject};
-use crate::{load, programs};
+use crate::subject::{CLIENT_CORE, Subject, TWO_CORES};
+use crate::{load, programs, scoreboard};
 use xtask::Result;
 use xtask::command::Run;
 use xtask::listening;
@@ -16,16 +15,7 @@ use xtask::sdk::{self, ACCOUNT, KEY};
 use xtask::step::{Context, Tool};
 use xtask::workspace::Workspace;
 
-use crate::scoreboard;
-
-const TOOLS: &[Tool] = &[
-    sdk::PYTHON,
-    Tool {
-        name: "two CPU cores",
-        probe: &["taskset", "-c", "0,1", "true"],
-        install: "a machine with two cores",
-    },
-];
+const TOOLS: &[Tool] = &[sdk::PYTHON, TWO_CORES];
 
 const PLAIN: &str = "gateway, plain";
 const S3: &str = "gateway, S3";
@@ -135,17 +125,8 @@ fn start(workspace: &Workspace, dir: &Path, deadline: Instant) -> Result<Vec<Sub
     ];
     // The first blob creates the container.
     for address in [subjects[0].address(), blobs] {
-        created(address, "PUT /bench/first")?;
+        scoreboard::put(address, "/bench/first")?;
     }
-    created(subjects[3].address(), "PUT /bench")?;
+    scoreboard::put(subjects[3].address(), "/bench")?;
     Ok(subjects)
-}
-
-fn created(address: SocketAddr, line: &str) -> Result {
-    let answer = ask(address, line, &["Content-Length: 0".to_owned()], &[])?;
-    if matches!(answer.status, 200 | 201) {
-        Ok(())
-    } else {
-        Err(format!("{line} is answered {answer:?}").into())
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::exchange::Answer;
 use crate::rounds::{self, Measured};
-use crate::subject::{Row, Subject};
+use crate::subject::{Row, Subject, TWO_CORES};
 use crate::{peers, programs};
 use xtask::Result;
 use xtask::command::Run;
@@ -28,11 +28,7 @@ const TOOLS: &[Tool] = &[
         probe: &["varnishd", "-V"],
         install: INSTALL,
     },
-    Tool {
-        name: "two CPU cores",
-        probe: &["taskset", "-c", "0,1", "true"],
-        install: "a machine with two cores",
-    },
+    TWO_CORES,
 ];
 const INSTALL: &str = "apt-get install -y wrk nginx-light varnish";
 

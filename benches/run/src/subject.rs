@@ -6,11 +6,18 @@ use crate::exchange::{Answer, ask};
 use xtask::Result;
 use xtask::command::{Run, Running};
 use xtask::listening;
+use xtask::step::Tool;
 
 /// Core of the servers.
 pub(crate) const SERVER_CORE: &str = "0";
 /// Core of the load.
 pub(crate) const CLIENT_CORE: &str = "1";
+/// Both.
+pub(crate) const TWO_CORES: Tool = Tool {
+    name: "two CPU cores",
+    probe: &["taskset", "-c", "0,1", "true"],
+    install: "a machine with two cores",
+};
 
 /// A request to every server.
 pub(crate) struct Row {

@@ -14,6 +14,7 @@ use clap::Args;
 use serde_json::Value;
 
 pub(crate) use self::s3::s3s_fs_program;
+pub(crate) use self::servers::put;
 use self::servers::{Part, SERVERS, Started};
 use xtask::Result;
 use xtask::command::Run;

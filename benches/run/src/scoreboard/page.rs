@@ -123,10 +123,10 @@ pub(super) fn write(workspace: &Workspace, part: Part, scores: &[&Score]) -> Res
         .split_once(start)
         .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) = parts.ok_or_else(|| format!("{PAGE} lacks {start} or {END}"))?;
-    let (table, dangers) = (table(part, scores), dangers(scores)?);
+    let (table, findings) = (table(part, scores), findings(scores)?);
     fs::write(
         &file,
-        format!("{before}{start}\n\n{table}\n{dangers}\n{END}{after}"),
+        format!("{before}{start}\n\n{table}\n{findings}\n{END}{after}"),
     )?;
     println!("written: {PAGE}");
     Ok(())
@@ -183,8 +183,8 @@ fn result<'a>(report: &'a Value, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Returns each check that says NO, by server.
-fn dangers(scores: &[&Score]) -> Result<String> {
+/// Returns each check that says NO or differs, by server.
+fn findings(scores: &[&Score]) -> Result<String> {
     let mut text = String::new();
     for Score {
         name,

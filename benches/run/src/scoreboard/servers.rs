@@ -1,11 +1,11 @@
 //! The servers of the scoreboard, each on a free port. Their configurations are in tests/scoreboard.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{Site, s3};
+use crate::exchange::ask;
 use xtask::command::{Run, Running};
 use xtask::sdk::{self, ACCOUNT, KEY, PYTHON};
 use xtask::step::Tool;
@@ -377,17 +377,12 @@ fn configuration(
 }
 
 /// Sends a PUT without content.
-pub(super) fn put(address: SocketAddr, path: &str) -> Result {
-    let mut stream = TcpStream::connect(address)?;
-    write!(
-        stream,
-        "PUT {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    if answer.starts_with("HTTP/1.1 20") {
+pub(crate) fn put(address: SocketAddr, path: &str) -> Result {
+    let line = format!("PUT {path}");
+    let answer = ask(address, &line, &["Content-Length: 0".to_owned()], &[])?;
+    if matches!(answer.status, 200 | 201) {
         Ok(())
     } else {
-        Err(answer.into())
+        Err(format!("{line} is answered {answer:?}").into())
     }
 }
