@@ -138,7 +138,10 @@ export async function follow(url, headers = {}) {
 export async function site(test, handle) {
   const server = createServer(handle);
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  test.after(() => server.closeAllConnections() ?? server.close());
+  test.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
   return `http://127.0.0.1:${server.address().port}`;
 }
 
@@ -155,6 +158,7 @@ export async function redis(test) {
       resolve();
     });
     server.on("error", (error) => reject(new Error(`redis-server is missing (apt-get install redis-server): ${error}`)));
+    server.on("exit", (code) => reject(new Error(`redis-server ended with ${code}`)));
   });
   const stop = () => server.kill("SIGKILL");
   test.after(() => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { follow, merge } from "../../../examples/notes/merge.js";
-import { browser, freePort, gateway, LIMIT, open, site } from "../support.js";
+import { browser, freePort, gateway, LIMIT, open, send, site } from "../support.js";
 
 /// The client in one file, as the example serves it. The step `js` checks that it's the package's.
 const CLIENT = new URL("../../../examples/notes/client.js", import.meta.url);
@@ -30,7 +30,7 @@ const WRITE = `async (Client, url, name, times) => {
 
 /// Checks that the document has each entry of each writer once.
 async function complete(url, acknowledged) {
-  const { entries } = await (await fetch(url, { signal: AbortSignal.timeout(LIMIT) })).json();
+  const { entries } = await (await send(url)).json();
   const expected = acknowledged.flatMap((times, writer) => Array.from({ length: times }, (_, time) => `w${writer}.${time}`));
   assert.equal(expected.length, WRITERS * TIMES, "each writer has written all it had to");
   assert.deepEqual([...entries].sort(), expected.sort(), "each acknowledged update is there, once");
@@ -119,7 +119,7 @@ async function notes(t) {
     rmSync(folder, { recursive: true, force: true });
   });
   for (const until = Date.now() + LIMIT; ; ) {
-    const answers = await fetch(`http://${address}/health`).then((response) => response.ok, () => false);
+    const answers = await send(`http://${address}/health`).then((response) => response.ok, () => false);
     if (answers) return `http://${address}`;
     assert.ok(process_.exitCode === null && Date.now() < until, `the example has not started within a minute: ${output}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -147,7 +147,8 @@ test("two windows of the example edit one note, and nothing is lost", async (t) 
   };
   await Promise.all([type(anna, "Anna", ["Control+Home", "End"]), type(bert, "Bert", ["Control+End", "ArrowUp", "End"])]);
   const both = await agree();
-  const stored = await (await fetch(`${url}/v1/notes/${new URL(anna.url()).hash.slice(1)}`, { headers: { authorization: "Bearer secret" } })).json();
+  const note = `${url}/v1/notes/${new URL(anna.url()).hash.slice(1)}`;
+  const stored = await (await send(note, "GET", { authorization: "Bearer secret" })).json();
   assert.equal(stored.text, both, "what both show is stored");
   const lines = (name, order) => order.map((line) => `${name} ${line}`);
   const expected = ["Anna:", ...lines("Anna", [4, 3, 2, 1, 0]), "-", "Bert:", ...lines("Bert", [0, 1, 2, 3, 4]), "(the team)"];

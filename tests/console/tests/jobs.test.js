@@ -85,10 +85,10 @@ test("of eight clients behind one address, name the one with most conflicts", as
   await send(`${at.service}/state`, "PUT", {}, "one");
   const lose = (agent, path) => send(`${at.service}${path}`, "PUT", { "if-match": '"old"', "user-agent": agent }, "x");
   // Two have the same product, and the last one has most conflicts.
-  const agents = [...Array(6).keys()].map((nr) => `HashiCorp Terraform/1.9.${nr} (+https://www.terraform.io)`);
+  const agents = [...Array(6).keys()].map((patch) => `HashiCorp Terraform/1.9.${patch} (+https://www.terraform.io)`);
   agents.push("editor/5.0 (ann)", "editor/5.0 (ben)");
-  for (const [nr, agent] of agents.entries()) {
-    for (let tries = 0; tries <= nr; tries += 1) await lose(agent, tries ? "/box/state" : "/box/other");
+  for (const [at, agent] of agents.entries()) {
+    for (let tries = 0; tries <= at; tries += 1) await lose(agent, tries ? "/box/state" : "/box/other");
   }
   const page = await open(await browser(t), at.console, { viewport: SIZES[1] });
   await go(page, "Conflicts");
@@ -98,7 +98,7 @@ test("of eight clients behind one address, name the one with most conflicts", as
   assert.deepEqual(rows, [
     "editor/5.0 (ben) 127.0.0.1 8",
     "editor/5.0 (ann) 127.0.0.1 7",
-    ...[5, 4, 3, 2, 1, 0].map((nr) => `Terraform/1.9.${nr} 127.0.0.1 ${nr + 1}`),
+    ...[5, 4, 3, 2, 1, 0].map((patch) => `Terraform/1.9.${patch} 127.0.0.1 ${patch + 1}`),
   ]);
   // All of them are in the window of a telephone.
   const last = await clients.getByRole("row").last().boundingBox();
@@ -134,8 +134,8 @@ test("of eight clients behind one address, name the one with most conflicts", as
 
 test("a list that is cut says so", async (t) => {
   const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
-  for (let nr = 0; nr < 101; nr += 1) {
-    await send(`${at.service}/box/${nr}`, "PUT", { "if-match": '"old"', "user-agent": `job/${Math.min(nr, 11)}` }, "x");
+  for (let number = 0; number < 101; number += 1) {
+    await send(`${at.service}/box/${number}`, "PUT", { "if-match": '"old"', "user-agent": `job/${Math.min(number, 11)}` }, "x");
   }
   const page = await open(await browser(t), `${at.console}/conflicts`, { viewport: SIZES[0] });
   const clients = page.locator("#clients");
@@ -386,7 +386,7 @@ test("a page is sent when it has changed, and the console is no client", async (
 test("merge what two operators changed, without scripts", async (t) => {
   const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
   const blob = `${at.service}/docs/list.txt`;
-  const lines = (...changed) => [...Array(20).keys()].map((nr) => `${changed[nr] ?? `line ${nr}`}\n`).join("");
+  const lines = (...changed) => [...Array(20).keys()].map((at) => `${changed[at] ?? `line ${at}`}\n`).join("");
   const headers = { "content-type": "text/plain" };
   await send(blob, "PUT", headers, lines());
   const page = await open(await browser(t), `${at.console}/blob?path=docs%2Flist.txt`, { viewport: SIZES[0], javaScriptEnabled: false });
