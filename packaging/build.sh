@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the packages of a release into target/dist, on Debian: an archive, a Debian package, a container image and a bill of
-# materials for each target, which is by default this machine's with a static glibc; for Windows, an archive and a bill:
+# materials for each target, by default this machine's with a static glibc. For Windows, there are only an archive and a bill:
 #
 #   packaging/build.sh [x86_64-unknown-linux-musl | aarch64-unknown-linux-gnu | x86_64-pc-windows-gnu | …]…
 #

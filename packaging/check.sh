@@ -48,7 +48,7 @@ serve() {
         kill -0 "$gateway" || break
         sleep 0.1
     done
-    echo "the gateway has not answered within 30 s:" >&2
+    echo "the gateway has ended, or has not answered within 30 s:" >&2
     cat "$roots/gateway.log" >&2
     exit 1
 }

@@ -1,4 +1,4 @@
-// Helpers: the list of cases, the tables in ../cases, clients, outcomes, waiting.
+// Helpers: the list of cases, clients, outcomes, races, waiting.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

@@ -37,7 +37,7 @@ def test_a_silent_leader_is_replaced_by_one_follower(blob):
     blob.upload_blob(b"old", overwrite=True, lease=old)
 
     def follow(number):
-        """Tries to become the leader until there is one. Returns the lease, or None if another client won."""
+        """Tries to become the leader until there is one. Returns the lease, or "lost" if another client won."""
 
         def poll():
             try:

@@ -3,7 +3,7 @@
 import pytest
 from azure.core import MatchConditions
 from azure.data.tables import RequestTooLargeError, TableTransactionError, UpdateMode
-from support import race
+from support import again, race
 
 
 def entity(row, **properties):
@@ -107,24 +107,27 @@ def test_transfers_keep_the_sum_and_readers_see_whole_batches(table):
     for row in "ab":
         table.create_entity(entity(row, v=100))
 
+    def transfer(change):
+        """Returns True, or None if another client was faster."""
+        entities = {row: table.get_entity("p", row) for row in "ab"}
+        guard = lambda row: {"etag": entities[row].metadata["etag"], "match_condition": MatchConditions.IfNotModified}
+        try:
+            table.submit_transaction([
+                ("update", entity("a", v=entities["a"]["v"] + change), guard("a")),
+                ("update", entity("b", v=entities["b"]["v"] - change), guard("b")),
+            ])
+        except TableTransactionError as error:
+            assert error.error_code == "UpdateConditionNotSatisfied"
+            return None
+        return True
+
     def work(number):
-        for step in range(10):
+        for _ in range(10):
             if number % 2:
                 seen = rows(table)
                 assert seen["a"] + seen["b"] == 200, seen
-                continue
-            while True:
-                entities = {row: table.get_entity("p", row) for row in "ab"}
-                guard = lambda row: {"etag": entities[row].metadata["etag"], "match_condition": MatchConditions.IfNotModified}
-                change = 1 if number % 4 else -1
-                try:
-                    table.submit_transaction([
-                        ("update", entity("a", v=entities["a"]["v"] + change), guard("a")),
-                        ("update", entity("b", v=entities["b"]["v"] - change), guard("b")),
-                    ])
-                    break
-                except TableTransactionError as error:
-                    assert error.error_code == "UpdateConditionNotSatisfied"
+            else:
+                again(lambda: transfer(1 if number % 4 else -1))
 
     race(6, work)
     # Workers 0 and 4 transfer -1 ten times each, worker 2 transfers 1.
