@@ -110,10 +110,7 @@ fn python(context: &Context<'_>) -> Result<PathBuf> {
         source.join("requirements.txt"),
         wit(context).join("world.wit"),
     ];
-    if parts
-        .iter()
-        .all(|part| changed(part) < changed(&component))
-    {
+    if parts.iter().all(|part| changed(part) < changed(&component)) {
         return Ok(component);
     }
     let python = sdk::python(context, &folder, "wasm/guest/python/requirements.txt")?;

@@ -125,9 +125,7 @@ impl<'a> Scenario<'a> {
 
     /// Replaces names by their values, `/box` by the path of the container, and `/new` by one that doesn't exist.
     fn meaning(&mut self, text: &str) -> String {
-        let text = text
-            .replace("/box", &self.own)
-            .replace("/new", &self.new);
+        let text = text.replace("/box", &self.own).replace("/new", &self.new);
         let mut parts = text.split('$');
         let mut meaning = parts.next().unwrap_or_default().to_owned();
         for part in parts {

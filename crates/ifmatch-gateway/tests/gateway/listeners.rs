@@ -189,7 +189,12 @@ fn endpoints_beyond_loopback_need_a_token() {
             short.status.code() == Some(2) && short.stderr.contains("can be guessed"),
             "{short:#?}"
         );
-        let long = ["--admin-listen", "0.0.0.0:0", "--read-token", "0123456789abcdef"];
+        let long = [
+            "--admin-listen",
+            "0.0.0.0:0",
+            "--read-token",
+            "0123456789abcdef",
+        ];
         Gateway::start(command.iter().chain(&long)).line_after("endpoints on ");
     }
     let mut open = Gateway::start([
@@ -374,7 +379,13 @@ async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
         .get("/", &[])
         .await
         .expect(200);
-    let end = run(["serve", "--store", "memory://", "--listen-tables", "example.com:10002"]);
+    let end = run([
+        "serve",
+        "--store",
+        "memory://",
+        "--listen-tables",
+        "example.com:10002",
+    ]);
     assert!(
         end.status.code() == Some(2) && end.stderr.contains("IP:PORT"),
         "{end:#?}"

@@ -182,9 +182,12 @@ impl Team {
         }
         self.operations()?;
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
-        let register = timeout(PATIENCE, self.engine.connect(&url(&self.servers, &addresses)))
-            .await
-            .map_err(|_| "the servers have not come back")??;
+        let register = timeout(
+            PATIENCE,
+            self.engine.connect(&url(&self.servers, &addresses)),
+        )
+        .await
+        .map_err(|_| "the servers have not come back")??;
         for process in self.processes.drain(..) {
             self.past.push(process.journal);
         }

@@ -87,7 +87,9 @@ fn listed(site: &Site) {
         .is(201);
     }
     let suffixes = ["aaa", "bbb", "ccc"].map(str::to_owned);
-    let names = suffixes.each_ref().map(|suffix| format!("{prefix}{suffix}"));
+    let names = suffixes
+        .each_ref()
+        .map(|suffix| format!("{prefix}{suffix}"));
     let list = format!("?comp=list&include=metadata&prefix={prefix}");
     for size in 1..5 {
         for (element, expected) in [("Name", &names), ("of", &suffixes)] {

@@ -63,7 +63,9 @@ fn merge_limit(site: &Site) {
             .collect::<Value>()
     };
     let tag = table.insert("p", "r", &half(0)).is(204).etag().to_owned();
-    table.write("MERGE", None, &half(130)).refused(400, "TooManyProperties");
+    table
+        .write("MERGE", None, &half(130))
+        .refused(400, "TooManyProperties");
     assert_eq!(table.send("GET", ENTITY, &[], "").is(200).etag(), tag);
     table.write("MERGE", None, &half(50)).is(204);
 }
@@ -90,7 +92,9 @@ pub(crate) fn add_access(suite: &mut Suite) {
     }
     suite.case("tables: access with an old signature", |site| {
         let fields = [("x-ms-date", "Sun, 13 Sep 2020 12:26:40 GMT")];
-        site.tables().send("GET", "/Tables", &fields, "").refused(403, "AuthenticationFailed");
+        site.tables()
+            .send("GET", "/Tables", &fields, "")
+            .refused(403, "AuthenticationFailed");
     });
     suite.case("tables: access with SharedKeyLite", lite);
     suite.case(

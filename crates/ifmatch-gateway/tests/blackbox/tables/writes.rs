@@ -148,11 +148,7 @@ fn alternating(site: &Site) {
     let left: i32 = race(6, run).into_iter().sum();
     assert_eq!(
         left,
-        i32::from(
-            Table::at(site, &path)
-            .properties()
-                != Value::Null
-        )
+        i32::from(Table::at(site, &path).properties() != Value::Null)
     );
 }
 
@@ -220,11 +216,7 @@ fn inserters(site: &Site) {
         statuses.iter().all(|status| matches!(status, 204 | 409)),
         "{statuses:?}"
     );
-    assert_eq!(
-        Table::at(site, &path)
-        .properties(),
-        json!({ "by": winner })
-    );
+    assert_eq!(Table::at(site, &path).properties(), json!({ "by": winner }));
 }
 
 fn mergers(site: &Site) {
@@ -239,11 +231,7 @@ fn mergers(site: &Site) {
     let expected: Value = (0..10)
         .map(|racer| (format!("p{racer}"), json!(4)))
         .collect();
-    assert_eq!(
-        Table::at(site, &path)
-        .properties(),
-        expected
-    );
+    assert_eq!(Table::at(site, &path).properties(), expected);
 }
 
 fn counter(site: &Site) {
@@ -261,11 +249,7 @@ fn counter(site: &Site) {
         }
     };
     race(8, count);
-    assert_eq!(
-        Table::at(site, &path)
-        .properties(),
-        json!({ "sum": 80 })
-    );
+    assert_eq!(Table::at(site, &path).properties(), json!({ "sum": 80 }));
 }
 
 pub(crate) fn add_conditions(suite: &mut Suite) {
@@ -354,13 +338,19 @@ fn invalid(site: &Site, method: &str) {
         .to_owned();
     let body = if method == "DELETE" { "" } else { "{}" };
     for text in ["", "abc", "W/", "\"open", "*, \"x\""] {
-        table.send(method, ENTITY, &[("if-match", text)], body).refused(400, "InvalidInput");
+        table
+            .send(method, ENTITY, &[("if-match", text)], body)
+            .refused(400, "InvalidInput");
     }
     let twice = [("if-match", tag.as_str()), ("if-match", "*")];
-    table.send(method, ENTITY, &twice, body).refused(400, "InvalidInput");
+    table
+        .send(method, ENTITY, &twice, body)
+        .refused(400, "InvalidInput");
     for name in ["if-none-match", "if-modified-since", "if-unmodified-since"] {
         let fields = [("if-match", "*"), (name, "*")];
-        table.send(method, ENTITY, &fields, body).refused(400, "ConditionHeadersNotSupported");
+        table
+            .send(method, ENTITY, &fields, body)
+            .refused(400, "ConditionHeadersNotSupported");
     }
     let read = table.send("GET", ENTITY, &[], "").is(200);
     assert_eq!((read.etag(), &read.json()["a"]), (tag.as_str(), &json!(1)));
