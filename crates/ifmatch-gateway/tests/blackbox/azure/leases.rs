@@ -1,6 +1,7 @@
 //! Every lease operation and every use in every lease state, from the tables of the SDK suites.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -283,7 +284,7 @@ impl Expired {
             let wanted =
                 std::mem::take(&mut ready.lock().unwrap_or_else(PoisonError::into_inner).wanted);
             // A panic fails every case that waits here.
-            let made = std::panic::catch_unwind(|| make(&site, wanted))
+            let made = catch_unwind(AssertUnwindSafe(|| make(&site, wanted)))
                 .map_err(|panic| said(panic.as_ref()));
             ready.lock().unwrap_or_else(PoisonError::into_inner).paths = Some(made);
             done.notify_all();
