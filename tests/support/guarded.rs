@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::Gateway;
-use crate::process::TIMEOUT;
+use crate::process::{TIMEOUT, kill, try_kill};
 
-/// A command in the background. Killed when dropped, together with the command that it runs.
+/// `ifmatch` in the background, with the command that it runs. Dropping this ends both.
 pub struct Guarded {
     child: Child,
     lines: Receiver<String>,
@@ -75,16 +75,15 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
+        // SIGTERM is passed on to the command. SIGKILL can't be, and would leave it running.
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            try_kill("TERM", &self.child.id().to_string());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Sends a signal to a process by its number.
-pub fn kill(signal: &str, pid: &str) {
-    let status = Command::new("sh")
-        .args(["-c", &format!("kill -{signal} {pid}")])
-        .status()
-        .expect("sh runs");
-    assert!(status.success(), "kill -{signal} {pid}");
 }

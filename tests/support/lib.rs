@@ -31,8 +31,8 @@ pub mod tls;
 pub use answer::Answer;
 pub use client::{Body, Client, full};
 pub use gateway::{Gateway, run, run_command};
-pub use guarded::{Guarded, kill};
-pub use process::{Finished, Process};
+pub use guarded::Guarded;
+pub use process::{Finished, Process, kill};
 pub use server::Server;
 
 /// Limit of [`eventually`], far beyond the expected time.

@@ -1,4 +1,4 @@
-//! A child process with captured output, which is killed on drop.
+//! A child process with captured output, which is killed on drop, and signals to any process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -71,7 +71,10 @@ impl Process {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    panic!("no line `{prefix}…` in time; stderr:\n{}", self.stderr())
+                    panic!(
+                        "no line `{prefix}…` within {TIMEOUT:?}; stderr:\n{}",
+                        self.stderr()
+                    )
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let end = self.finished();
@@ -88,22 +91,12 @@ impl Process {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        self.signal("TERM");
+        kill("TERM", &self.id().to_string());
     }
 
     /// Sends SIGHUP.
     pub(crate) fn hang_up(&self) {
-        self.signal("HUP");
-    }
-
-    fn signal(&self, name: &str) {
-        // The `kill` of the shell is portable and needs neither unsafe code nor a dependency.
-        let command = format!("kill -{name} {}", self.id());
-        let status = Command::new("sh")
-            .args(["-c", &command])
-            .status()
-            .expect("sh runs");
-        assert!(status.success(), "{command}: {status}");
+        kill("HUP", &self.id().to_string());
     }
 
     /// Sends SIGKILL.
@@ -127,7 +120,7 @@ impl Process {
             std::thread::sleep(POLL);
         }
         panic!(
-            "process {} does not end; stderr:\n{}",
+            "process {} does not end within {TIMEOUT:?}; stderr:\n{}",
             self.id(),
             self.stderr()
         )
@@ -143,6 +136,20 @@ impl Drop for Process {
             eprintln!("stderr of process {}:\n{}", self.id(), self.stderr.whole());
         }
     }
+}
+
+/// Sends a signal to a process by its number.
+pub fn kill(signal: &str, pid: &str) {
+    assert!(try_kill(signal, pid), "kill -{signal} {pid}");
+}
+
+/// Sends a signal to a process, which may have ended. Returns `true` if it was sent.
+pub(crate) fn try_kill(signal: &str, pid: &str) -> bool {
+    // The shell's `kill` is portable, and needs neither unsafe code nor a dependency.
+    let status = Command::new("sh")
+        .args(["-c", &format!("kill -{signal} {pid}")])
+        .status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// One output stream, collected by a thread.
