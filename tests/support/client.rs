@@ -83,46 +83,60 @@ impl Client {
     }
 
     /// Sends a request with these headers and this content.
-    pub async fn request(
+    #[track_caller]
+    pub fn request(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> impl Future<Output = Answer> + Send + 'static {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         self.send(request.body(full(content)).expect("valid names and values"))
-            .await
     }
 
     /// GET.
-    pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.request(Method::GET, path, headers, Bytes::new()).await
+    #[track_caller]
+    pub fn get(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> impl Future<Output = Answer> + Send + 'static {
+        self.request(Method::GET, path, headers, Bytes::new())
     }
 
     /// HEAD.
-    pub async fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    #[track_caller]
+    pub fn head(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> impl Future<Output = Answer> + Send + 'static {
         self.request(Method::HEAD, path, headers, Bytes::new())
-            .await
     }
 
     /// PUT.
-    pub async fn put(
+    #[track_caller]
+    pub fn put(
         &self,
         path: &str,
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
-    ) -> Answer {
-        self.request(Method::PUT, path, headers, content).await
+    ) -> impl Future<Output = Answer> + Send + 'static {
+        self.request(Method::PUT, path, headers, content)
     }
 
     /// DELETE.
-    pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    #[track_caller]
+    pub fn delete(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> impl Future<Output = Answer> + Send + 'static {
         self.request(Method::DELETE, path, headers, Bytes::new())
-            .await
     }
 }
 
