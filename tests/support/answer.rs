@@ -21,8 +21,7 @@ impl Answer {
     /// Reads a response to its end.
     ///
     /// # Errors
-    ///
-    /// That of the body.
+    /// Fails if the body does.
     pub async fn read<B: BodyExt>(response: Response<B>) -> Result<Self, B::Error> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?;
@@ -73,7 +72,7 @@ impl Answer {
     #[track_caller]
     #[allow(
         clippy::return_self_not_must_use,
-        reason = "the check is most often all that is wanted"
+        reason = "most callers only want the check"
     )]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{self:#?}");

@@ -116,8 +116,8 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
         let mut chunk = vec![0; size];
         reader.read_exact(&mut chunk).ok()?;
         content.extend(chunk);
-        let mut end = String::new();
-        while reader.read_line(&mut end).ok()? > 2 && size == 0 {}
+        // An empty line ends each chunk. After the last one, trailers come before it.
+        while reader.read_line(&mut String::new()).ok()? > 2 {}
         if size == 0 {
             return Some(content);
         }

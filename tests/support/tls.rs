@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::Gateway;
 
-/// A certificate with its key.
+/// A folder with `cert.pem`, a certificate, and `key.pem`, its key. `other.pem` is another key, and `text.pem` no PEM at all.
 pub struct Files {
     folder: tempfile::TempDir,
     certificate: CertificateDer<'static>,
@@ -27,12 +27,12 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Creates a certificate for localhost, its key, and another key.
+    /// Creates the files with a certificate for localhost.
     pub fn new() -> Self {
         Self::of("localhost")
     }
 
-    /// Creates a certificate for a host, its key, and another key.
+    /// Creates the files with a certificate for this host.
     pub fn of(host: &str) -> Self {
         let folder = tempfile::tempdir().expect("test data");
         let signed = rcgen::generate_simple_self_signed([host.to_owned()]).expect("test data");
@@ -127,11 +127,13 @@ impl Files {
                 .with_root_certificates(roots)
                 .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(address).await.expect("test data");
+        let stream = TcpStream::connect(address)
+            .await
+            .expect("the server listens");
         let name = ServerName::try_from(host.to_owned()).expect("test data");
         TlsConnector::from(Arc::new(config))
             .connect(name, stream)
             .await
-            .expect("test data")
+            .expect("a handshake with a trusted certificate")
     }
 }
