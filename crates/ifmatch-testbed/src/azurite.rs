@@ -12,6 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+use crate::within;
+
 /// The emulator with the container `container`, in memory.
 #[derive(Debug)]
 pub struct AzuriteServer {
@@ -49,16 +51,19 @@ pub async fn start() -> AzuriteServer {
         .spawn()
         .expect("node is needed to run Azurite");
     let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-    let address = loop {
-        let line = lines
-            .next_line()
-            .await
-            .expect("text")
-            .expect("Azurite ended before it listened");
-        if let Some((_, address)) = line.split_once("successfully listens on http://") {
-            break address.trim().parse().expect("an address");
+    let listens = async {
+        loop {
+            let line = lines
+                .next_line()
+                .await
+                .expect("text")
+                .expect("Azurite ended before it listened");
+            if let Some((_, address)) = line.split_once("successfully listens on http://") {
+                return address.trim().parse().expect("an address");
+            }
         }
     };
+    let address = within("the address of Azurite", listens).await;
     // Its output must be read.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     let server = AzuriteServer {
@@ -66,7 +71,7 @@ pub async fn start() -> AzuriteServer {
         _process: process,
         _folder: folder,
     };
-    server.create_container().await;
+    within("a container in Azurite", server.create_container()).await;
     server
 }
 

@@ -276,9 +276,12 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
     // One connection. Those for swaps and loads are opened at the first call.
     let register = connect::<E>(&server.url()).await;
     let mut others = Vec::new();
-    while let Ok(other) = E::connect(&server.url()).await {
-        others.push(other);
-    }
+    let all = async {
+        while let Ok(other) = E::connect(&server.url()).await {
+            others.push(other);
+        }
+    };
+    within("the last connection of the server", all).await;
     // More than the number of failures after which calls fail at once.
     for _ in 0..5 {
         let error = create(&*register, 0)
@@ -295,9 +298,12 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
             .expect_err("there is no connection");
     }
     drop(others);
-    while create(&*register, 0).await.is_err() || register.load(&key(0)).await.is_err() {
-        tokio::time::sleep(PAUSE).await;
-    }
+    let used = async {
+        while create(&*register, 0).await.is_err() || register.load(&key(0)).await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    within("a connection again", used).await;
 }
 
 /// The connection ends with the server's next bytes, which may belong to the response or come before it. The swap takes place
@@ -372,7 +378,7 @@ pub async fn a_driver_resolves_lost_answers<E: Engine>() {
                 &write_if(&conditions, number.to_be_bytes()),
             )
             .await;
-        proxy.set(Network::Whole);
+        assert_eq!(proxy.network(), Network::Whole, "no response was lost");
         let applied = applied.expect("the driver asks again");
         assert!(
             matches!(applied.outcome, Outcome::Written(_)),

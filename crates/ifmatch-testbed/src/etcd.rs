@@ -76,9 +76,8 @@ impl Isolable {
                     .map(|member| number(member, "leader"))
                     .collect();
                 let is_leader = |member: &Server| {
-                    leaders
-                        .iter()
-                        .all(|leader| *leader == number(member, "member_id"))
+                    let id = number(member, "member_id");
+                    leaders.iter().all(|leader| *leader == id)
                 };
                 if let Some(leader) = self.members.iter().position(is_leader) {
                     return leader;

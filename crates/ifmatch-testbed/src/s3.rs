@@ -144,6 +144,7 @@ impl S3Server {
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
             ("AWS_REGION", "us-east-1"),
+            // object_store would take it for a session token: clients must only pass names with a prefix on.
             ("TOKEN", "of something else"),
         ];
         settings
