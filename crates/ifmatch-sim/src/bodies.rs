@@ -72,9 +72,11 @@ pub struct BodyModel {
     pub sabotage: BodySabotage,
 }
 
-/// The key of the blob, and of its copy.
+/// Number of keys.
 const KEYS: usize = 2;
+/// The key of the blob.
 const BLOB: usize = 0;
+/// The key of its copy.
 const COPY: usize = 1;
 /// The number of the version in the beginning, and of its body.
 const FIRST: usize = 0;
@@ -90,7 +92,8 @@ pub struct World {
     revision: u8,
     /// The objects, by name.
     bodies: Vec<Option<Object>>,
-    writers: Vec<Writer>,
+    /// The next step of each writer.
+    writers: Vec<Step>,
     late_swaps: Vec<Swap>,
     /// Uploads that arrive late, if ever: the writer, and the source of a copy.
     late_uploads: Vec<(usize, Option<Named>)>,
@@ -137,11 +140,6 @@ enum Step {
         sent: Option<Swap>,
     },
     Done,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Writer {
-    step: Step,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -268,7 +266,7 @@ impl BodyModel {
 
     /// A writer learns that its swap took place.
     fn win(&self, world: &mut World, writer: usize, replaced: Option<Named>) {
-        world.writers[writer].step = Step::Done;
+        world.writers[writer] = Step::Done;
         world.winners += u8::from(self.tasks[writer] == BodyTask::Edit);
         let Some(replaced) = replaced else { return };
         if self.is(BodySabotage::RemoveAtOnce) {
@@ -282,7 +280,7 @@ impl BodyModel {
 
     /// A writer learns that no record will ever name its body.
     fn discard(&self, world: &mut World, writer: usize, source: Option<Named>) {
-        world.writers[writer].step = Step::Done;
+        world.writers[writer] = Step::Done;
         world.bodies[self.name(writer, source)] = None;
     }
 
@@ -297,7 +295,7 @@ impl BodyModel {
             self.discard(world, writer, source);
         } else if found != sent.replaced {
             // Another process was faster: the outcome stays unknown, and so the body stays.
-            world.writers[writer].step = Step::Done;
+            world.writers[writer] = Step::Done;
         } else {
             return false;
         }
@@ -305,18 +303,18 @@ impl BodyModel {
     }
 
     fn write(&self, world: &mut World, writer: usize) -> Option<()> {
-        match world.writers[writer].step {
+        match world.writers[writer] {
             Step::Upload(source) => {
                 let source = match (self.tasks[writer], source) {
                     (BodyTask::Copy, None) => {
-                        world.writers[writer].step = Step::Upload(Some(world.records[BLOB]?));
+                        world.writers[writer] = Step::Upload(Some(world.records[BLOB]?));
                         return Some(());
                     }
                     (_, source) => source,
                 };
                 let began = world.now;
                 let stored = self.upload(world, writer, source);
-                world.writers[writer].step = if stored {
+                world.writers[writer] = if stored {
                     Step::Swap {
                         began,
                         source,
@@ -344,7 +342,7 @@ impl BodyModel {
                     }
                     None if sent.is_none() => self.discard(world, writer, source),
                     // The swap may still arrive.
-                    None => world.writers[writer].step = Step::Done,
+                    None => world.writers[writer] = Step::Done,
                 }
             }
             Step::Done => return None,
@@ -359,7 +357,7 @@ impl BodyModel {
 
     fn lose(&self, world: &mut World, writer: usize, done: bool) -> Option<()> {
         world.losses += 1;
-        match world.writers[writer].step {
+        match world.writers[writer] {
             Step::Upload(source) => {
                 if source.is_none() && self.tasks[writer] == BodyTask::Copy {
                     return None;
@@ -372,7 +370,7 @@ impl BodyModel {
                 // The client gets an error, and the name is never used again.
                 let began = world.now;
                 let is_assumed = self.is(BodySabotage::AssumeStored);
-                world.writers[writer].step = if is_assumed {
+                world.writers[writer] = if is_assumed {
                     Step::Swap {
                         began,
                         source,
@@ -396,7 +394,7 @@ impl BodyModel {
                 } else {
                     world.late_swaps.push(sent);
                 }
-                world.writers[writer].step = Step::Swap {
+                world.writers[writer] = Step::Swap {
                     began,
                     source,
                     sent: Some(sent),
@@ -408,7 +406,7 @@ impl BodyModel {
     }
 
     fn end(&self, world: &mut World, writer: usize) -> Option<()> {
-        let step = world.writers[writer].step;
+        let step = world.writers[writer];
         if let Step::Swap {
             began,
             source,
@@ -421,7 +419,7 @@ impl BodyModel {
                 .extend(self.proposal(world, writer, source));
         }
         world.crashes += 1;
-        world.writers[writer].step = Step::Done;
+        world.writers[writer] = Step::Done;
         let removals = world.removals.len();
         world.removals.retain(|(_, _, process)| *process != writer);
         (step != Step::Done || world.removals.len() < removals).then_some(())
@@ -537,12 +535,7 @@ impl Model for BodyModel {
             records: [Some(first), None],
             revision: 1,
             bodies,
-            writers: vec![
-                Writer {
-                    step: Step::Upload(None)
-                };
-                self.tasks.len()
-            ],
+            writers: vec![Step::Upload(None); self.tasks.len()],
             late_swaps: Vec::new(),
             late_uploads: Vec::new(),
             removals: Vec::new(),
@@ -633,7 +626,7 @@ impl Model for BodyModel {
                 world.winners <= 1
             }),
             Property::sometimes("all have written", |_, world: &World| {
-                world.writers.iter().all(|writer| writer.step == Step::Done)
+                world.writers.iter().all(|writer| *writer == Step::Done)
             }),
             Property::sometimes("a body is swept", |model: &Self, world: &World| {
                 world.swept || model.sweepers == 0

@@ -554,9 +554,7 @@ impl Model for GroupModel {
             }),
             Property::sometimes(
                 "a group of several changes takes effect",
-                |model: &Self, world: &World| {
-                    world.largest_group > 1 && (!world.log.is_empty() || model.clients.len() == 1)
-                },
+                |_, world: &World| world.largest_group > 1 && !world.log.is_empty(),
             ),
             Property::sometimes("all are told", |_, world: &World| {
                 world

@@ -13,7 +13,7 @@ use stateright::{Model, Property};
 /// Time to live, in ticks of a second. The margin takes one of them.
 const TTL: Duration = Duration::from_secs(3);
 
-/// Maximum number of writes of a client that looks for another one.
+/// Number of writes after which a client no longer tries to take the lock.
 const MAX_WRITES: u8 = 2;
 
 /// The check that the model disables.

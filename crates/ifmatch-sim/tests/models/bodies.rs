@@ -51,12 +51,10 @@ fn copies_and_two_sweepers_share_a_bucket() {
         BodyModel {
             sweepers: 2,
             losses: 0,
-            crashes: 1,
             ..model(&[Overwrite])
         },
         BodyModel {
             sweepers: 2,
-            losses: 1,
             crashes: 0,
             reads: false,
             ..model(&[Overwrite])

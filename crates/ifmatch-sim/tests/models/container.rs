@@ -1,6 +1,5 @@
-//! Checks writers that remember a container while it is deleted over every interleaving, and the model checker itself by breaking the
-
-//! protocol.
+//! Checks writers that remember a container while it is deleted, over every interleaving, and the model checker itself by breaking
+//! the protocol.
 
 use ifmatch_sim::container::{ContainerModel, ContainerSabotage};
 

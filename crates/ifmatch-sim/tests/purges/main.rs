@@ -14,7 +14,7 @@ use ifmatch_sim::purge::{NOTHING_OLDER, Purges, Sabotage};
 
 use crate::common::holds;
 
-/// One node that follows the purges of another one, with a clock that is one and a half percent slow.
+/// Nodes with these clock rates.
 fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
     Purges {
         purges,
@@ -30,7 +30,7 @@ fn breaks(sabotage: Sabotage, model: Purges) {
     crate::common::breaks(Purges { sabotage, ..model }, NOTHING_OLDER);
 }
 
-/// Purges arrive at the first node only, so the other one learns of them from the log.
+/// One purge arrives at the first node. The other one, whose clock is one and a half percent slow, learns of it from the log.
 fn one() -> Purges {
     purges(1, &[1_000, 985], 4)
 }
