@@ -241,7 +241,7 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
             "step {at}"
         );
     }
-    // Three intents and the record come before, as many after.
+    // Three intents and the record are written first. Four writes follow.
     assert_eq!((unchanged, changed), (4, 4));
 }
 

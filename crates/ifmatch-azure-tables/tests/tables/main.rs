@@ -6,9 +6,9 @@
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod answer;
 mod batches;
-mod bodies;
 mod garbage;
 mod interleavings;
+mod requests;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;

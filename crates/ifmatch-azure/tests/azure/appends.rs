@@ -16,7 +16,7 @@ use crate::support::{Answer, Client, accounts, fixture, send};
 const RACES: u64 = 1000;
 const APPEND: &str = "/box/log?comp=appendblock";
 
-/// Returns clients of a folder, of objects in memory, each with an empty append blob.
+/// Returns clients of a folder and of objects in memory, each with an empty append blob.
 async fn clients() -> Vec<(&'static str, Client)> {
     let own = fixture().await;
     let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
@@ -248,18 +248,10 @@ async fn a_blob_keeps_its_type_and_its_seal() {
             .refused(409, "InvalidBlobType");
         for (from, onto) in [("log", "block"), ("block", "log")] {
             let source = format!("http://localhost/photos/box/{from}");
-            let fields = [
-                &with[..],
-                &[("host", "localhost"), ("x-ms-copy-source", &*source)],
-            ]
-            .concat();
-            let fields = if onto == "log" {
-                &fields
-            } else {
-                &fields[with.len()..]
-            };
+            let copy = [("host", "localhost"), ("x-ms-copy-source", &*source)];
+            let lease = if onto == "log" { &with[..] } else { &[] };
             client
-                .put(&format!("/box/{onto}"), fields, "")
+                .put(&format!("/box/{onto}"), &[lease, &copy].concat(), "")
                 .await
                 .refused(409, "InvalidBlobType");
         }

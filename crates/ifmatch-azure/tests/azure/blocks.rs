@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::Method;
-use http_body_util::BodyExt;
 use ifmatch_azure::{AzureDialect, collect_blocks};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::{Hooked, Stop};
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_register::MemoryRegister;
-use tower::ServiceExt;
 
 use crate::support::{Answer, Client, Fixture, accounts, fixture};
 
@@ -137,45 +134,7 @@ async fn a_retry_keeps_blocks_that_were_staged_since() {
     }
 }
 
-/// The holder of the container's lease before may not delete it late.
-#[tokio::test]
-async fn a_container_is_not_deleted_with_the_fencing_token_of_a_former_holder() {
-    let client = fixture().await.client;
-    let lease = async |fields: &[(&str, &str)]| {
-        client
-            .put("/box?restype=container&comp=lease", fields, "")
-            .await
-    };
-    let acquire = [
-        ("x-ms-lease-action", "acquire"),
-        ("x-ms-lease-duration", "-1"),
-    ];
-    let former = lease(&acquire).await.expect(201);
-    let release = [
-        ("x-ms-lease-action", "release"),
-        ("x-ms-lease-id", former.header("x-ms-lease-id")),
-    ];
-    lease(&release).await.expect(200);
-    let holder = lease(&acquire).await.expect(201);
-    let id = ("x-ms-lease-id", holder.header("x-ms-lease-id"));
-    let token = |of: &Answer| of.header("lease-token").to_owned();
-    client
-        .delete(
-            "/box?restype=container",
-            &[id, ("lease-token", &token(&former))],
-        )
-        .await
-        .refused(412, "LeaseTokenSuperseded");
-    client
-        .delete(
-            "/box?restype=container",
-            &[id, ("lease-token", &token(&holder))],
-        )
-        .await
-        .expect(202);
-}
-
-/// Two writers append a block to the list that both have seen: the second one finds the list of the first.
+/// Three writers commit the block that the blob has: the later ones find it in the list of the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_lists_find_the_committed_blocks() {
     let client = fixture().await.client;
@@ -186,16 +145,16 @@ async fn concurrent_lists_find_the_committed_blocks() {
             let client = client.clone();
             tokio::spawn(async move { commit(&client, &[("Committed", "a")]).await })
         });
+        let mut committed = 0;
         for racer in racers {
             let answer = racer.await.expect("no panic");
-            assert!(
-                matches!(
-                    (answer.status.as_u16(), answer.code()),
-                    (201, _) | (503, "ServerBusy")
-                ),
-                "{answer:?}"
-            );
+            match (answer.status.as_u16(), answer.code()) {
+                (201, _) => committed += 1,
+                (503, "ServerBusy") => {}
+                _ => panic!("{answer:?}"),
+            }
         }
+        assert!(committed > 0, "each writer gave way to the others");
         let list = client.get("/box/a?comp=blocklist").await.expect(200);
         assert_eq!(list.all("Size"), ["1"]);
     }
@@ -237,7 +196,7 @@ async fn committed_blocks_can_be_reused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
-        let (client, clock) = (fixture().await.client, fixture().await.clock);
+        let Fixture { client, clock, .. } = fixture().await;
         let backing = BackingStore::from_url(store, []).expect("a valid URL");
         let register = Arc::new(MemoryRegister::unbounded());
         let blobs = ObjectBlobs::open(backing, register)
@@ -245,49 +204,28 @@ async fn committed_blocks_can_be_reused() {
             .expect("a usable store");
         let service =
             BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
-        let send = async |method: Method, target: &str, body: String| {
-            let request = client.signed(method, target, &[], body.into(), Duration::ZERO);
-            let answer = service.clone().oneshot(request).await.expect("infallible");
-            let status = answer.status().as_u16();
-            (
-                status,
-                answer
-                    .into_body()
-                    .collect()
-                    .await
-                    .expect("a body")
-                    .to_bytes(),
-            )
-        };
-        assert_eq!(
-            send(Method::PUT, "/box?restype=container", String::new())
-                .await
-                .0,
-            201
-        );
+        let client = Client { service, ..client };
+        client
+            .put("/box?restype=container", &[], "")
+            .await
+            .expect(201);
         let mut list = String::new();
         let mut bytes = String::new();
         for (id, letter) in [("AA==", "a"), ("AQ==", "b"), ("Ag==", "c")] {
             let target = format!("/box/a?comp=block&blockid={id}");
-            assert_eq!(
-                send(Method::PUT, &target, letter.repeat(block)).await.0,
-                201,
-                "{store}"
-            );
+            client
+                .put(&target, &[], letter.repeat(block))
+                .await
+                .expect(201);
             let _ = write!(list, "<Latest>{id}</Latest>");
             bytes += &letter.repeat(block);
             let document = format!("<BlockList>{list}</BlockList>");
-            assert_eq!(
-                send(Method::PUT, "/box/a?comp=blocklist", document).await.0,
-                201,
-                "{store}"
-            );
-            let (status, read) = send(Method::GET, "/box/a", String::new()).await;
-            assert!(
-                status == 200 && read == bytes,
-                "{store}: {status}, {} bytes",
-                read.len()
-            );
+            client
+                .put("/box/a?comp=blocklist", &[], document)
+                .await
+                .expect(201);
+            let read = client.get("/box/a").await.expect(200).body;
+            assert!(read == bytes, "{store}: {} bytes", read.len());
         }
     }
 }
@@ -311,7 +249,6 @@ async fn blocks_are_collected_after_a_week() {
     fixture.clock.advance(Duration::from_hours(1));
     stage_of(&fixture, "young").await;
     fixture.clock.advance(WEEK);
-    fixture.clock.advance(Duration::ZERO);
     // The ages are a week and an hour, and exactly a week.
     assert_eq!(
         collect_blocks(fixture.client.service.context())

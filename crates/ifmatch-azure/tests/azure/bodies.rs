@@ -9,7 +9,7 @@ use ifmatch_blob::documents::Documents;
 use crate::support::{fixture, send};
 
 #[tokio::test]
-async fn rejects_bodies_over_the_limit() {
+async fn a_body_over_the_limit_is_refused() {
     let client = fixture().await.client;
     let large = vec![0_u8; (1 << 20) + 1];
     client

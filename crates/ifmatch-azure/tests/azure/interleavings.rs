@@ -2,24 +2,34 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use http::Method;
-use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::name::{BlobName, ContainerName};
-use tower::ServiceExt;
-
-use crate::support::{Client, accounts, fixture};
 use ifmatch_blob::test_util::{Act, Hook, Hooked, Step, Stop};
+
+use crate::support::{Client, Fixture, accounts, fixture};
+
+/// Returns a client with a hook before the steps of its requests.
+fn hooked(fixture: &Fixture, hook: impl Hook) -> Client {
+    let store = Hooked {
+        inner: Arc::new(fixture.store.clone()),
+        hook,
+    };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone())
+        .dialect(AzureDialect::new(accounts()));
+    Client {
+        service,
+        ..fixture.client.clone()
+    }
+}
 
 /// The blocks were deleted with their container.
 #[tokio::test]
 async fn a_block_list_creates_no_blob_in_a_recreated_container() {
     let fixture = fixture().await;
-    let client = fixture.client;
+    let client = &fixture.client;
     client
         .put("/box/a?comp=block&blockid=AA==", &[], "old")
         .await
@@ -42,29 +52,11 @@ async fn a_block_list_creates_no_blob_in_a_recreated_container() {
             }
         },
     );
-    let store = Hooked {
-        inner: Arc::new(fixture.store),
-        hook,
-    };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock)
-        .dialect(AzureDialect::new(accounts()));
-    let list = "<BlockList><Latest>AA==</Latest></BlockList>".into();
-    let request = client.signed(
-        Method::PUT,
-        "/box/a?comp=blocklist",
-        &[],
-        list,
-        Duration::ZERO,
-    );
-    let answer = service.oneshot(request).await.expect("infallible");
-    let code = answer
-        .headers()
-        .get("x-ms-error-code")
-        .and_then(|code| code.to_str().ok());
-    assert_eq!(
-        (answer.status().as_u16(), code),
-        (400, Some("InvalidBlockList"))
-    );
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+    hooked(&fixture, hook)
+        .put("/box/a?comp=blocklist", &[], list)
+        .await
+        .refused(400, "InvalidBlockList");
     client.get("/box/a").await.refused(404, "BlobNotFound");
 }
 
@@ -72,7 +64,7 @@ async fn a_block_list_creates_no_blob_in_a_recreated_container() {
 #[tokio::test]
 async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     let fixture = fixture().await;
-    let client = fixture.client;
+    let client = &fixture.client;
     for number in 0..100 {
         client
             .upload(&format!("/box/{number:03}/a"), "x", &[])
@@ -85,21 +77,12 @@ async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     }
     let hook = Stop::of_listings();
     hook.allow(4);
-    let store = Hooked {
-        inner: Arc::new(fixture.store),
-        hook: hook.clone(),
-    };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock)
-        .dialect(AzureDialect::new(accounts()));
-    let target = "/box?restype=container&comp=list&delimiter=%2F";
-    let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
-    let answer = tokio::select! {
-        answer = service.oneshot(request) => answer.expect("infallible"),
+    let limited = hooked(&fixture, hook.clone());
+    let page = tokio::select! {
+        page = limited.get("/box?restype=container&comp=list&delimiter=%2F") => page.expect(200),
         () = hook.reached() => panic!("a fifth listing"),
     };
-    let body = answer.into_body().collect().await.expect("a body");
-    let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
-    assert_eq!(text.matches("<BlobPrefix>").count(), 100);
+    assert_eq!(page.all("BlobPrefix").len(), 100);
 }
 
 /// Omits blobs with a name of one letter from listings.
@@ -127,11 +110,11 @@ impl Hook for Deleting {
 #[tokio::test]
 async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
     let fixture = fixture().await;
-    let client = fixture.client;
     for name in [
         "a", "b", "c", "dd", "e", "f/1", "f/2", "f/3", "f/44", "f/5", "gg", "h", "i", "j",
     ] {
-        client
+        fixture
+            .client
             .upload(&format!("/box/{name}"), "", &[])
             .await
             .expect(201);
@@ -141,34 +124,15 @@ async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
         ("&delimiter=/", &["dd", "f/", "gg"]),
     ] {
         for most in [1, 2, 3, 100] {
-            let store = Hooked {
-                inner: Arc::new(fixture.store.clone()),
-                hook: Deleting::default(),
-            };
-            let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone());
-            let service = service.dialect(AzureDialect::new(accounts()));
+            let client = hooked(&fixture, Deleting::default());
             let (mut names, mut marker) = (Vec::new(), String::new());
             loop {
                 let target =
                     format!("/box?restype=container&comp=list&maxresults={most}{query}{marker}");
-                let request = client.signed(Method::GET, &target, &[], "".into(), Duration::ZERO);
-                let answer = service.clone().oneshot(request).await.expect("infallible");
-                let body = answer
-                    .into_body()
-                    .collect()
-                    .await
-                    .expect("a body")
-                    .to_bytes();
-                let text = std::str::from_utf8(&body).expect("XML");
-                let between = |start: &str, end: &str| {
-                    let texts = text
-                        .split(start)
-                        .skip(1)
-                        .filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()));
-                    texts.collect::<Vec<_>>()
-                };
-                names.extend(between("<Name>", "</Name>"));
-                match between("<NextMarker>", "<")
+                let page = client.get(&target).await.expect(200);
+                names.extend(page.all("Name").into_iter().map(str::to_owned));
+                match page
+                    .all("NextMarker")
                     .first()
                     .filter(|next| !next.is_empty())
                 {
@@ -197,27 +161,15 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
         .await
         .expect(201);
     let hook = Stop::new(|_, _| true, usize::MAX);
-    let store = Hooked {
-        inner: Arc::new(fixture.store.clone()),
-        hook: hook.clone(),
-    };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone())
-        .dialect(AzureDialect::new(accounts()));
+    let stopped = hooked(&fixture, hook.clone());
     for steps in 1.. {
         client
             .put("/box/a?comp=block&blockid=AQ==", &[], "new")
             .await
             .expect(201);
         hook.allow(steps);
-        let request = client.signed(
-            Method::PUT,
-            "/box/a?comp=blocklist",
-            &[],
-            blocks("AQ==").into(),
-            Duration::ZERO,
-        );
         let is_complete = tokio::select! {
-            answer = service.clone().oneshot(request) => answer.expect("infallible").status() == 201,
+            answer = stopped.put("/box/a?comp=blocklist", &[], blocks("AQ==")) => answer.status == 201,
             () = hook.reached() => false,
         };
         let (bytes, list) = (
@@ -256,7 +208,6 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
 async fn a_block_list_is_found_after_some_changes_of_the_blob_or_refused() {
     for (changes, status) in [(4, 200), (100, 503)] {
         let fixture = fixture().await;
-        let client = fixture.client;
         let commit = async |client: Client| {
             client
                 .put("/box/a?comp=block&blockid=AA==", &[], "x")
@@ -268,23 +219,15 @@ async fn a_block_list_is_found_after_some_changes_of_the_blob_or_refused() {
                 .await
                 .expect(201);
         };
-        commit(client.clone()).await;
-        let others = client.clone();
+        commit(fixture.client.clone()).await;
+        let others = fixture.client.clone();
         let hook = Act::new(
             |step, container| step == Step::Open && container.as_str().contains("blocklists"),
             0..changes,
             move || commit(others.clone()),
         );
-        let store = Hooked {
-            inner: Arc::new(fixture.store),
-            hook,
-        };
-        let service = BlobService::with_clock(Arc::new(store), fixture.clock)
-            .dialect(AzureDialect::new(accounts()));
-        let target = "/box/a?comp=blocklist";
-        let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
-        let answer = service.oneshot(request).await.expect("infallible");
-        assert_eq!(answer.status(), status, "{changes} changes");
+        let answer = hooked(&fixture, hook).get("/box/a?comp=blocklist").await;
+        assert_eq!(answer.status, status, "{changes} changes");
     }
 }
 

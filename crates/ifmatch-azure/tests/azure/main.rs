@@ -11,6 +11,7 @@ mod blocks;
 mod bodies;
 mod copies;
 mod interleavings;
+mod leases;
 mod policies;
 mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]

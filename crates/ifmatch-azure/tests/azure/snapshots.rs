@@ -36,7 +36,7 @@ impl Client {
         format!("{target}?snapshot={}", answer.header("x-ms-snapshot"))
     }
 
-    /// Returns the contents of the snapshots of a container, and then `-` for each blob.
+    /// Returns what a listing of `box` has, in its order: `name:content` for a snapshot, `name` for a blob, and `name/` for a folder.
     async fn listed(&self, query: &str) -> Vec<String> {
         let (mut all, mut marker) = (Vec::new(), String::new());
         for _ in 0..100 {
@@ -610,7 +610,7 @@ async fn of_a_snapshot_and_a_bare_deletion_by_two_gateways_one_wins() {
     race(&one, &other).await;
 }
 
-/// Races snapshots by one client and deletions by another, until each has won, and beyond that.
+/// Races snapshots by one client and deletions by another. Each wins some of the races.
 async fn race(one: &Client, other: &Client) {
     let mut won = [0, 0];
     for round in 0..RACES {

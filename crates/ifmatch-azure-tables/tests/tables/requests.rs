@@ -1,4 +1,4 @@
-//! The memory that bodies take, pages without entities, tags with the time of their write, and separate accounts.
+//! Single requests: the memory that their bodies take, pages without entities, tags with the time of their write, and accounts.
 
 use std::time::Duration;
 
