@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::{blob, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders};
@@ -18,9 +17,9 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{AppendBlock, Delete, Put, Reading, StoreErrorKind};
 use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_indexed::{Finding, IndexedStore, Verification};
-use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{Driver, MemoryRegister};
 
+use crate::support::{bytes, files, read};
 use crate::unreliable::{Dice, Unreliable};
 
 /// Length of the first block: in a file.
@@ -28,19 +27,6 @@ const LENGTH: usize = 200_000;
 
 fn log() -> BlobPath {
     blob("c", "log")
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let shards = std::fs::read_dir(folder.join("bodies"))
-        .unwrap()
-        .map(|shard| shard.unwrap().path());
-    shards
-        .flat_map(|shard| {
-            std::fs::read_dir(shard)
-                .unwrap()
-                .map(|file| file.unwrap().path())
-        })
-        .collect()
 }
 
 fn inodes(folder: &Path) -> BTreeSet<u64> {
@@ -67,30 +53,6 @@ async fn append_to(store: &IndexedStore, blob: &BlobPath, block: impl Into<Bytes
 
 async fn append(store: &IndexedStore, block: impl Into<Bytes>) {
     append_to(store, &log(), block).await;
-}
-
-/// Returns the bytes, which have the hash of their version.
-async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
-    let mut opened = store
-        .open(blob, Reading::WHOLE)
-        .await
-        .unwrap()
-        .expect("there it is");
-    let bytes = opened
-        .source
-        .read(None)
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap()
-        .to_bytes();
-    assert_eq!(
-        Some(ContentHash::of(&bytes)),
-        opened.info.hash,
-        "the bytes of another version"
-    );
-    bytes
 }
 
 async fn fixture() -> (IndexedStore, tempfile::TempDir) {
@@ -137,16 +99,7 @@ async fn a_reader_keeps_the_version_that_it_opened() {
     let (store, _folder) = fixture().await;
     let mut opened = store.open(&log(), Reading::WHOLE).await.unwrap().unwrap();
     append(&store, "one").await;
-    let bytes = opened
-        .source
-        .read(None)
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap()
-        .to_bytes();
-    assert_eq!(bytes, pattern(LENGTH));
+    assert_eq!(bytes(&mut opened).await, pattern(LENGTH));
     // A short file is read at once, and remembered under its name.
     store.delete(&log(), Delete::default()).await.unwrap();
     create(&store).await;
@@ -214,16 +167,7 @@ async fn a_blob_and_its_copy_grow_apart() {
         append_to(&store, &other, "more").await;
         assert_eq!(read(&store, &one).await, with(&["one", "two"]));
         assert_eq!(read(&store, &other).await, with(&["other", "more"]));
-        let bytes = opened
-            .source
-            .read(None)
-            .await
-            .unwrap()
-            .collect()
-            .await
-            .unwrap()
-            .to_bytes();
-        assert_eq!(bytes, with(&["one"]));
+        assert_eq!(bytes(&mut opened).await, with(&["one"]));
         drop((store, opened));
         assert!(verify(folder.path()).await.is_empty());
     }
@@ -279,19 +223,8 @@ async fn changes_of_all_kinds_at_one_key_mix_no_bytes() {
                     3 => drop(store.append(&log(), AppendBlock::new("short".into())).await),
                     _ => drop(store.append(&log(), AppendBlock::new(pattern(3_000))).await),
                 }
-                if store.open(&log(), Reading::HEAD).await.unwrap().is_some() && kind > 2 {
-                    match store.open(&log(), Reading::WHOLE).await.unwrap() {
-                        None => {}
-                        Some(mut opened) => {
-                            let body = opened.source.read(None).await.unwrap();
-                            let bytes = body.collect().await.unwrap().to_bytes();
-                            assert_eq!(
-                                Some(ContentHash::of(&bytes)),
-                                opened.info.hash,
-                                "mixed bytes"
-                            );
-                        }
-                    }
+                if let Some(mut opened) = store.open(&log(), Reading::WHOLE).await.unwrap() {
+                    bytes(&mut opened).await;
                 }
             })
         });
@@ -365,20 +298,7 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
                         }
                     }
                     if let Ok(Some(mut opened)) = store.open(&log(), Reading::WHOLE).await {
-                        let bytes = opened
-                            .source
-                            .read(None)
-                            .await
-                            .unwrap()
-                            .collect()
-                            .await
-                            .unwrap()
-                            .to_bytes();
-                        assert_eq!(
-                            Some(ContentHash::of(&bytes)),
-                            opened.info.hash,
-                            "the bytes of another version"
-                        );
+                        bytes(&mut opened).await;
                     }
                 }
             })
@@ -393,8 +313,7 @@ async fn an_unreliable_register_loses_and_repeats_no_block() {
             IndexedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await
         };
         let store = reopen(open).await;
-        let bytes = read(&store, &log()).await;
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let text = String::from_utf8(read(&store, &log()).await.to_vec()).unwrap();
         let (acknowledged, refused) = (acknowledged.lock().unwrap(), refused.lock().unwrap());
         assert!(
             acknowledged.len() > 50,

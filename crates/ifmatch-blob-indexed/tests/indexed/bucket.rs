@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::{self, blob, gated, kind, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders};
-use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     AppendBlock, Delete, Peek, Put, Reading, StoreErrorKind, Upload, Wrapper,
 };
@@ -28,6 +26,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faulty_objects::FaultyObjects;
+use crate::support::{bytes, read};
 
 /// Longer than any body in a record.
 const LONG: usize = 10_000;
@@ -115,21 +114,6 @@ fn two_with(clock: ManualClock) -> Two {
     }
 }
 
-async fn read(store: &IndexedStore, blob: &BlobPath) -> Option<Bytes> {
-    let mut opened = store.open(blob, Reading::WHOLE).await.unwrap()?;
-    Some(
-        opened
-            .source
-            .read(None)
-            .await
-            .unwrap()
-            .collect()
-            .await
-            .unwrap()
-            .to_bytes(),
-    )
-}
-
 /// Waits for work in the background, which the manual clock lets go on.
 async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) {
     for _ in 0..10_000 {
@@ -152,7 +136,7 @@ async fn a_body_is_read_whatever_its_length() {
         let blob = blob("c", &length.to_string());
         one.put(&blob, put(pattern(length))).await.unwrap();
         assert_eq!(
-            read(&other, &blob).await.unwrap(),
+            read(&other, &blob).await,
             pattern(length),
             "{length}"
         );
@@ -194,7 +178,7 @@ async fn a_write_without_an_answer_of_the_bucket_changes_nothing() {
         );
     }
     objects.arrive().await;
-    assert_eq!(read(&other, &blob).await.unwrap(), pattern(LONG));
+    assert_eq!(read(&other, &blob).await, pattern(LONG));
 }
 
 #[tokio::test]
@@ -214,20 +198,11 @@ async fn a_replaced_body_stays_for_the_readers_of_other_gateways() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    let bytes = opened
-        .source
-        .read(None)
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap()
-        .to_bytes();
-    assert_eq!(bytes, pattern(LONG));
+    assert_eq!(bytes(&mut opened).await, pattern(LONG));
     assert_eq!(objects.bodies().await.len(), 2);
     clock.advance(Duration::from_secs(1));
     until("the removal", async || objects.bodies().await.len() == 1).await;
-    assert_eq!(read(&other, &blob).await.unwrap(), pattern(LONG + 1));
+    assert_eq!(read(&other, &blob).await, pattern(LONG + 1));
 }
 
 #[tokio::test]
@@ -298,7 +273,7 @@ async fn a_body_that_took_too_long_is_not_named() {
         });
         if is_late {
             assert_eq!(kind(written), StoreErrorKind::Unavailable);
-            assert_eq!(read(&other, &blob).await.unwrap(), "before");
+            assert_eq!(read(&other, &blob).await, "before");
         } else {
             written.unwrap();
         }
@@ -349,7 +324,7 @@ async fn the_sweep_removes_old_bodies_that_no_record_names() {
     assert_eq!(sweep(&one, &clock).await.unwrap(), 3);
     assert_eq!(sweep(&other, &clock).await.unwrap(), 0);
     assert_eq!(objects.bodies().await.len(), 2);
-    assert_eq!(read(&other, &kept).await.unwrap(), pattern(LONG));
+    assert_eq!(read(&other, &kept).await, pattern(LONG));
 }
 
 #[tokio::test]
@@ -440,7 +415,7 @@ async fn a_copy_has_a_body_of_its_own() {
             .delete(&source, Delete::default())
             .await
             .unwrap();
-        assert_eq!(read(&gateways[0], &copy).await.unwrap(), pattern(length));
+        assert_eq!(read(&gateways[0], &copy).await, pattern(length));
     }
 }
 
@@ -466,7 +441,7 @@ async fn a_copy_of_a_version_before_an_append_has_the_bytes_of_that_version() {
         .await
         .unwrap();
     gateways[0].put(&copy, copying).await.unwrap();
-    assert_eq!(read(&gateways[0], &copy).await.unwrap(), pattern(LONG));
+    assert_eq!(read(&gateways[0], &copy).await, pattern(LONG));
 }
 
 /// Each append is a copy, since an object can't be lengthened. A block of one gateway is neither lost nor torn by the other.
@@ -502,7 +477,7 @@ async fn two_gateways_append_to_one_blob() {
         for appended in futures_util::future::join_all(appends).await {
             offsets.push(appended.unwrap().unwrap().offset);
         }
-        let bytes = read(&gateways[1], &log).await.unwrap();
+        let bytes = read(&gateways[1], &log).await;
         assert_eq!(bytes.len(), beginning + 12 * 3_000);
         assert_eq!(bytes[..beginning], pattern(beginning));
         for (number, offset) in (0..).zip(offsets) {
@@ -568,7 +543,7 @@ async fn a_write_keeps_away_the_deletion_of_an_empty_container() {
         .await;
     assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
     assert!(!register.waits_for_swap());
-    assert_eq!(read(&other, &path).await.unwrap(), "1");
+    assert_eq!(read(&other, &path).await, "1");
     // The mark that a killed process left is removed.
     one.delete(&path, Delete::default()).await.unwrap();
     one.delete_empty_container(&path.container, Delete::default())
@@ -601,7 +576,7 @@ async fn a_deletion_that_found_no_container_leaves_a_new_one_alone() {
         .await;
     assert!(!register.waits_for_load());
     assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
-    assert_eq!(read(&other, &path).await.unwrap(), "1");
+    assert_eq!(read(&other, &path).await, "1");
 }
 
 /// The copy has the record when the blob's container is deleted, and its body and its record are collected.

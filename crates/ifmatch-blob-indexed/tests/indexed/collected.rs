@@ -4,16 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::conformance::headers::set;
+use ifmatch_blob::conformance::{blob, pattern, put};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, HeaderChange};
+use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, Reading};
+use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{Register, Scan};
 use tokio::runtime::Builder;
-
-use ifmatch_blob::conformance::{blob, pattern, put};
-use ifmatch_blob::test_util::reopen;
 
 fn files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder)
@@ -137,8 +137,7 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
         tasks.spawn(async move {
             for round in 0..15 {
                 store.put(&path, put(pattern(5_000 + round))).await.unwrap();
-                let change =
-                    ifmatch_blob::conformance::headers::set(HeaderChange::Metadata([].into()));
+                let change = set(HeaderChange::Metadata([].into()));
                 // The container may have been deleted meanwhile.
                 let _ = store.set_headers(&path, change).await;
             }
@@ -148,8 +147,9 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
         let (store, container) = (store.clone(), container.clone());
         tasks.spawn(async move {
             for _ in 0..10 {
+                // There may be none.
                 let _ = store.delete_container(&container, Delete::default()).await;
-                let _ = store.forget_deletions().await;
+                store.forget_deletions().await.unwrap();
             }
         });
     }
@@ -158,7 +158,7 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
     }
     fill(&store, "race").await;
     store.forget_deletions().await.unwrap();
-    let query = ifmatch_blob::store::ListQuery::first(1_000);
+    let query = ListQuery::first(1_000);
     let listed = store.list(&container, &query).await.unwrap().unwrap().items;
     assert!(listed.len() >= 20);
     let large = listed
@@ -171,7 +171,7 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
             container: container.clone(),
             name: item.name,
         };
-        let opened = store.open(&path, ifmatch_blob::store::Reading::WHOLE).await;
+        let opened = store.open(&path, Reading::WHOLE).await;
         assert!(opened.unwrap().is_some(), "{path}");
     }
 }

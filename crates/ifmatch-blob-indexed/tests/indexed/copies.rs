@@ -1,35 +1,21 @@
 //! Copies share the file of their source.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::conformance::{blob, kind, pattern, put};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, Opened, Put, Reading, StoreErrorKind, Upload};
+use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_indexed::IndexedStore;
 
-use ifmatch_blob::conformance::{blob, kind, pattern, put};
-use ifmatch_blob::test_util::reopen;
+use crate::support::{files, read};
 
 const LENGTH: usize = 300_000;
-
-/// Returns the files of bodies.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let shards = std::fs::read_dir(folder.join("bodies"))
-        .unwrap()
-        .map(|shard| shard.unwrap().path());
-    shards
-        .flat_map(|shard| {
-            std::fs::read_dir(shard)
-                .unwrap()
-                .map(|file| file.unwrap().path())
-        })
-        .collect()
-}
 
 /// Returns a copy that must share the file: the body can't be read.
 async fn shared(source: &BlobPath, opened: Opened) -> Put {
@@ -38,23 +24,6 @@ async fn shared(source: &BlobPath, opened: Opened) -> Put {
         body: Upload::new(StreamBody::new(lost)),
         ..Put::copying(source, opened).await.unwrap()
     }
-}
-
-async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
-    let mut opened = store
-        .open(blob, Reading::WHOLE)
-        .await
-        .unwrap()
-        .expect("there it is");
-    opened
-        .source
-        .read(None)
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap()
-        .to_bytes()
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,15 +27,16 @@ pub(crate) struct FaultyObjects(Arc<State>);
 struct State {
     objects: InMemory,
     /// The age of all bodies in hours, beside their own.
-    age: AtomicI64,
+    age: AtomicU64,
     /// The clock by which bodies age, and when each was stored.
     clock: ManualClock,
     stored: Mutex<HashMap<Path, Timestamp>>,
-    /// One of this many uploads gets no answer, or 0 for none of them.
+    /// One of this many uploads gets no answer, or 0 for none of them. Uploads in parts always get one.
     lossy: AtomicU64,
     uploads: AtomicU64,
     /// Uploads that arrive when the test says so.
     late: Mutex<Vec<(Path, PutPayload)>>,
+    /// The names of all bodies so far.
     names: Mutex<HashSet<Path>>,
 }
 
@@ -49,7 +50,7 @@ impl FaultyObjects {
     }
 
     /// Makes all bodies appear this old.
-    pub(crate) fn age(&self, hours: i64) {
+    pub(crate) fn age(&self, hours: u64) {
         self.0.age.store(hours, Ordering::SeqCst);
     }
 
@@ -62,8 +63,25 @@ impl FaultyObjects {
     pub(crate) async fn arrive(&self) {
         let late = std::mem::take(&mut *self.0.late.lock().unwrap());
         for (location, payload) in late {
+            self.store_now(&location);
             self.0.objects.put(&location, payload).await.unwrap();
         }
+    }
+
+    /// Notes the time of an upload.
+    fn store_now(&self, location: &Path) {
+        let now = self.0.clock.now();
+        self.0.stored.lock().unwrap().insert(location.clone(), now);
+    }
+
+    /// Begins to store an object. A name is used for one body only.
+    fn begin(&self, location: &Path) {
+        let is_body = location.as_ref().contains("bodies/");
+        assert!(
+            !is_body || self.0.names.lock().unwrap().insert(location.clone()),
+            "{location} is used twice"
+        );
+        self.store_now(location);
     }
 
     /// Returns the names of all bodies.
@@ -84,7 +102,7 @@ impl FaultyObjects {
                 .unwrap()
                 .get(&meta.location)
                 .map(|stored| stored.until(self.0.clock.now()));
-            let more = Duration::from_hours(self.0.age.load(Ordering::SeqCst).unsigned_abs());
+            let more = Duration::from_hours(self.0.age.load(Ordering::SeqCst));
             meta.last_modified -= own.unwrap_or_default() + more;
         }
         meta
@@ -112,34 +130,22 @@ impl ObjectStore for FaultyObjects {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let is_body = location.as_ref().contains("bodies/");
-        assert!(
-            !is_body || self.0.names.lock().unwrap().insert(location.clone()),
-            "{location} is used twice"
-        );
-        self.0
-            .stored
-            .lock()
-            .unwrap()
-            .insert(location.clone(), self.0.clock.now());
+        self.begin(location);
         let number = self.0.uploads.fetch_add(1, Ordering::SeqCst);
-        match self.0.lossy.load(Ordering::SeqCst) {
-            lossy if lossy == 0 || !number.is_multiple_of(lossy) => {
-                self.0.objects.put_opts(location, payload, options).await
-            }
-            lossy if (number / lossy).is_multiple_of(2) => {
-                self.0.objects.put_opts(location, payload, options).await?;
-                Err(no_answer())
-            }
-            _ => {
-                self.0
-                    .late
-                    .lock()
-                    .unwrap()
-                    .push((location.clone(), payload));
-                Err(no_answer())
-            }
+        let lossy = self.0.lossy.load(Ordering::SeqCst);
+        if lossy == 0 || !number.is_multiple_of(lossy) {
+            return self.0.objects.put_opts(location, payload, options).await;
         }
+        if (number / lossy).is_multiple_of(2) {
+            self.0.objects.put_opts(location, payload, options).await?;
+        } else {
+            self.0
+                .late
+                .lock()
+                .unwrap()
+                .push((location.clone(), payload));
+        }
+        Err(no_answer())
     }
 
     async fn put_multipart_opts(
@@ -147,6 +153,7 @@ impl ObjectStore for FaultyObjects {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
+        self.begin(location);
         self.0.objects.put_multipart_opts(location, options).await
     }
 
@@ -175,6 +182,7 @@ impl ObjectStore for FaultyObjects {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.begin(to);
         self.0.objects.copy_opts(from, to, options).await
     }
 }

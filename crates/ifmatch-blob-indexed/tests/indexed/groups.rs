@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{blob, if_match, put};
@@ -20,7 +19,8 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, MemoryRegister};
 
 use crate::collected::bodies;
-use crate::unreliable::Dice;
+use crate::support::bytes;
+use crate::unreliable::{Dice, rounds};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -167,15 +167,8 @@ async fn look(store: &IndexedStore) -> (State, EntityTag) {
     let Some(mut opened) = opened else {
         return (State::default(), ContentHash::of(b"none").content_tag());
     };
-    let body = opened.source.read(None).await.unwrap();
-    let bytes = body.collect().await.unwrap().to_bytes();
-    assert_eq!(
-        Some(ContentHash::of(&bytes)),
-        opened.info.hash,
-        "mixed bytes"
-    );
     let state = State {
-        content: Some(bytes.into()),
+        content: Some(bytes(&mut opened).await.into()),
         appends: opened.info.headers.append.is_some(),
         is_leased: opened.info.lease.is_some(),
         is_first: true,
@@ -210,8 +203,7 @@ async fn some_order_explains_changes_at_the_same_time() {
         .create_container(&blob.container, BlobHeaders::default())
         .await
         .unwrap();
-    let rounds = std::env::var("ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
-    for seed in 1..=rounds {
+    for seed in 1..=rounds(40) {
         let dice = Dice::new(seed);
         for _ in 0..12 {
             let (first, tag) = look(&store).await;

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::conformance::headers::set;
+use ifmatch_blob::conformance::leases::acquire;
+use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
 use ifmatch_blob::headers::{Append, BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     AppendBlock, BlobInfo, ContentChange, Current, Delete, HeaderChange, LeaseRequest, ListQuery,
     MissingContainer, Put, Reading, StoreErrorKind, Update, Updated, Written,
 };
-use ifmatch_blob_indexed::IndexedStore;
-use ifmatch_blob_indexed::OpenErrorKind;
+use ifmatch_blob::test_util::reopen;
+use ifmatch_blob_indexed::{IndexedStore, OpenErrorKind};
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::precondition::Preconditions;
@@ -26,10 +28,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::collected::bodies;
-use ifmatch_blob::conformance::headers::set;
-use ifmatch_blob::conformance::leases::acquire;
-use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
-use ifmatch_blob::test_util::reopen;
+use crate::support::bytes;
 
 type Store = IndexedStore;
 
@@ -92,11 +91,8 @@ impl Fixture {
             .open(&self.blob, Reading::WHOLE)
             .await
             .expect("readable")?;
-        let body = opened.source.read(None).await.expect("readable");
-        Some((
-            opened.info,
-            body.collect().await.expect("readable").to_bytes(),
-        ))
+        let bytes = bytes(&mut opened).await;
+        Some((opened.info, bytes))
     }
 
     fn happened(&self) -> bool {

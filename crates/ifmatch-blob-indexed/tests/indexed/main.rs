@@ -1,4 +1,4 @@
-//! The conformance suite on the indexed store with its index in the folder.
+//! Tests of the indexed store: here, the conformance suite with the index in the folder.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@ mod copies;
 mod faulty_objects;
 mod groups;
 mod interleavings;
+mod support;
 mod times;
 mod transfers;
 mod unreliable;

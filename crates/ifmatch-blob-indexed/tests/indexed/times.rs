@@ -1,14 +1,16 @@
-//! Leases that end during an operation, with a manual clock.
+//! Leases that end during an operation, and dates, by a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::conformance::headers::set;
+use ifmatch_blob::conformance::leases::{id, request};
+use ifmatch_blob::conformance::{blob, gated, kind, put};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, LeaseRequest, Put, StoreErrorKind};
+use ifmatch_blob::store::{Delete, HeaderChange, LeaseRequest, Put, Reading, StoreErrorKind};
+use ifmatch_blob::test_util::{ManualClock, reopen};
 use ifmatch_blob_indexed::IndexedStore;
 use ifmatch_core::lease::{
     LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseState, LeaseUse,
@@ -16,9 +18,7 @@ use ifmatch_core::lease::{
 use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
 
-use ifmatch_blob::conformance::leases::{id, request};
-use ifmatch_blob::conformance::{blob, gated, kind, put};
-use ifmatch_blob::test_util::{ManualClock, reopen};
+use crate::support::read;
 
 struct Fixture {
     _folder: TempDir,
@@ -82,26 +82,7 @@ impl Fixture {
             open.send(()).unwrap();
         });
         result.map(drop).map_err(|error| error.kind().clone())
-    }
-
-    async fn bytes(&self, blob: &BlobPath) -> Bytes {
-        let mut opened = self
-            .store
-            .open(blob, ifmatch_blob::store::Reading::WHOLE)
-            .await
-            .unwrap()
-            .unwrap();
-        opened
-            .source
-            .read(None)
-            .await
-            .unwrap()
-            .collect()
-            .await
-            .unwrap()
-            .to_bytes()
-    }
-}
+    }}
 
 #[tokio::test]
 async fn a_lease_that_ends_during_an_upload_stops_it() {
@@ -113,7 +94,7 @@ async fn a_lease_that_ends_during_an_upload_stops_it() {
         })
         .await;
     assert_eq!(ended, Err(StoreErrorKind::LeaseFailed(LeaseFailure::Lost)));
-    assert_eq!(fixture.bytes(&blob).await, "before");
+    assert_eq!(read(&fixture.store, &blob).await, "before");
 }
 
 #[tokio::test]
@@ -130,7 +111,7 @@ async fn an_upload_continues_if_its_lease_is_renewed() {
         fixture.clock.advance(Duration::from_secs(14));
     });
     assert_eq!(renewed.await, Ok(()));
-    assert_eq!(fixture.bytes(&blob).await, "holder");
+    assert_eq!(read(&fixture.store, &blob).await, "holder");
 }
 
 #[tokio::test]
@@ -156,7 +137,7 @@ async fn a_holder_replaced_during_an_upload_writes_nothing() {
         replaced.await,
         Err(StoreErrorKind::LeaseFailed(LeaseFailure::IdMismatch))
     );
-    assert_eq!(fixture.bytes(&blob).await, "successor");
+    assert_eq!(read(&fixture.store, &blob).await, "successor");
 }
 
 #[tokio::test]
@@ -187,12 +168,10 @@ async fn an_expired_lease_of_a_container_can_be_renewed_after_writes() {
         .unwrap();
     fixture.clock.advance(Duration::from_secs(15));
     fixture.store.put(&blob, put("2")).await.unwrap();
-    let change = ifmatch_blob::conformance::headers::set(
-        ifmatch_blob::store::HeaderChange::Metadata([].into()),
-    );
+    let change = HeaderChange::Metadata([].into());
     fixture
         .store
-        .set_container(&blob.container, change)
+        .set_container(&blob.container, set(change))
         .await
         .unwrap();
     fixture
@@ -267,7 +246,7 @@ async fn no_date_recurs_after_a_restart_with_a_clock_set_back() {
         for text in ["one", "two"] {
             let written = store.put(&blob, put(text)).await.unwrap();
             let shown = store
-                .open(&blob, ifmatch_blob::store::Reading::HEAD)
+                .open(&blob, Reading::HEAD)
                 .await
                 .unwrap()
                 .unwrap()

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance::leases::acquire;
 use ifmatch_blob::conformance::{blob, pattern, put};
@@ -20,6 +19,7 @@ use ifmatch_register::{Driver, Key, MemoryRegister, Scan};
 use object_store::path::Path as Location;
 
 use crate::faulty_objects::FaultyObjects;
+use crate::support::bytes;
 
 /// Longer than any body that is sent at once.
 const IN_PARTS: usize = 9 * 1024 * 1024;
@@ -55,15 +55,7 @@ async fn shown(store: &IndexedStore) -> Vec<(String, ContainerInfo, Vec<(BlobInf
                 name: entry.name,
             };
             let mut opened = store.open(&path, Reading::WHOLE).await.unwrap().unwrap();
-            let bytes = opened
-                .source
-                .read(None)
-                .await
-                .unwrap()
-                .collect()
-                .await
-                .unwrap()
-                .to_bytes();
+            let bytes = bytes(&mut opened).await;
             // The time at which a lease was seen differs.
             blobs.push((
                 BlobInfo {

@@ -10,12 +10,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
 use ifmatch_blob::headers::FieldText;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     Delete, HeaderChange, Opened, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind,
     Written,
 };
+use ifmatch_blob::test_util::{ManualClock, reopen};
 use ifmatch_blob_indexed::{IndexedStore, Objects};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
@@ -30,14 +32,17 @@ use ifmatch_runtime::Clock;
 use object_store::path::Path;
 use tokio::task::JoinSet;
 
-use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
-use ifmatch_blob::test_util::{ManualClock, reopen};
-
 use crate::faulty_objects::FaultyObjects;
+use crate::support::bytes;
 
 const CLIENTS: u64 = 6;
 const OPERATIONS: u64 = 60;
 const BLOBS: u64 = 3;
+
+/// Returns the number of seeds to try.
+pub(crate) fn rounds(default: u64) -> u64 {
+    std::env::var("ROUNDS").map_or(default, |rounds| rounds.parse().expect("a number of seeds"))
+}
 
 /// Pseudo-random numbers from a seed (`SplitMix64`).
 pub(crate) struct Dice(AtomicU64);
@@ -399,16 +404,7 @@ async fn check(store: &IndexedStore, history: &Mutex<History>) {
         else {
             continue;
         };
-        let bytes = opened
-            .source
-            .read(None)
-            .await
-            .unwrap()
-            .collect()
-            .await
-            .unwrap()
-            .to_bytes();
-        assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash);
+        bytes(&mut opened).await;
         let tag = opened.info.tag.unwrap().to_string();
         assert!(
             !history.replaced.contains_key(&tag),
@@ -499,11 +495,7 @@ async fn round_in_bucket(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreliable_register_loses_and_mixes_nothing() {
-    let rounds = std::env::var("ROUNDS")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(3);
-    for seed in 1..=rounds {
+    for seed in 1..=rounds(3) {
         println!("seed {seed}");
         round(seed).await;
     }
@@ -511,11 +503,7 @@ async fn an_unreliable_register_loses_and_mixes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreliable_register_and_bucket_lose_nothing_of_three_gateways() {
-    let rounds = std::env::var("ROUNDS")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(1);
-    for seed in 1..=rounds {
+    for seed in 1..=rounds(1) {
         println!("seed {seed}");
         round_in_bucket(seed).await;
     }
