@@ -97,7 +97,6 @@ impl DescribedListing for Described {
                 let found = store
                     .get_opts(&meta.location, GetOptions::new().with_head(true))
                     .await?;
-                // According to the store's clock, not the time of this listing.
                 Ok((meta, found.attributes))
             }
         };

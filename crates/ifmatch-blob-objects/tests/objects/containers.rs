@@ -20,7 +20,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
 
 use crate::faults::Faulty;
-use crate::{durable_on, register, subject};
+use crate::{durable_on, register, subject, write_soon};
 
 /// A store and a register that processes share.
 struct Setup {
@@ -156,32 +156,6 @@ fn within() -> Put {
         container: MissingContainer::Refuse,
         ..put("1")
     }
-}
-
-/// Writes once no deleter has marked the container.
-async fn write_soon(subject: &Subject, blob: &BlobPath, container: MissingContainer) {
-    let written = async {
-        while let Err(error) = subject
-            .store
-            .put(
-                blob,
-                Put {
-                    container,
-                    ..put("1")
-                },
-            )
-            .await
-        {
-            assert!(
-                matches!(error.kind(), StoreErrorKind::InFlight { .. }),
-                "{error}"
-            );
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), written)
-        .await
-        .expect("a write succeeds within a minute");
 }
 
 #[tokio::test]
@@ -359,12 +333,8 @@ async fn the_next_request_opens_a_closed_container_and_completes_a_deletion() {
             setup.leave(mark, SystemClock.now()).await;
             match request {
                 "write" => {
-                    write_soon(
-                        process,
-                        &conformance::blob("c", "other"),
-                        MissingContainer::Create,
-                    )
-                    .await;
+                    let other = conformance::blob("c", "other");
+                    write_soon(process, &other, || put("1")).await;
                 }
                 "delete" => process
                     .store
@@ -452,7 +422,7 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
         let (listed, wake) = store.hold_listing();
         listed.await.expect("the deleter lists the objects");
         setup.leave("closing", SystemClock.now()).await;
-        write_soon(process, blob, MissingContainer::Refuse).await;
+        write_soon(process, blob, within).await;
         wake.send(()).expect("the deleter waits");
     };
     let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);

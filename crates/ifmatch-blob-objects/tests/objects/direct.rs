@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -91,6 +92,13 @@ impl Store {
             read: Arc::default(),
             aborted: Arc::default(),
         })
+    }
+
+    /// Waits until an upload is aborted.
+    async fn aborted(&self) {
+        tokio::time::timeout(Duration::from_mins(1), self.aborted.notified())
+            .await
+            .expect("an upload is aborted within a minute");
     }
 
     fn raw(&self, bytes: impl Into<Bytes>) -> Raw {
@@ -367,13 +375,13 @@ async fn a_body_taken_by_the_store_must_match_the_declarations() {
         )
         .await;
     assert_eq!(kind(refused), StoreErrorKind::DigestMismatch);
-    store.aborted.notified().await;
+    store.aborted().await;
     *store.takes.lock().unwrap() = Takes::Silently;
     assert_eq!(
         kind(subject.store.put(&blob, store.put(pattern(LONG))).await),
         StoreErrorKind::Unavailable
     );
-    store.aborted.notified().await;
+    store.aborted().await;
     *store.takes.lock().unwrap() = Takes::It;
     let limited = Put {
         limit: 100,

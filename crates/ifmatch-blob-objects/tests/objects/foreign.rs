@@ -17,7 +17,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use tower::ServiceExt;
 
 use crate::faults::{Fault, Faulty};
-use crate::{folder, open, register, subject};
+use crate::{folder, objects, open, register, subject};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 
 async fn faulty() -> (Arc<Faulty>, Subject) {
@@ -62,15 +62,11 @@ async fn a_range_is_served_although_the_object_is_replaced_after_each_request() 
 #[tokio::test]
 async fn a_folder_protects_creations_too() {
     let root = tempfile::tempdir().unwrap();
-    let mut store = None;
-    let backing = folder(root.path()).map(|inner| {
-        let faulty = Arc::new(Faulty::new(inner));
-        store = Some(Arc::clone(&faulty));
-        faulty
-    });
+    let store = Arc::new(Faulty::new(objects(root.path())));
+    let backing = folder(root.path()).map(|_| Arc::clone(&store) as Arc<dyn ObjectStore>);
     let subject = subject(open(backing).await);
     let blob = blob("c", "b");
-    store.unwrap().schedule([Fault::Foreign("theirs")]);
+    store.schedule([Fault::Foreign("theirs")]);
     assert_eq!(
         refusal(subject.write_if(&blob, if_absent(), "ours").await).0,
         Precondition::IfNoneMatch

@@ -9,14 +9,13 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreErrorKind};
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
-use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Key, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable, durable_on};
+use crate::{durable, durable_on, write_soon};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind, put};
 
@@ -221,26 +220,6 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     blob
 }
 
-/// Writes as soon as other leases permit it.
-async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Preconditions) {
-    loop {
-        let next = Put {
-            preconditions: preconditions.clone(),
-            ..put("next")
-        };
-        match subject.store.put(blob, next).await {
-            Ok(_) => break,
-            Err(error) => match error.kind() {
-                StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing)
-                | StoreErrorKind::InFlight { .. } => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                _ => panic!("{error}"),
-            },
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_write_cut_short_by_its_lease_does_not_replace_the_next() {
     let store = Faulty::in_memory(true);
@@ -254,7 +233,7 @@ async fn a_write_cut_short_by_its_lease_does_not_replace_the_next() {
         kind(subject.store.put(&blob, cut).await),
         StoreErrorKind::OutcomeUnknown
     );
-    write_next(&subject, &blob, &Preconditions::default()).await;
+    write_soon(&subject, &blob, || put("next")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(
         subject.read(&blob).await.unwrap().1,
@@ -288,7 +267,11 @@ async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
         while store.is_scheduled() {
             tokio::task::yield_now().await;
         }
-        write_next(&other, &blob, &current).await;
+        let next = || Put {
+            preconditions: current.clone(),
+            ..put("next")
+        };
+        write_soon(&other, &blob, next).await;
         resume.send(()).expect("the thread is waiting");
     };
     let (suspended, ()) = futures_util::join!(suspended, next);
@@ -315,13 +298,7 @@ async fn a_failed_container_deletion_leaves_nothing_in_flight() {
         assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
         // The first of these writes completes the deletion.
         for name in ["a", "b"] {
-            while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
-                assert!(
-                    matches!(error.kind(), StoreErrorKind::InFlight { .. }),
-                    "{error}"
-                );
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            write_soon(&subject, &blob("c", name), || put("after")).await;
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
         for name in ["a", "b"] {

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures_util::StreamExt;
-use ifmatch_blob::store::{Delete, ListQuery, Put, StoreErrorKind, Upload};
-use object_store::path::Path as Location;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
-
-use crate::{folder, open, subject};
 use ifmatch_blob::conformance::{Subject, blob, kind, pattern, put};
+use ifmatch_blob::store::{Delete, ListQuery, Put, StoreErrorKind, Upload};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use crate::{folder, objects, open, subject};
 
 /// More than fits into one request.
 const LONG: usize = 8 * 1024 * 1024 + 1;
@@ -158,14 +158,10 @@ async fn the_target_of_a_link_is_not_written_or_removed() {
 #[tokio::test]
 async fn the_store_itself_removes_nothing_through_a_link() {
     let place = Place::new().await;
-    let mut objects = None;
-    let _ = folder(&place.root.path().join("store")).map(|inner| {
-        objects = Some(std::sync::Arc::clone(&inner));
-        inner
-    });
-    let (objects, before) = (objects.unwrap(), place.outside());
+    let objects = objects(&place.root.path().join("store"));
+    let before = place.outside();
     for (container, name) in LEADS_OUT {
-        let location = Location::from(format!("{container}/{name}"));
+        let location = Path::from(format!("{container}/{name}"));
         let refused = objects
             .delete(&location)
             .await
@@ -215,42 +211,4 @@ async fn an_upload_does_not_follow_a_link_created_meanwhile() {
         .await
         .unwrap_err();
     assert!(!place.root.path().join("outside/b").exists());
-}
-
-#[tokio::test]
-async fn a_walk_lists_all_files_and_the_top_level_folders() {
-    let root = tempfile::tempdir().unwrap();
-    let store = folder(root.path());
-    let mut objects = None;
-    let _ = store.map(|inner| {
-        objects = Some(std::sync::Arc::clone(&inner));
-        inner
-    });
-    let objects = objects.unwrap();
-    for number in 0..1200 {
-        let path = root.path().join(format!("c/{}/{number}", number % 7));
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
-        fs::write(path, "x").unwrap();
-    }
-    objects
-        .put(&"top".into(), PutPayload::from_static(b"12345"))
-        .await
-        .unwrap();
-    fs::write(root.path().join("c/0/unfinished#1"), "x").unwrap();
-    let listed: Vec<_> = objects.list(Some(&"c".into())).collect().await;
-    assert_eq!(listed.iter().filter(|meta| meta.is_ok()).count(), 1200);
-    assert_eq!(listed.len(), 1200);
-    let first = objects.list_with_delimiter(None).await.unwrap();
-    assert_eq!(first.common_prefixes, [Location::from("c")]);
-    assert_eq!(
-        first
-            .objects
-            .iter()
-            .map(|meta| (meta.location.as_ref(), meta.size))
-            .collect::<Vec<_>>(),
-        [("top", 5)]
-    );
-    let after = objects.list_with_offset(Some(&"c/6".into()), &"c/6/1175".into());
-    assert!(after.count().await < 1200 / 7);
-    assert_eq!(objects.list(Some(&"none".into())).count().await, 0);
 }

@@ -6,25 +6,34 @@
     reason = "a test fails by panicking"
 )]
 
+use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use faults::Faulty;
+use futures_util::StreamExt;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Put, StoreErrorKind};
 use ifmatch_blob::{BlobStore, conformance};
 use ifmatch_blob_objects::{
     BackingStore, ConditionSupport, ObjectBlobs, ObjectRegister, OpenErrorKind, StoreCapabilities,
 };
+use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::conformance::{RaceSize, run, run_shared};
 use ifmatch_register::{MemoryRegister, Register};
-use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 mod bounded;
+mod clocks;
 mod containers;
 mod direct;
 mod faults;
 mod foreign;
+mod hanging;
 mod known;
 mod links;
 mod owners;
@@ -80,6 +89,33 @@ fn folder(at: &std::path::Path) -> BackingStore {
         .expect("a valid URL")
 }
 
+/// Returns the object store of a folder.
+fn objects(at: &std::path::Path) -> Arc<dyn ObjectStore> {
+    let mut objects = None;
+    let _ = folder(at).map(|inner| Arc::clone(objects.insert(inner)));
+    objects.expect("the folder's store")
+}
+
+/// Writes once nothing keeps the write away: no lease without its id, and nothing under way.
+async fn write_soon(subject: &conformance::Subject, blob: &BlobPath, put: impl Fn() -> Put) {
+    let written = async {
+        while let Err(error) = subject.store.put(blob, put()).await {
+            assert!(
+                matches!(
+                    error.kind(),
+                    StoreErrorKind::InFlight { .. }
+                        | StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing)
+                ),
+                "{error}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(10), written)
+        .await
+        .expect("a write succeeds within ten minutes");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_conforms() {
     let blobs = open(memory()).await;
@@ -89,10 +125,9 @@ async fn memory_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_durable_register_provides_leases() {
-    for url in ["memory:///some/prefix", "folder"] {
+    for in_memory in [true, false] {
         let root = tempfile::tempdir().unwrap();
         let register = RedbRegister::open(root.path().join("register.redb")).unwrap();
-        let in_memory = url.starts_with("memory");
         let backing = if in_memory {
             memory()
         } else {
@@ -101,16 +136,12 @@ async fn a_durable_register_provides_leases() {
         let blobs = ObjectBlobs::open_durable(backing, Arc::new(register))
             .await
             .expect("opens");
-        let subject = conformance::Subject {
-            leases: true,
-            ..subject(blobs)
-        };
-        let (keeps_headers, knows_retries, nests) = (in_memory, in_memory, in_memory);
         conformance::check(&conformance::Subject {
-            keeps_headers,
-            knows_retries,
-            nests,
-            ..subject
+            leases: true,
+            keeps_headers: in_memory,
+            knows_retries: in_memory,
+            nests: in_memory,
+            ..subject(blobs)
         })
         .await;
     }
@@ -141,8 +172,8 @@ async fn a_folder_conforms() {
 #[tokio::test]
 async fn names_are_file_names() {
     let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(root.path().join("photos/2026")).unwrap();
-    std::fs::write(root.path().join("photos/2026/a b.txt"), "before").unwrap();
+    fs::create_dir_all(root.path().join("photos/2026")).unwrap();
+    fs::write(root.path().join("photos/2026/a b.txt"), "before").unwrap();
     let subject = subject(open(folder(root.path())).await);
     assert_eq!(
         subject
@@ -156,11 +187,11 @@ async fn names_are_file_names() {
         .write(&conformance::blob("photos", "2026/ü 100%.txt"), "after")
         .await;
     assert_eq!(
-        std::fs::read_to_string(root.path().join("photos/2026/ü 100%.txt")).unwrap(),
+        fs::read_to_string(root.path().join("photos/2026/ü 100%.txt")).unwrap(),
         "after"
     );
     let names = |folder: &str| {
-        let entries = std::fs::read_dir(root.path().join(folder)).unwrap();
+        let entries = fs::read_dir(root.path().join(folder)).unwrap();
         let names: std::collections::BTreeSet<_> =
             entries.map(|entry| entry.unwrap().file_name()).collect();
         names.into_iter().collect::<Vec<_>>()
@@ -175,7 +206,7 @@ async fn a_file_is_replaced_only_after_the_clock_has_advanced() {
     let root = tempfile::tempdir().unwrap();
     let subject = subject(open(folder(root.path())).await);
     let blob = conformance::blob("c", "b");
-    let clock_step = std::time::Duration::from_millis(10);
+    let clock_step = Duration::from_millis(10);
     let mut before = None;
     for bytes in ["a", "b", "c", "d"] {
         if bytes == "c" {
@@ -185,7 +216,7 @@ async fn a_file_is_replaced_only_after_the_clock_has_advanced() {
                 .unwrap();
         }
         subject.write(&blob, bytes).await;
-        let written = std::fs::metadata(root.path().join("c/b"))
+        let written = fs::metadata(root.path().join("c/b"))
             .unwrap()
             .modified()
             .unwrap();
@@ -212,7 +243,7 @@ async fn names_that_a_folder_cannot_keep_are_refused() {
             .expect_err(name);
         assert_eq!(
             error.kind(),
-            &ifmatch_blob::store::StoreErrorKind::Unsupported,
+            &StoreErrorKind::Unsupported,
             "{name}: {error}"
         );
     }
@@ -224,10 +255,42 @@ async fn names_that_a_folder_cannot_keep_are_refused() {
 }
 
 #[tokio::test]
+async fn a_walk_lists_all_files_and_the_top_level_folders() {
+    let root = tempfile::tempdir().unwrap();
+    let objects = objects(root.path());
+    for number in 0..1200 {
+        let path = root.path().join(format!("c/{}/{number}", number % 7));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    objects
+        .put(&"top".into(), PutPayload::from_static(b"12345"))
+        .await
+        .unwrap();
+    fs::write(root.path().join("c/0/unfinished#1"), "x").unwrap();
+    let listed: Vec<_> = objects.list(Some(&"c".into())).collect().await;
+    assert_eq!(listed.iter().filter(|meta| meta.is_ok()).count(), 1200);
+    assert_eq!(listed.len(), 1200);
+    let first = objects.list_with_delimiter(None).await.unwrap();
+    assert_eq!(first.common_prefixes, [Path::from("c")]);
+    assert_eq!(
+        first
+            .objects
+            .iter()
+            .map(|meta| (meta.location.as_ref(), meta.size))
+            .collect::<Vec<_>>(),
+        [("top", 5)]
+    );
+    let after = objects.list_with_offset(Some(&"c/6".into()), &"c/6/1175".into());
+    assert!(after.count().await < 1200 / 7);
+    assert_eq!(objects.list(Some(&"none".into())).count().await, 0);
+}
+
+#[tokio::test]
 async fn an_unusable_store_is_refused_with_advice() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     for (url, kind, advice) in [
         ("nonsense", OpenErrorKind::Url, "Use file:///folder"),
         ("ftp://host/x", OpenErrorKind::Url, "Use file:///folder"),
@@ -248,8 +311,8 @@ async fn an_unusable_store_is_refused_with_advice() {
         assert!(error.to_string().contains(advice), "{error}");
     }
     let gone = folder(&root.path().join("gone"));
-    std::fs::remove_dir(root.path().join("gone")).unwrap();
-    std::fs::write(root.path().join("gone"), "").unwrap();
+    fs::remove_dir(root.path().join("gone")).unwrap();
+    fs::write(root.path().join("gone"), "").unwrap();
     let error = ObjectBlobs::open(gone, register())
         .await
         .expect_err("a file is in the folder's place");

@@ -1,8 +1,6 @@
-//! Records that the register removes, and records that it must keep.
+//! Records that the register removes or must keep, and permits that a killed process left behind.
 //!
-//! Writes that a killed process left behind.
-//!
-//! The earlier process is another [`ObjectBlobs`] over the same register, whose request never ends. The tests look at the permit in the
+//! The killed process is another [`ObjectBlobs`] over the same register, whose request never ends. The tests look at the permit in the
 //! register, which keeps other writers away.
 
 use std::sync::Arc;

@@ -1,26 +1,6 @@
 //! Registers that lose a response or list late: no completed change is reported as failed, and no write outlives its
 //! container.
-//!
-//! Reads while the register doesn't answer about the container.
-//!
-//! ## Interleavings
-//!
-//! - **The register hangs.** A read goes on with the previous response, or as if all objects were blobs, and later reads don't
-//!   ask again.
-//! - **A response from before a deletion** arrives after it. Later reads must not rely on it.
-//! - **A container that is being deleted**, as a read has seen, when the register hangs: its blobs stay hidden.
-//!
-//! A register whose engines have clocks that differ: the records of containers and of blobs end by the time of their own.
-//!
-//! ## Interleavings
-//!
-//! - **A write into a container that is being deleted.** The writer asks the container's record if it exists, and the deleter
-//!   asks each blob's record for a permit. Either compares that record's deadline with the time of its own engine.
-//! - **A deleter whose turn has ended.** The turn is in the container's record, and ends by the time of its engine, even while
-//!   its deleter waits for permits of blobs.
-//! - **A lease that is shown.** It is read with the time of the engine that keeps it, in listings of many keys, too.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,17 +8,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{self, Subject, blob, kind, put};
+use ifmatch_blob::conformance::{Subject, blob, kind, put};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, RequestKey, StoreError,
-    StoreErrorKind,
+    Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, StoreError, StoreErrorKind,
 };
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{
-    BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseFailure, LeaseState, LeaseUse, SeenLease,
+    BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease,
 };
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, Revision};
@@ -50,10 +28,9 @@ use ifmatch_register::{
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
-use tokio::sync::watch;
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable_on, memory, register, subject};
+use crate::{durable_on, register, subject, write_soon};
 
 /// Connects the register again, after the faults that were scheduled.
 fn recover(register: &FaultyRegister) {
@@ -581,230 +558,10 @@ async fn a_deleter_without_its_register_leaves_no_deletion_to_the_next_container
         time,
         ..Register::engine(&register)
     });
-    while let Err(error) = subject.store.put(&blob, put("after")).await {
-        assert!(
-            matches!(error.kind(), StoreErrorKind::InFlight { .. }),
-            "{error}"
-        );
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    write_soon(&subject, &blob, || put("after")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (_, bytes) = subject.read(&blob).await.expect("it was acknowledged");
     assert_eq!(bytes, "after");
-}
-
-/// A register whose answers about containers can be held back.
-struct Slow {
-    inner: MemoryRegister,
-    /// Numbers of the questions whose answers are held back.
-    held: watch::Sender<Range<usize>>,
-    /// Number of questions about containers.
-    asked: AtomicUsize,
-}
-
-impl Slow {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            inner: MemoryRegister::unbounded(),
-            held: watch::Sender::new(0..0),
-            asked: AtomicUsize::new(0),
-        })
-    }
-
-    /// Holds back all answers from now on.
-    fn hang(&self) {
-        self.held.send_replace(0..usize::MAX);
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-#[async_trait]
-impl Wrapper for Slow {
-    fn inner(&self) -> &dyn Register {
-        &self.inner
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let record = self.inner.load(key).await;
-        if key.as_str().starts_with("c/") {
-            let number = self.asked.fetch_add(1, Ordering::SeqCst);
-            self.held
-                .subscribe()
-                .wait_for(|held| !held.contains(&number))
-                .await
-                .expect("the sender is kept");
-        }
-        record
-    }
-}
-
-/// Another process on the same store and register. Its reads reuse responses for this time.
-async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) -> Subject {
-    let backing =
-        BackingStore::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
-    subject(
-        ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>)
-            .await
-            .expect("opens"),
-    )
-}
-
-/// Answers are never recent, but are kept.
-const SHORT: Duration = Duration::from_micros(1);
-const LONG: Duration = Duration::from_hours(1);
-
-/// Each container that only the store knows takes a request to the register.
-#[tokio::test]
-async fn a_page_of_containers_asks_for_no_container_behind_it() {
-    let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let process = process(&store, &register, Duration::ZERO).await;
-    let names: Vec<_> = (10..30).map(|number| format!("c{number}")).collect();
-    for (number, name) in names.iter().enumerate() {
-        if number % 3 == 0 {
-            process.write(&blob(name, "ours"), "1").await;
-        } else {
-            let theirs = format!("{name}/theirs");
-            store.put(&theirs.into(), "1".into()).await.unwrap();
-        }
-    }
-    let (mut found, mut query) = (Vec::new(), ListQuery::first(4));
-    loop {
-        let before = register.asked();
-        let page = process.store.containers(&query).await.unwrap();
-        assert!(register.asked() - before <= 5, "one more than the page");
-        found.extend(page.items.iter().map(|entry| entry.name.to_string()));
-        match page.next {
-            Some(next) => query.after = Some(next),
-            None => break,
-        }
-    }
-    assert_eq!(found, names);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_read_goes_on_without_a_register_that_hangs() {
-    for is_cold in [true, false] {
-        let (store, register) = (Faulty::in_memory(false), Slow::new());
-        let reader = process(&store, &register, if is_cold { LONG } else { SHORT }).await;
-        let blob = blob("c", "b");
-        if is_cold {
-            process(&store, &register, LONG)
-                .await
-                .write(&blob, "1")
-                .await;
-        } else {
-            reader.write(&blob, "1").await;
-            assert_eq!(reader.read(&blob).await.unwrap().1, "1");
-        }
-        register.hang();
-        assert_eq!(reader.read(&blob).await.unwrap().1, "1");
-        if is_cold {
-            let asked = register.asked();
-            assert_eq!(reader.read(&blob).await.unwrap().1, "1");
-            assert_eq!(register.asked(), asked, "the failure is remembered");
-        }
-    }
-}
-
-/// Leaves an object of a late write in a deleted container, which a process with a previous response hides.
-#[tokio::test(start_paused = true)]
-async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
-    let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [subject, writer] = [
-        process(&store, &register, LONG).await,
-        process(&store, &register, LONG).await,
-    ];
-    let (late, other) = (blob("c", "late"), blob("c", "other"));
-    writer.write(&other, "1").await;
-    store.schedule([Fault::Held]);
-    assert_eq!(
-        kind(writer.store.put(&late, put("late")).await),
-        StoreErrorKind::OutcomeUnknown
-    );
-
-    // The read has its record, and the response arrives after the deletion.
-    let asked = register.asked();
-    register.held.send_replace(asked..asked + 1);
-    let delete = async {
-        while register.asked() == asked {
-            tokio::task::yield_now().await;
-        }
-        subject
-            .store
-            .delete_container(&other.container, Delete::default())
-            .await
-            .expect("it exists");
-        register.held.send_replace(0..0);
-    };
-    futures_util::join!(subject.read(&other), delete);
-    store
-        .release()
-        .await
-        .expect("there is no object of this name");
-    assert!(
-        subject.read(&late).await.is_none(),
-        "an object of the deleted container"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
-    let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [deleter, reader] = [
-        process(&store, &register, LONG).await,
-        process(&store, &register, LONG).await,
-    ];
-    let blob = blob("c", "b");
-    deleter.write(&blob, "1").await;
-    store.schedule([Fault::Refused]);
-    deleter
-        .store
-        .delete_container(&blob.container, Delete::default())
-        .await
-        .expect_err("an object is left");
-    assert!(
-        store.get(&"c/b".into()).await.is_ok(),
-        "the object is still there"
-    );
-    assert!(reader.read(&blob).await.is_none());
-    register.hang();
-    for process in [&deleter, &reader] {
-        for _ in 0..2 {
-            let hidden = process.store.open(&blob, Reading::HEAD).await;
-            assert_eq!(kind(hidden.map(drop)), StoreErrorKind::Unavailable);
-        }
-    }
-}
-
-/// Writes rely on a response about their container for a second, and a deletion in another process waits for that. In real time, by
-/// which the age of answers counts.
-#[tokio::test]
-async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
-    let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [deleter, writer] = [
-        process(&store, &register, LONG).await,
-        process(&store, &register, LONG).await,
-    ];
-    let blob = blob("c", "b");
-    for _ in 0..3 {
-        writer.write(&blob, "before").await;
-        deleter
-            .store
-            .delete_container(&blob.container, Delete::default())
-            .await
-            .expect("it exists");
-        let written = writer.write(&blob, "after").await;
-        assert!(written.created, "in a new container");
-        for process in [&deleter, &writer] {
-            assert_eq!(
-                process.read(&blob).await.expect("it was acknowledged").1,
-                "after"
-            );
-        }
-    }
 }
 
 /// Counts the swaps of blobs' records.
@@ -890,140 +647,4 @@ async fn a_conditional_writer_that_was_overtaken_learns_it_without_a_permit() {
     assert!(again.is_replay && again.tag == second.tag);
     // The winner's commit, and the retry's permit and its return.
     assert_eq!(register.swaps.load(Ordering::SeqCst) - before, 3);
-}
-
-/// Longer than every permit, turn and lease with an end.
-const SKEW: Duration = Duration::from_mins(10);
-
-/// The engine's time is ahead of this process's, or behind it.
-struct Skewed {
-    records: MemoryRegister,
-    is_ahead: bool,
-}
-
-impl Wrapper for Skewed {
-    fn inner(&self) -> &dyn Register {
-        &self.records
-    }
-
-    fn engine(&self) -> Engine {
-        let (now, skew) = (SystemClock.now(), u64::try_from(SKEW.as_micros()).unwrap());
-        let at = Timestamp::from_micros(if self.is_ahead {
-            now.micros() + skew
-        } else {
-            now.micros() - skew
-        });
-        Engine {
-            time: Some(EngineTime {
-                earliest: at,
-                latest: at,
-            }),
-            ..Engine::default()
-        }
-    }
-}
-
-async fn skewed(is_ahead: bool) -> Subject {
-    let register = Arc::new(Skewed {
-        records: MemoryRegister::unbounded(),
-        is_ahead,
-    });
-    let blobs = ObjectBlobs::open_durable(memory(), register)
-        .await
-        .expect("opens");
-    Subject {
-        leases: true,
-        store: Arc::new(blobs.clone()),
-        ..subject(blobs)
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn stores_on_an_engine_with_another_clock_conform() {
-    for is_ahead in [false, true] {
-        conformance::check(&skewed(is_ahead).await).await;
-    }
-}
-
-#[tokio::test]
-async fn a_lease_is_shown_by_the_clock_that_ends_it() {
-    let for_15_seconds = || {
-        let duration = LeaseDuration::from_seconds(15).unwrap();
-        request(LeaseAction::Acquire {
-            id: id(1),
-            duration,
-            holder: None,
-        })
-    };
-    let all = ListQuery {
-        leases: true,
-        ..ListQuery::first(10)
-    };
-    for is_ahead in [false, true] {
-        let subject = skewed(is_ahead).await;
-        let path = blob("shown", "a");
-        subject.write(&path, "a").await;
-        subject.store.lease(&path, for_15_seconds()).await.unwrap();
-        subject
-            .store
-            .lease_container(&path.container, for_15_seconds())
-            .await
-            .unwrap();
-        let blobs = subject
-            .store
-            .list(&path.container, &all)
-            .await
-            .unwrap()
-            .unwrap();
-        let containers = subject.store.containers(&all).await.unwrap();
-        for seen in [
-            subject.head(&path).await.unwrap().lease,
-            blobs.items[0].info.lease,
-            subject
-                .store
-                .container(&path.container)
-                .await
-                .unwrap()
-                .unwrap()
-                .lease,
-            containers.items[0].info.lease,
-        ] {
-            let SeenLease { lease, at } = seen.expect("it was acquired");
-            assert_eq!(
-                (lease.state(at), lease.duration()),
-                (LeaseState::Leased, LeaseDuration::Seconds(15))
-            );
-            assert!(
-                at.until(lease.end().unwrap()) <= Duration::from_secs(15),
-                "{lease:?} at {at:?}"
-            );
-        }
-    }
-}
-
-/// A process creates a blob of which it has an outdated record. Another process has since replaced and deleted the
-/// blob, but got no response to the deletion. The blob is gone while the creation waits for the deletion to end, so the
-/// creation must not be refused because the blob exists.
-#[tokio::test(start_paused = true)]
-async fn an_outdated_record_refuses_no_creation() {
-    let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let [outdated, other] = [
-        process(&store, &register, LONG).await,
-        process(&store, &register, LONG).await,
-    ];
-    let blob = blob("c", "b");
-    outdated.write(&blob, "1").await;
-    other.write(&blob, "2").await;
-    store.schedule([Fault::Delayed]);
-    assert_eq!(
-        kind(other.store.delete(&blob, Delete::default()).await),
-        StoreErrorKind::OutcomeUnknown
-    );
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(
-        outdated.read(&blob).await.is_none(),
-        "the deletion took effect"
-    );
-    let created = outdated.write_if(&blob, Preconditions::absent(), "3").await;
-    assert!(created.expect("there is no blob").created);
 }

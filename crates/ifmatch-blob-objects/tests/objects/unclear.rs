@@ -216,7 +216,8 @@ async fn others_wait_for_a_deletion_with_a_lost_answer_even_if_its_lease_has_end
 
 #[tokio::test(start_paused = true)]
 async fn a_write_refused_as_too_soon_is_retried() {
-    for (register, bytes) in [(register(), pattern(1)), (register(), pattern(LONG))] {
+    for bytes in [pattern(1), pattern(LONG)] {
+        let register = register();
         let store = Faulty::in_memory(false);
         let backing = BackingStore::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
         let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
