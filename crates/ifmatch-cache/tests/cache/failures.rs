@@ -1,6 +1,7 @@
 //! Origins that fail while a stale response may be used.
 
 use std::any::Any;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -149,4 +150,38 @@ async fn nobody_gets_the_failure_of_a_request_that_was_not_sent() {
         "{answers:?}"
     );
     assert_eq!(world.origin.count(), 3);
+}
+
+#[tokio::test]
+async fn a_failed_revalidation_in_the_background_is_not_repeated_at_once() {
+    for unreachable in [true, false] {
+        let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(30)));
+        world.origin.will(200, &FRESH, "old");
+        world.get("/").await;
+        world.pass(61);
+        for round in 1..=2 {
+            if unreachable {
+                world.origin.will_fail();
+            } else {
+                world.origin.will(503, &[], "");
+            }
+            for _ in 0..5 {
+                assert_eq!(world.get("/").await.text(), "old");
+                settle().await;
+            }
+            assert_eq!(
+                world.origin.count(),
+                1 + round,
+                "one attempt within five seconds"
+            );
+            world.pass(6);
+        }
+        world.origin.will(200, &FRESH, "new");
+        world.get("/").await;
+        settle().await;
+        assert_eq!(
+            (world.get("/").await.text(), world.origin.count()),
+            ("new", 4)
+        );
+    }
 }

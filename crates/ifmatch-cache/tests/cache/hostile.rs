@@ -1,8 +1,10 @@
 //! Faulty origins and malicious clients: responses are correct or errors, and wrong content is never stored.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderValue};
 
-use crate::support::{Answer, TestBody, World, get, response};
+use crate::support::{Answer, TestBody, World, get, request, response};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -101,10 +103,10 @@ async fn a_stalled_body_without_readers_is_abandoned() {
         .will_answer(response(200, &[FRESH], "").map(|_| body));
     let reader = world.try_send(get("/", &[])).await.unwrap();
     feed.send("hel");
-    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(feed.send("lo"), "there is a reader");
     drop(reader);
-    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(!feed.send("!"), "there is no reader");
     not_stored(&world, "/").await;
 }
@@ -168,7 +170,7 @@ async fn the_origin_receives_the_host_of_the_cache_key() {
             let world = World::default();
             world.origin.will(200, &[FRESH], "hello");
             world
-                .send(crate::support::request(method, path, &[("host", host)]))
+                .send(request(method, path, &[("host", host)]))
                 .await;
             let seen = &world.origin.seen()[0];
             assert_eq!(seen.headers["host"], "a.example", "{method} {path} {host}");
@@ -264,7 +266,7 @@ async fn a_non_ascii_location_invalidates() {
     world.origin.will(200, &[FRESH], "old");
     world.get("/%C3%BC").await;
     world.origin.will(201, &[("location", "/\u{fc}")], "");
-    world.send(crate::support::request("POST", "/", &[])).await;
+    world.send(request("POST", "/", &[])).await;
     not_stored(&world, "/%C3%BC").await;
 }
 
@@ -303,7 +305,7 @@ async fn upgrades_and_connect_pass_untouched() {
     // A write with an upgrade is still a write.
     world.origin.will(200, &[], "");
     world
-        .send(crate::support::request(
+        .send(request(
             "PUT",
             "/",
             &[("connection", "upgrade"), ("upgrade", "h2c")],
@@ -349,7 +351,7 @@ async fn a_304_that_matches_nothing_is_not_forwarded_to_an_unconditional_request
     world.origin.will(304, &[], "");
     assert_eq!(
         world
-            .send(crate::support::request("HEAD", "/other", &[]))
+            .send(request("HEAD", "/other", &[]))
             .await
             .status,
         502
@@ -390,4 +392,74 @@ async fn long_header_fields_stay_within_the_capacity() {
     world.origin.will(200, &[FRESH, ("x-huge", &huge)], "hello");
     assert_eq!(world.get("/").await.text(), "hello");
     assert!(world.handle.metrics().stored_bytes <= 100_000);
+}
+
+/// A server that compresses weakens the tag of the 200, and answers a validation with the tag of the file. The stored bytes are
+/// confirmed, and keep their own tag: with the strong one a client could join them with bytes before compression.
+#[tokio::test]
+async fn a_304_with_the_strong_form_of_a_weak_tag_confirms_and_keeps_the_weak_one() {
+    let world = World::default();
+    let fields = [
+        ("cache-control", "max-age=60"),
+        ("etag", "W/\"1\""),
+        ("content-encoding", "gzip"),
+    ];
+    world.origin.will(200, &fields, "compressed");
+    world.get("/").await;
+    for at in 0..2 {
+        world.pass(61);
+        world.origin.will(
+            304,
+            &[
+                ("cache-control", "max-age=60"),
+                ("etag", "\"1\""),
+                ("x-at", "new"),
+            ],
+            "",
+        );
+        let answer = world.get("/").await;
+        assert_eq!(
+            (answer.text(), &answer.headers["x-at"]),
+            ("compressed", &"new".parse().unwrap()),
+            "{at}"
+        );
+        assert_eq!(
+            (&answer.headers["etag"], &answer.headers["content-encoding"]),
+            (&"W/\"1\"".parse().unwrap(), &"gzip".parse().unwrap())
+        );
+        assert_eq!(
+            world.origin.seen().last().unwrap().headers["if-none-match"],
+            "W/\"1\""
+        );
+    }
+    assert!(world.get("/").await.is_hit());
+    // No range of the stored bytes is given to a client that names the strong tag, and no rest is requested by it.
+    let part = world
+        .get_with("/", &[("range", "bytes=0-1"), ("if-range", "\"1\"")])
+        .await;
+    assert_eq!((part.status.as_u16(), part.text()), (200, "compressed"));
+    // The tag of another version confirms nothing.
+    world.pass(61);
+    world.origin.will(304, &[("etag", "\"2\"")], "");
+    world.origin.will(200, &[], "another");
+    assert_eq!(world.get("/").await.text(), "another");
+}
+
+#[tokio::test]
+async fn only_if_cached_rules_out_the_origin_with_a_body_and_conditions_as_well() {
+    for own in [
+        ("content-length", "1"),
+        ("if-match", "*"),
+        ("transfer-encoding", "chunked"),
+    ] {
+        let world = World::default();
+        let answer = world
+            .get_with("/", &[own, ("cache-control", "only-if-cached")])
+            .await;
+        assert_eq!(
+            (answer.status.as_u16(), world.origin.count()),
+            (504, 0),
+            "{own:?}"
+        );
+    }
 }

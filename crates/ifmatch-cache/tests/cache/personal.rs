@@ -115,3 +115,30 @@ async fn a_client_that_forces_failing_requests_does_not_keep_a_response_stale() 
     world.origin.will(200, &fields, "new");
     assert_eq!(world.get("/").await.text(), "new");
 }
+
+#[tokio::test]
+async fn a_304_that_sets_a_cookie_is_for_one_client() {
+    for method in ["GET", "HEAD"] {
+        let world = World::default();
+        world.origin.will(
+            200,
+            &[("cache-control", "max-age=60"), ("etag", "\"1\"")],
+            "hello",
+        );
+        world.get("/").await;
+        world.pass(61);
+        let status = if method == "GET" { 304 } else { 200 };
+        world
+            .origin
+            .will(status, &[("set-cookie", "c=d"), ("etag", "\"1\"")], "");
+        let first = world.send(request(method, "/", &[])).await;
+        assert_eq!(first.headers["set-cookie"], "c=d");
+        world.origin.will(200, &[], "once more");
+        let second = world.get("/").await;
+        assert_eq!(
+            (second.text(), second.headers.get("set-cookie")),
+            ("once more", None),
+            "{method}"
+        );
+    }
+}
