@@ -12,7 +12,10 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, ManualClock};
 use tempfile::TempDir;
 
-use crate::support::{Answer, FRESH, Streaming, World, clock, get, request, response};
+use crate::support::{
+    Answer, FRESH, Streaming, TestBody, World, bodies, body_files, clock, get, letters, request,
+    response,
+};
 
 /// Longer than a piece, and not a multiple of one.
 const LEN: usize = 300 * 1024;
@@ -31,22 +34,7 @@ fn roomy() -> (TempDir, World) {
 }
 
 fn text(seed: usize) -> String {
-    (0..LEN)
-        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
-        .collect()
-}
-
-/// Returns the number of body files and their total length.
-fn bodies(folder: &Path) -> (usize, u64) {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let bodies = files.filter(|file| {
-        file.file_name()
-            .to_string_lossy()
-            .starts_with("ifmatch-body-")
-    });
-    bodies.fold((0, 0), |(count, len), file| {
-        (count + 1, len + file.metadata().unwrap().len())
-    })
+    letters(seed, 0..LEN)
 }
 
 #[tokio::test]
@@ -205,11 +193,8 @@ async fn a_body_that_is_deleted_after_its_304_still_answers_the_client() {
 
 /// Deletes the files of bodies, and returns their number.
 fn delete(folder: &Path) -> usize {
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let bodies = files.filter(|path| path.to_string_lossy().contains("ifmatch-body-"));
-    bodies.map(|path| fs::remove_file(path).unwrap()).count()
+    let files = body_files(folder).into_iter();
+    files.map(|path| fs::remove_file(path).unwrap()).count()
 }
 
 /// Returns a response without its random boundary.
@@ -286,12 +271,7 @@ async fn ranges_from_disk_equal_those_from_memory() {
 
 /// Changes a byte of the body file.
 fn change(folder: &Path, at: usize) {
-    let mut files = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let file = files
-        .find(|path| path.to_string_lossy().contains("ifmatch-body-"))
-        .unwrap();
+    let file = body_files(folder).remove(0);
     let mut bytes = fs::read(&file).unwrap();
     bytes[at] ^= 1;
     fs::write(&file, bytes).unwrap();
@@ -344,7 +324,7 @@ fn answer_ranges(
     head: &http::request::Parts,
     tag: &str,
     body: &str,
-) -> http::Response<crate::support::TestBody> {
+) -> http::Response<TestBody> {
     let field = |name| head.headers.get(name).map(|value| value.to_str().unwrap());
     let fields = [("cache-control", "max-age=60"), ("etag", tag)];
     let Some(range) = field("range").filter(|_| field("if-range").is_none_or(|named| named == tag))
@@ -504,9 +484,7 @@ async fn a_deleted_file_is_fetched_again() {
                 .headers
                 .contains_key("if-none-match")
         );
-        world
-            .handle
-            .purge(&ifmatch_cache::Purge::Prefix(String::new()));
+        world.handle.purge(&Purge::Prefix(String::new()));
     }
 }
 
@@ -559,8 +537,7 @@ async fn a_write_deletes_the_file_and_current_readers_continue() {
     let reading = world.try_send(request("GET", "/", &[])).await.unwrap();
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
-    assert_eq!(crate::support::Answer::read(reading).await.text(), text(0));
-    world.handle.metrics();
+    assert_eq!(Answer::read(reading).await.text(), text(0));
     assert_eq!(bodies(folder.path()), (0, 0));
 }
 

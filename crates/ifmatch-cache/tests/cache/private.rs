@@ -2,7 +2,7 @@
 
 use ifmatch_cache::{Builder, Disk};
 
-use crate::support::{FRESH, World, request};
+use crate::support::{FRESH, World, request, response};
 
 type Fields = &'static [(&'static str, &'static str)];
 
@@ -31,21 +31,21 @@ async fn what_a_shared_cache_must_not_store_is_stored() {
             &[("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")],
         ),
     ];
-    for (request, response) in cases {
+    for (asked, answered) in cases {
         let [shared, private] = [World::default(), world()];
         for world in [&shared, &private] {
-            world.origin.will(200, response, "first");
-            world.get_with("/", request).await;
-            world.origin.will(200, response, "second");
+            world.origin.will(200, answered, "first");
+            world.get_with("/", asked).await;
+            world.origin.will(200, answered, "second");
         }
         assert!(
-            !shared.get_with("/", request).await.is_hit(),
-            "{request:?} {response:?}"
+            !shared.get_with("/", asked).await.is_hit(),
+            "{asked:?} {answered:?}"
         );
-        let again = private.get_with("/", request).await;
+        let again = private.get_with("/", asked).await;
         assert!(
             again.is_hit() && again.text() == "first",
-            "{request:?} {response:?}"
+            "{asked:?} {answered:?}"
         );
     }
 }
@@ -68,16 +68,16 @@ async fn fields_of_the_only_user_are_stored() {
 
 #[tokio::test]
 async fn restrictions_for_all_caches_hold() {
-    for response in [
+    for fields in [
         &[("cache-control", "no-store, max-age=60")][..],
         &[("cache-control", "max-age=60"), ("vary", "*")],
         &[("cache-control", "no-cache, max-age=60"), ("etag", "\"1\"")],
     ] {
         let world = world();
-        world.origin.will(200, response, "first");
+        world.origin.will(200, fields, "first");
         world.get("/").await;
-        world.origin.will(200, response, "second");
-        assert_eq!(world.get("/").await.text(), "second", "{response:?}");
+        world.origin.will(200, fields, "second");
+        assert_eq!(world.get("/").await.text(), "second", "{fields:?}");
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_shared_cache_on_the_same_folder_finds_nothing() {
             !head.headers.contains_key("if-none-match"),
             "the shared cache has found the response"
         );
-        crate::support::response(200, &FRESH, "for all")
+        response(200, &FRESH, "for all")
     });
     assert_eq!(shared.get("/").await.text(), "for all");
     drop(shared);
@@ -145,7 +145,7 @@ async fn a_shared_cache_on_the_same_folder_finds_nothing() {
     let private = open(Builder::private);
     private.origin.will_each(|head| {
         assert_eq!(head.headers["if-none-match"], "\"1\"");
-        crate::support::response(304, &FRESH, "")
+        response(304, &FRESH, "")
     });
     assert!(private.get("/").await.text() == long);
 }

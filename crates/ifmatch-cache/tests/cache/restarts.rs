@@ -1,21 +1,22 @@
 //! Bodies on disk after an eviction, a restart or a crash. A copy of the folder is what a killed process leaves behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ifmatch_cache::{Disk, Outcome, Purge};
 use tempfile::TempDir;
 
-use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle};
+use crate::support::{
+    Answer, FRESH, TestBody, World, bodies, body_files, get, letters, request, response, settle,
+    spawn, until,
+};
 
 /// Longer than what the memory takes, and not a multiple of a piece.
 const LEN: usize = 200_000;
 const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
 
 fn text(seed: usize) -> String {
-    (0..LEN)
-        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
-        .collect()
+    letters(seed, 0..LEN)
 }
 
 /// Opens a cache with this folder.
@@ -32,17 +33,6 @@ fn crashed(folder: &Path) -> TempDir {
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
     copy
-}
-
-fn bodies(folder: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut bodies: Vec<_> = paths
-        .filter(|path| path.to_string_lossy().contains("ifmatch-body-"))
-        .collect();
-    bodies.sort();
-    bodies
 }
 
 /// Stores a tagged body for each path.
@@ -131,7 +121,7 @@ async fn a_response_without_a_validator_does_not_outlive_the_process() {
     drop(world);
     let world = open(folder.path());
     assert_eq!(confirmed(&world, "/").await.text(), "new");
-    assert_eq!(bodies(folder.path()).len(), 0);
+    assert_eq!(bodies(folder.path()).0, 0);
 }
 
 #[tokio::test]
@@ -140,7 +130,7 @@ async fn concurrent_clients_validate_once_after_a_restart() {
     drop(filled(folder.path(), &["/a"]).await);
     let world = open(folder.path());
     let held = world.origin.will_wait();
-    let waiting = [0; 20].map(|_| crate::support::spawn(&world, "/a", &[]));
+    let waiting = [0; 20].map(|_| spawn(&world, "/a", &[]));
     world.origin.reached(1).await;
     settle().await;
     held.send(response(304, &FRESH, "")).unwrap();
@@ -215,7 +205,7 @@ async fn an_invalidation_outlives_a_crash() {
             }
             change(world.clone()).await;
             let copy = crashed(folder.path());
-            assert_eq!(bodies(folder.path()).len(), 0, "{what}");
+            assert_eq!(bodies(folder.path()).0, 0, "{what}");
             drop(world);
             for folder in [&folder, &copy] {
                 let world = open(folder.path());
@@ -264,7 +254,7 @@ async fn a_damaged_file_is_never_served() {
     for damage in ["truncated", "longer", "swapped", "deleted", "changed"] {
         let folder = tempfile::tempdir().unwrap();
         drop(filled(folder.path(), &["/a", "/b"]).await);
-        let files = bodies(folder.path());
+        let files = body_files(folder.path());
         let [a, b] = &files[..] else {
             panic!("{files:?}")
         };
@@ -311,9 +301,7 @@ async fn a_crash_during_a_body_leaves_the_old_version() {
         .await
         .unwrap();
     feed.send(text(1));
-    while bodies(folder.path()).len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until("a second file", || bodies(folder.path()).0 == 2).await;
     let copy = crashed(folder.path());
     drop(arriving);
     let crashed = open(copy.path());
@@ -323,9 +311,7 @@ async fn a_crash_during_a_body_leaves_the_old_version() {
     );
     assert_eq!(crashed.origin.seen()[0].headers["if-none-match"], "\"/a\"");
     // The file without a row is removed in the background.
-    while bodies(copy.path()).len() > 1 {
-        tokio::task::yield_now().await;
-    }
+    until("one file", || bodies(copy.path()).0 == 1).await;
 }
 
 #[tokio::test]
@@ -337,7 +323,7 @@ async fn a_damaged_index_begins_empty() {
     let world = open(folder.path());
     assert_eq!(
         (
-            bodies(folder.path()).len(),
+            bodies(folder.path()).0,
             confirmed(&world, "/a").await.text()
         ),
         (0, "new")
@@ -349,9 +335,8 @@ async fn a_damaged_index_begins_empty() {
 
 /// Waits until evicted responses are on disk.
 async fn written(world: &World) {
-    while world.handle.metrics().evicted_bytes > 0 {
-        tokio::task::yield_now().await;
-    }
+    let is_written = || world.handle.metrics().evicted_bytes == 0;
+    until("evicted responses on disk", is_written).await;
 }
 
 #[tokio::test]
@@ -402,15 +387,12 @@ async fn the_bound_of_the_disk_holds_after_a_restart() {
         for at in 0..15 {
             world.origin.will(200, &TAGGED, &text(at));
             world.get(&format!("/{round}/{at}")).await;
-            let taken: u64 = bodies(folder.path())
-                .iter()
-                .map(|body| fs::metadata(body).unwrap().len())
-                .sum();
+            let (_, taken) = bodies(folder.path());
             assert!(taken <= most, "{taken} of {most} bytes");
             assert_eq!(world.handle.metrics().disk_bytes, taken);
         }
     }
-    assert!(bodies(folder.path()).len() >= 19);
+    assert!(bodies(folder.path()).0 >= 19);
 }
 
 #[tokio::test]

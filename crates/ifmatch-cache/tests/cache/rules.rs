@@ -7,7 +7,7 @@ use http::header::COOKIE;
 use http::{HeaderName, StatusCode};
 use ifmatch_cache::policy::resource_rules::{Lifetimes, ResourceRules};
 
-use crate::support::{Answer, World, request};
+use crate::support::{Answer, FRESH, World, request, response, settle};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -56,7 +56,7 @@ async fn seconds(
     ask(&world, "GET", "/", asked, rules).await;
     world
         .origin
-        .will_each(|_| crate::support::response(200, &[("cache-control", "no-store")], "another"));
+        .will_each(|_| response(200, &[("cache-control", "no-store")], "another"));
     let is_used = async |at: u64| {
         world.pass(at);
         // Only a stored response answers this, whatever it is.
@@ -398,7 +398,7 @@ async fn an_error_is_hidden_only_where_the_response_allows_it() {
         for status in [500, 503] {
             world
                 .origin
-                .will_each(move |_| crate::support::response(status, &[], "bad"));
+                .will_each(move |_| response(status, &[], "bad"));
             let answer = ask(&world, "GET", "/", &[], &rules).await;
             assert_eq!(
                 answer.text(),
@@ -445,7 +445,7 @@ async fn an_error_that_states_a_lifetime_is_hidden_like_any_other() {
                     "good",
                     "{status} {field:?}"
                 );
-                crate::support::settle().await;
+                settle().await;
                 world.pass(6);
             }
             world.origin.will(status, &[field], "bad");
@@ -464,7 +464,7 @@ async fn an_error_that_states_a_lifetime_is_hidden_like_any_other() {
             );
             world.origin.will(200, &[good], "better");
             ask(&world, "GET", "/", &[], &hiding()).await;
-            crate::support::settle().await;
+            settle().await;
             assert_eq!(
                 ask(&world, "GET", "/", &[], &hiding()).await.text(),
                 "better",
@@ -506,7 +506,7 @@ async fn a_stale_response_is_used_while_it_is_revalidated_by_the_rule_of_the_res
     world.pass(90);
     world.origin.will(200, &[], "new");
     assert_eq!(ask(&world, "GET", "/", &[], &rules).await.text(), "old");
-    crate::support::settle().await;
+    settle().await;
     assert_eq!(ask(&world, "GET", "/", &[], &rules).await.text(), "new");
 }
 
@@ -519,10 +519,10 @@ async fn a_resource_without_cache_still_invalidates() {
     };
     let on = ResourceRules::default();
     let world = World::default();
-    world.origin.will(200, &crate::support::FRESH, "stored");
+    world.origin.will(200, &FRESH, "stored");
     ask(&world, "GET", "/", &[], &on).await;
     for at in 0..2 {
-        world.origin.will(200, &crate::support::FRESH, "passed");
+        world.origin.will(200, &FRESH, "passed");
         let answer = ask(&world, "GET", "/", &[], &off).await;
         assert_eq!(
             (answer.text(), answer.cache_status()),
@@ -545,6 +545,6 @@ async fn a_resource_without_cache_still_invalidates() {
     assert!(ask(&world, "GET", "/", &[], &on).await.is_hit());
     world.origin.will(204, &[], "");
     ask(&world, "PUT", "/", &[], &off).await;
-    world.origin.will(200, &crate::support::FRESH, "written");
+    world.origin.will(200, &FRESH, "written");
     assert_eq!(ask(&world, "GET", "/", &[], &on).await.text(), "written");
 }

@@ -1,13 +1,14 @@
 //! Long ranges of an object that isn't stored as a whole, in files.
 
 use std::fs;
-use std::path::Path;
 
 use http::request::Parts;
 use ifmatch_cache::{Disk, Purge};
 use tempfile::TempDir;
 
-use crate::support::{Answer, FRESH, TestBody, World, request, response};
+use crate::support::{
+    Answer, FRESH, TestBody, World, bodies, body_files, letters, request, response,
+};
 
 /// Length of the object.
 const TOTAL: usize = 1_000_000;
@@ -21,9 +22,7 @@ fn world(bytes: u64) -> (TempDir, World) {
 }
 
 fn text(seed: usize) -> String {
-    (0..TOTAL)
-        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
-        .collect()
+    letters(seed, 0..TOTAL)
 }
 
 /// Returns the requested range of a version.
@@ -48,18 +47,6 @@ async fn get(world: &World, first: usize, last: usize) -> Answer {
         .await
 }
 
-fn files(folder: &Path) -> (usize, u64) {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let bodies = files.filter(|file| {
-        file.file_name()
-            .to_string_lossy()
-            .starts_with("ifmatch-body-")
-    });
-    bodies.fold((0, 0), |(count, len), file| {
-        (count + 1, len + file.metadata().unwrap().len())
-    })
-}
-
 #[tokio::test]
 async fn a_long_range_is_a_hit_at_the_second_go() {
     let (folder, world) = world(10 * TOTAL as u64);
@@ -68,7 +55,7 @@ async fn a_long_range_is_a_hit_at_the_second_go() {
         let answer = get(&world, first, last).await;
         assert!(!answer.is_hit() && answer.text() == &whole[first..=last]);
     }
-    assert_eq!((files(folder.path()).0, world.origin.count()), (2, 2));
+    assert_eq!((bodies(folder.path()).0, world.origin.count()), (2, 2));
     for (first, last) in [
         (100_000, 299_999),
         (500_000, 799_999),
@@ -136,7 +123,7 @@ async fn a_range_of_another_version_replaces_all_others() {
         get(&world, 0, 199_999).await;
         world.origin.will_each(move |head| part(head, tags[1], 1));
         assert!(get(&world, 500_000, 699_999).await.text() == &text(1)[500_000..700_000]);
-        assert_eq!(files(folder.path()), (1, 200_000), "{tags:?}");
+        assert_eq!(bodies(folder.path()), (1, 200_000), "{tags:?}");
         let first = get(&world, 0, 199_999).await;
         assert!(
             !first.is_hit() && first.text() == &text(1)[..200_000],
@@ -168,20 +155,36 @@ async fn files_of_ranges_are_bounded_and_purged() {
                 == &text(0)[first..=last.min(TOTAL - 1)]
         );
         assert!(get(&world, first, first + 9).await.is_hit(), "{at}");
-        assert!(files(folder.path()).1 <= most && world.handle.metrics().disk_bytes <= most);
+        assert!(bodies(folder.path()).1 <= most && world.handle.metrics().disk_bytes <= most);
     }
     // Evicted files are requested again.
     assert!(get(&world, 0, 199_999).await.text() == &text(0)[..200_000]);
     assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 1);
     assert_eq!(
-        (files(folder.path()), world.handle.metrics().disk_bytes),
+        (bodies(folder.path()), world.handle.metrics().disk_bytes),
         ((0, 0), 0)
     );
     get(&world, 0, 199_999).await;
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
-    assert_eq!(files(folder.path()), (0, 0));
+    assert_eq!(bodies(folder.path()), (0, 0));
     assert!(!get(&world, 0, 199_999).await.is_hit());
+}
+
+#[tokio::test]
+async fn an_object_has_at_most_64_files_and_loses_the_oldest() {
+    let (folder, world) = world(10 * TOTAL as u64);
+    let ask = async |at: usize| get(&world, at * 10_000, at * 10_000 + 9_999).await;
+    for at in 0..70 {
+        ask(at).await;
+    }
+    assert_eq!(bodies(folder.path()), (64, 640_000));
+    for at in 6..70 {
+        assert!(ask(at).await.is_hit(), "{at}");
+    }
+    for at in 0..6 {
+        assert!(!ask(at).await.is_hit(), "{at}");
+    }
 }
 
 #[tokio::test]
@@ -200,7 +203,7 @@ async fn a_truncated_range_is_not_stored() {
         response(206, &fields, "").map(|_| TestBody::from(&text(0)[..100_000]).and_break()),
     );
     assert!(get(&world, 0, 199_999).await.body.is_err());
-    assert_eq!(files(folder.path()), (0, 0));
+    assert_eq!(bodies(folder.path()), (0, 0));
     assert!(get(&world, 0, 199_999).await.text() == &text(0)[..200_000]);
 }
 
@@ -208,13 +211,10 @@ async fn a_truncated_range_is_not_stored() {
 async fn a_modified_range_is_not_served() {
     let (folder, world) = world(10 * TOTAL as u64);
     get(&world, 100_000, 299_999).await;
-    for entry in fs::read_dir(folder.path()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.to_string_lossy().contains("ifmatch-body-") {
-            let mut bytes = fs::read(&path).unwrap();
-            bytes[5] ^= 1;
-            fs::write(&path, bytes).unwrap();
-        }
+    for file in body_files(folder.path()) {
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[5] ^= 1;
+        fs::write(&file, bytes).unwrap();
     }
     let before = world.origin.count();
     let part = get(&world, 100_000, 100_009).await;

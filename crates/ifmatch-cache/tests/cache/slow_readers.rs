@@ -10,7 +10,9 @@ use http_body_util::BodyExt;
 use ifmatch_cache::{Disk, Purge};
 use tempfile::TempDir;
 
-use crate::support::{Answer, FRESH, Feed, Streaming, TestBody, World, get, response, settle};
+use crate::support::{
+    Answer, FRESH, Feed, Streaming, TestBody, World, get, letters, response, settle, until,
+};
 
 const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
 /// Length of a chunk, which divides no unit of reading or writing.
@@ -31,9 +33,7 @@ fn without_files() -> World {
 
 /// Returns a section of the body.
 fn text(start: usize, end: usize) -> String {
-    (start..end)
-        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000) % 26).unwrap()))
-        .collect()
+    letters(0, start..end)
 }
 
 /// Sends a section of the body.
@@ -127,9 +127,7 @@ async fn on_disk_the_origin_waits_for_no_reader() {
     fast.abort();
     send(&feed, CHUNK, LEN);
     drop(feed);
-    while world.handle.metrics().stored == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("a stored body", || world.handle.metrics().stored == 1).await;
     assert!(stalled.rest().await.text() == text(0, LEN));
 }
 
@@ -138,9 +136,7 @@ async fn a_late_client_reads_a_growing_file_from_the_beginning() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     send(&feed, CHUNK, LEN / 2);
-    while feed.waiting() > 0 {
-        tokio::task::yield_now().await;
-    }
+    until("the arrival of a half", || feed.waiting() == 0).await;
     let late = world.try_send(get("/", &[])).await.unwrap();
     assert!(
         late.headers()["cache-status"]

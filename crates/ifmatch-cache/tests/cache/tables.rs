@@ -31,13 +31,14 @@ fn rows<const N: usize>(
     })
 }
 
+/// Fails with the rows that don't hold.
 #[track_caller]
 fn none(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn cache_control() {
+fn directives_are_read_as_cache_control_txt_says() {
     let mut wrong = Vec::new();
     for ([lines, expected], line) in rows(include_str!("../data/cache_control.txt")) {
         let mut headers = HeaderMap::new();
@@ -95,7 +96,7 @@ fn understood(told: &ResponseDirectives) -> String {
 }
 
 #[test]
-fn age() {
+fn ages_are_computed_as_age_txt_says() {
     let mut wrong = Vec::new();
     for ([ages, date, took, expected], line) in rows(include_str!("../data/age.txt")) {
         let mut headers = HeaderMap::new();
@@ -119,7 +120,7 @@ fn age() {
 }
 
 #[test]
-fn freshness() {
+fn lifetimes_are_those_of_freshness_txt() {
     let mut wrong = Vec::new();
     for ([status, response, expected], line) in rows(include_str!("../data/freshness.txt")) {
         let response = fields(response);
@@ -143,7 +144,7 @@ fn freshness() {
 }
 
 #[test]
-fn storable() {
+fn responses_are_stored_as_storable_txt_says() {
     let mut wrong = Vec::new();
     for ([method, request, status, response, expected], line) in
         rows(include_str!("../data/storable.txt"))
@@ -151,17 +152,14 @@ fn storable() {
         let (request, response) = (fields(request), fields(response));
         let governing = Governing::of(&response, Audience::Shared);
         let method: Method = method.parse().unwrap();
-        let status = code(status);
-        let (request, response, rules) = (&request, &response, Rules::default());
-        let (governing, resource) = (&governing, &ResourceRules::default());
         let exchange = Exchange {
             method: &method,
-            request,
-            status,
-            response,
-            governing,
-            rules,
-            resource,
+            request: &request,
+            status: code(status),
+            response: &response,
+            governing: &governing,
+            rules: Rules::default(),
+            resource: &ResourceRules::default(),
         };
         let found = exchange
             .refusal()

@@ -1,5 +1,8 @@
 //! A scripted origin, a manual clock, and a cache in front.
 
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -100,6 +103,44 @@ pub(crate) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
+}
+
+/// Waits for what other tasks or threads do, for a minute at most.
+pub(crate) async fn until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let done = async {
+        while !is_done() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), done)
+        .await
+        .unwrap_or_else(|_| panic!("not within a minute: {what}"));
+}
+
+/// Returns a section of a long text. Sections differ, and so do texts with different seeds.
+pub(crate) fn letters(seed: usize, section: Range<usize>) -> String {
+    section
+        .map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap()))
+        .collect()
+}
+
+/// Returns the files of bodies in a folder.
+pub(crate) fn body_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut bodies: Vec<_> = paths
+        .filter(|path| path.to_string_lossy().contains("ifmatch-body-"))
+        .collect();
+    bodies.sort();
+    bodies
+}
+
+/// Returns the number of body files and their total length.
+pub(crate) fn bodies(folder: &Path) -> (usize, u64) {
+    let files = body_files(folder);
+    let lengths = files.iter().map(|file| fs::metadata(file).unwrap().len());
+    (files.len(), lengths.sum())
 }
 
 /// A response with an unread body.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -84,15 +85,20 @@ impl Origin {
         self.0.seen.lock().unwrap().len()
     }
 
-    /// Waits for this number of requests.
+    /// Waits for this number of requests, for an hour at most: in some tests, time is simulated.
     pub(crate) async fn reached(&self, count: usize) {
-        loop {
-            let arrived = self.0.arrived.notified();
-            if self.count() >= count {
-                return;
+        let reached = async {
+            loop {
+                let arrived = self.0.arrived.notified();
+                if self.count() >= count {
+                    return;
+                }
+                arrived.await;
             }
-            arrived.await;
-        }
+        };
+        tokio::time::timeout(Duration::from_hours(1), reached)
+            .await
+            .unwrap_or_else(|_| panic!("not within an hour: request {count}"));
     }
 }
 
