@@ -11,6 +11,7 @@ use ifmatch_core::precondition::Preconditions;
 
 use crate::support::{Answer, Fixture, fixture, request};
 
+/// The id of a lease, or of none.
 const ID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
 async fn lease(fixture: &Fixture, method: Method, headers: &[(&str, &str)]) -> Answer {
@@ -261,14 +262,13 @@ async fn a_late_write_with_a_smaller_token_is_refused() {
     assert_eq!(fixture.get("/c/b").await.body, "text");
 }
 
-const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 const OTHER: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
 
-/// A blob leased by `HOLDER` for 15 seconds, and its tag.
+/// A blob leased as `ID` for 15 seconds, and its tag.
 async fn leased() -> (Fixture, String) {
     let fixture = fixture().await;
     let tag = fixture.put("/c/b", "one").await.tag();
-    let id: LeaseId = HOLDER.parse().expect("a GUID");
+    let id: LeaseId = ID.parse().expect("a GUID");
     let duration = LeaseDuration::from_seconds(15).expect("in range");
     let action = LeaseAction::Acquire {
         id,
@@ -293,9 +293,9 @@ async fn the_lease_id_of_a_read_must_match() {
     let (fixture, tag) = leased().await;
     let get = |headers: &[(&str, &str)]| fixture.send(request(Method::GET, "/c/b", headers, ""));
     let not_modified = ("if-none-match", tag.as_str());
-    assert_eq!(get(&[("x-ms-lease-id", HOLDER)]).await.status, 200);
+    assert_eq!(get(&[("x-ms-lease-id", ID)]).await.status, 200);
     assert_eq!(
-        get(&[("x-ms-lease-id", HOLDER), not_modified]).await.status,
+        get(&[("x-ms-lease-id", ID), not_modified]).await.status,
         304
     );
     for headers in [
@@ -311,13 +311,13 @@ async fn the_lease_id_of_a_read_must_match() {
     }
     fixture.clock.advance(Duration::from_secs(15));
     assert_eq!(
-        get(&[("x-ms-lease-id", HOLDER)]).await.status,
+        get(&[("x-ms-lease-id", ID)]).await.status,
         412,
         "the lease has ended"
     );
     assert_eq!(get(&[not_modified]).await.status, 304);
     fixture.put("/c/b", "two").await;
-    let gone = get(&[("x-ms-lease-id", HOLDER)]).await;
+    let gone = get(&[("x-ms-lease-id", ID)]).await;
     assert!(
         String::from_utf8_lossy(&gone.body).contains("LeaseNotPresentWithBlobOperation"),
         "{gone:?}"
@@ -333,7 +333,7 @@ async fn a_write_with_an_ended_lease_is_refused() {
         .send(request(
             Method::PUT,
             "/c/b",
-            &[("x-ms-lease-id", HOLDER)],
+            &[("x-ms-lease-id", ID)],
             "late",
         ))
         .await;

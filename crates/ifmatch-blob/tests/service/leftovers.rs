@@ -7,12 +7,11 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util;
-use ifmatch_blob_indexed::IndexedStore;
-use ifmatch_blob_indexed::OpenErrorKind;
+use ifmatch_blob_indexed::{IndexedStore, OpenErrorKind};
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::Record;
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, MemoryRegister, Register, Scan};
 use ifmatch_runtime::Clock;
 use tempfile::TempDir;
@@ -75,7 +74,7 @@ impl Fixture {
             .next;
         let key = Key::new(format!("{}/{name}", self.prefix().await)).expect("valid");
         self.register
-            .compare_and_swap(&key, ifmatch_core::record::Revision::NONE, next.as_ref())
+            .compare_and_swap(&key, Revision::NONE, next.as_ref())
             .await
             .expect("swapped");
     }

@@ -21,12 +21,12 @@ const COUNT: usize = 300;
 async fn store(folder: &tempfile::TempDir) -> IndexedStore {
     let store = IndexedStore::open(folder.path())
         .await
-        .expect("it is there");
+        .expect("an empty folder opens");
     let metadata = (0..10)
         .map(|nr| {
             (
                 format!("m{nr}").into(),
-                FieldText::new(&"v".repeat(800)).expect("it is there"),
+                FieldText::new(&"v".repeat(800)).expect("valid"),
             )
         })
         .collect();
@@ -55,9 +55,9 @@ fn all() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_end_by_bytes_and_continue_there() {
-    let folder = tempfile::tempdir().expect("it is there");
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let store = store(&folder).await;
-    let container = ContainerName::new("c").expect("it is there");
+    let container = ContainerName::new("c").expect("valid");
 
     let (mut names, mut pages) = (Vec::new(), 0);
     let mut query = ListQuery::first(1000);
@@ -66,7 +66,7 @@ async fn pages_end_by_bytes_and_continue_there() {
             .list(&container, &query)
             .await
             .expect("listed")
-            .expect("there it is");
+            .expect("the container exists");
         let bytes: usize = page.items.iter().map(BlobEntry::size).sum();
         assert!(bytes < PAGE / 2, "the store's own page has {bytes} bytes");
         names.extend(
@@ -98,7 +98,7 @@ async fn pages_end_by_bytes_and_continue_there() {
             .list(&store, &container, &mut memory)
             .await
             .expect("listed")
-            .expect("there it is");
+            .expect("the container exists");
         let taken = documents.taken() as usize;
         assert!(
             taken < PAGE + 20_000,
@@ -120,7 +120,7 @@ async fn pages_end_by_bytes_and_continue_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
-    let folder = tempfile::tempdir().expect("it is there");
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let documents = Documents::new(8 << 20);
     let service = BlobService::new(Arc::new(store(&folder).await)).documents(documents.clone());
     let list = async |last: u8| {
@@ -156,24 +156,24 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
     assert_eq!(list(2).await.status(), 200, "another client is served");
     let page = unread
         .pop()
-        .expect("it is there")
+        .expect("an answer that waits")
         .collect()
         .await
-        .expect("it is there")
+        .expect("a whole body")
         .to_bytes();
     assert!(
         page.len() < PAGE + 20_000,
         "a page has {} bytes",
         page.len()
     );
-    let parsed: serde_json::Value = serde_json::from_slice(&page).expect("it is there");
+    let parsed: serde_json::Value = serde_json::from_slice(&page).expect("JSON");
     assert_eq!(
         parsed["next"],
         parsed["blobs"]
             .as_array()
-            .expect("it is there")
+            .expect("blobs")
             .last()
-            .expect("it is there")["name"],
+            .expect("a blob")["name"],
         "it continues behind its last"
     );
     drop((unread, page));
@@ -195,7 +195,7 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
     let refused = listing
         .list(
             &*service.context().store,
-            &ContainerName::new("c").expect("it is there"),
+            &ContainerName::new("c").expect("valid"),
             &mut memory,
         )
         .await;
@@ -207,10 +207,10 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
 
 #[tokio::test]
 async fn a_list_of_containers_takes_memory_before_it_is_built() {
-    let folder = tempfile::tempdir().expect("it is there");
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let store = IndexedStore::open(folder.path())
         .await
-        .expect("it is there");
+        .expect("an empty folder opens");
     let list = async |bytes: u32| {
         let documents = Documents::new(bytes);
         let service = BlobService::new(Arc::new(store.clone())).documents(documents);

@@ -116,7 +116,9 @@ async fn a_client_that_disconnects_leaves_no_file() {
     };
     tokio::select! {
         _ = answer => panic!("the body never ends"),
-        () = file_exists => {}
+        exists = tokio::time::timeout(Duration::from_mins(1), file_exists) => {
+            exists.expect("a file within a minute");
+        }
     }
     fixture.until_no_files().await;
     assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
