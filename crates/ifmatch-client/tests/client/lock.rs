@@ -9,7 +9,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 use tokio::time::{sleep, timeout};
 
-use crate::store::{Fault, Settable, Steady, Store};
+use crate::store::{Fault, Settable, Steady, Stoppable, Store};
 
 const TTL: Duration = Duration::from_secs(30);
 /// The longest pause between looks at a lock, with the latency of the store.
@@ -344,7 +344,7 @@ async fn a_record_that_another_client_has_written_ends_the_lock() {
 async fn a_late_release_does_not_free_the_next_holder() {
     let store = Store::default();
     let first = store.connect();
-    let clock = crate::store::Stoppable::default();
+    let clock = Stoppable::default();
     let held = lock(&Client::new(first).with_clock(clock.clone()), "a")
         .acquire()
         .await

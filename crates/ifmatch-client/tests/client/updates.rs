@@ -9,7 +9,7 @@ use ifmatch_client::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Fault, Store};
+use crate::store::{Fault, Steady, Store};
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,11 +132,11 @@ async fn two_creators_with_lost_answers_create_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_unknown_and_contention_is_not() {
+async fn an_update_without_an_answer_is_unknown() {
     let store = Store::default();
     let connection = store.connect();
     connection.cut();
-    let client = Client::new(connection).with_clock(crate::store::Steady);
+    let client = Client::new(connection).with_clock(Steady);
     let error = client
         .json::<u64>("hits")
         .update(|count| *count += 1)
@@ -296,7 +296,7 @@ async fn updates_that_wait_for_their_turn_end_with_their_time() {
     let connection = store.connect();
     connection.cut();
     let hits = Client::new(connection)
-        .with_clock(crate::store::Steady)
+        .with_clock(Steady)
         .json::<u64>("hits");
     let updates = join_all((0..20).map(|_| hits.update(|count| *count += 1)));
     let ended = tokio::time::timeout(Duration::from_mins(1), updates)

@@ -12,8 +12,9 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_core::record::DecodeErrorKind;
-use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant};
+use ifmatch_core::record::{
+    DecodeErrorKind, Overlong, Record, RequestId, State, Variant, Version,
+};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -504,7 +505,7 @@ fn content_derived_from_another_generation_is_refused() {
     let first = written(&Record::absent(), put(&none, b"1"), at(0.0));
     let based_on = first
         .settled(at(0.0))
-        .map(ifmatch_core::record::Version::generation);
+        .map(Version::generation);
     let second = written(&first, put(&none, b"2").with_based_on(based_on), at(1.0));
     let late = Command::Write(put(&none, b"3").with_based_on(based_on));
     assert_eq!(refusal(&second, &late, at(2.0)), Refusal::Stale);
@@ -707,7 +708,7 @@ fn application_data_changes_without_a_new_version() {
             Refusal::NotFound
         );
     }
-    let stale = Preconditions::unchanged(Some(&ifmatch_core::EntityTag::strong("other").unwrap()));
+    let stale = Preconditions::unchanged(Some(&EntityTag::strong("other").unwrap()));
     assert!(matches!(
         refusal(second, &Command::Write(kept(&stale)), at(6.0)),
         Refusal::PreconditionFailed { .. }

@@ -9,9 +9,9 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
-use ifmatch_testbed::Clients;
 use ifmatch_testbed::engine::created;
 use ifmatch_testbed::etcd::{Isolable, Isolation, etcdctl, start, start_three};
+use ifmatch_testbed::{Clients, within};
 
 use crate::connect;
 
@@ -112,6 +112,10 @@ async fn compaction_changes_nothing() {
 
 /// Replaces whatever record there is. On a busy machine, the first attempts may exceed the time limit.
 async fn replace(register: &dyn Register, key: &Key, record: &Record) {
+    within("a replaced record", try_replace(register, key, record)).await;
+}
+
+async fn try_replace(register: &dyn Register, key: &Key, record: &Record) {
     loop {
         let Ok(found) = register.load(key).await else {
             continue;
@@ -207,12 +211,17 @@ async fn batches_of_any_size_are_swapped() {
             limit: 1_000,
             ..Scan::default()
         };
-        let page = loop {
-            match register.scan(&scan).await {
-                Ok(page) => break page,
-                Err(error) => assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "{error}"),
+        let scanned = async {
+            loop {
+                match register.scan(&scan).await {
+                    Ok(page) => return page,
+                    Err(error) => {
+                        assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "{error}");
+                    }
+                }
             }
         };
+        let page = within("a page of records", scanned).await;
         assert!(page.into_iter().map(|(_, record)| record).eq(records));
     }
 }

@@ -9,7 +9,7 @@ use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::engine::refusal;
 use ifmatch_testbed::etcd::{etcdctl, start};
-use ifmatch_testbed::{Certificate, Proxy};
+use ifmatch_testbed::{Certificate, Proxy, within};
 
 use crate::{Etcd, connect};
 
@@ -47,16 +47,19 @@ async fn a_cluster_that_lacks_changes_is_noticed() {
     server.kill();
     fs::remove_dir_all(server.folder().join("member")).unwrap();
     server.restart().await;
-    loop {
-        let error = register
-            .load(&key)
-            .await
-            .expect_err("the change is missing");
-        if error.to_string().contains("restored from a backup") {
-            break;
+    let noticed = async {
+        loop {
+            let error = register
+                .load(&key)
+                .await
+                .expect_err("the change is missing");
+            if error.to_string().contains("restored from a backup") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    };
+    within("an error that names the backup", noticed).await;
     // A new process can't notice: it has seen no change.
     assert_eq!(connect(&server.url()).await.load(&key).await.unwrap(), None);
 }
@@ -130,12 +133,15 @@ async fn certificates_are_verified() {
     };
 
     // The cluster may still be without a leader.
-    let register = loop {
-        match EtcdRegister::connect_to(trusting(&ours)).await {
-            Ok(register) => break register,
-            Err(error) => assert!(!error.to_string().contains("certificate verify"), "{error}"),
+    let connected = async {
+        loop {
+            match EtcdRegister::connect_to(trusting(&ours)).await {
+                Ok(register) => return register,
+                Err(error) => assert!(!error.to_string().contains("certificate verify"), "{error}"),
+            }
         }
     };
+    let register = within("an encrypted connection", connected).await;
     conformance::run(register, RaceSize::new(2, 1)).await;
 
     let error = EtcdRegister::connect_to(trusting(&stranger))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ifmatch_core::command::{
     Authority, Command, Doubt, LeaseOperation, Observation, Observed, Refusal,
 };
-use ifmatch_core::lease::{LeaseAction, LeaseFailure, LeaseUse};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Variant;
 
@@ -29,7 +29,7 @@ fn seen(world: &World) -> Observed {
 }
 
 fn acquire_after_probe(world: &mut World, holder: &str) -> Result<(), Refusal> {
-    let duration = ifmatch_core::lease::LeaseDuration::Seconds(30);
+    let duration = LeaseDuration::Seconds(30);
     let operation = LeaseOperation::new(
         LeaseAction::Acquire {
             id: id(holder),
@@ -189,7 +189,7 @@ fn a_write_that_lost_its_lease_blocks_the_next_lease() {
     for action in [
         LeaseAction::Release(id("A")),
         LeaseAction::Break {
-            period: ifmatch_core::lease::BreakPeriod::from_seconds(0),
+            period: BreakPeriod::from_seconds(0),
             token: None,
         },
     ] {

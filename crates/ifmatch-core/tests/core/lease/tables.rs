@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use ifmatch_core::command::{Content, Outcome};
+use ifmatch_core::command::{Content, Outcome, Refusal};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::record::Revision;
 
@@ -212,7 +212,7 @@ fn every_use_in_every_state() {
 /// Returns the state after a use, or the code of its refusal.
 fn end(
     mut world: World,
-    r#use: impl Fn(&mut World) -> Result<(), ifmatch_core::command::Refusal>,
+    r#use: impl Fn(&mut World) -> Result<(), Refusal>,
 ) -> String {
     r#use(&mut world).map_or_else(|refusal| code(&refusal).to_owned(), |()| world.state())
 }
@@ -256,7 +256,7 @@ fn containers_have_their_own_codes() {
     let codes = |world: &mut World, given: Option<&str>| match world
         .delete(LeaseUse::Write(given.map(id)))
     {
-        Err(ifmatch_core::command::Refusal::Lease(failure)) => failure.container_code(),
+        Err(Refusal::Lease(failure)) => failure.container_code(),
         other => panic!("{other:?}"),
     };
     assert_eq!(

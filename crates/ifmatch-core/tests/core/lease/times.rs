@@ -1,6 +1,8 @@
 //! Time: leases end by comparison with the current time, breaks bring the end forward, fencing tokens grow.
 
-use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseState};
+use ifmatch_core::command::Refusal;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseState, LeaseUse};
 
 use super::world::{World, code, id};
 
@@ -148,7 +150,7 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     ] {
         world.lease(action).unwrap();
         world.now =
-            ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
+            Timestamp::from_micros(world.now.micros() - back * 1_000_000);
         if world.record.lease_state(world.now).is_locked() {
             // By a clock that went back, the lease isn't broken yet.
             world.pass(100.0);
@@ -188,15 +190,15 @@ fn durations_and_periods_are_within_bounds() {
 fn a_recreated_resource_has_no_lease() {
     let mut world = World::in_state("Infinite(A)");
     world
-        .delete(ifmatch_core::lease::LeaseUse::Write(Some(id("A"))))
+        .delete(LeaseUse::Write(Some(id("A"))))
         .unwrap();
     assert_eq!(world.state(), "Available");
     assert_eq!(
         world.acquire("B", 15),
-        Err(ifmatch_core::command::Refusal::NotFound)
+        Err(Refusal::NotFound)
     );
     world
-        .write(ifmatch_core::lease::LeaseUse::Write(None))
+        .write(LeaseUse::Write(None))
         .unwrap();
     assert_eq!(
         code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err()),
