@@ -73,9 +73,23 @@ async fn start(limits: ServerLimits) -> (Server, SocketAddr, Arc<Mutex<Vec<Serve
 async fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    response
+    rest(&mut stream).await
+}
+
+/// Reads until the server closes the connection.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    within("the connection's end", stream.read_to_string(&mut text))
+        .await
+        .unwrap();
+    text
+}
+
+async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
+    let Ok(done) = tokio::time::timeout(Duration::from_mins(1), wait).await else {
+        panic!("{name}: not within a minute")
+    };
+    done
 }
 
 fn post(path: &str) -> String {
@@ -180,9 +194,11 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
     let mut kept = TcpStream::connect(address).await.unwrap();
     let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     kept.write_all(get).await.unwrap();
-    let mut response = vec![0; 64];
-    let count = kept.read(&mut response).await.unwrap();
-    let response = String::from_utf8_lossy(&response[..count]).into_owned();
+    let mut response = String::new();
+    while !response.ends_with("\r\n\r\n") {
+        let byte = within("the response's head", kept.read_u8()).await.unwrap();
+        response.push(byte.into());
+    }
     assert!(
         response.starts_with("HTTP/1.1 200 OK\r\n") && !response.contains("connection: close"),
         "{response}"
@@ -191,11 +207,11 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
     let mut fresh = TcpStream::connect(address).await.unwrap();
     for stream in [&mut kept, &mut fresh] {
         stream.write_all(get).await.unwrap();
-        let mut rest = String::new();
-        stream.read_to_string(&mut rest).await.unwrap();
+        let response = rest(stream).await;
         assert!(
-            rest.contains("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close\r\n"),
-            "{rest}"
+            response.starts_with("HTTP/1.1 200 OK\r\n")
+                && response.contains("connection: close\r\n"),
+            "{response}"
         );
     }
     server.shut_down(Duration::from_hours(1)).await;
@@ -217,12 +233,14 @@ async fn a_shutdown_completes_requests_in_progress() {
         server.shut_down(Duration::from_hours(1)).await;
         server.connections()
     });
-    while TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    within("the port's end", async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     stream.write_all(b"hello").await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
+    let response = rest(&mut stream).await;
     assert!(
         response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"),
         "{response}"
@@ -249,8 +267,7 @@ async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
                 .unwrap();
         }
         for stream in &mut streams {
-            let mut response = String::new();
-            stream.read_to_string(&mut response).await.unwrap();
+            let response = rest(stream).await;
             assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response:?}");
         }
     };
@@ -330,9 +347,8 @@ async fn a_draining_server_sends_goaway_and_answers_what_is_on_its_way() {
     let (mut client, connection) = http2(address).await;
     assert_eq!(get_http2(&mut client, &[]).await, 200);
     server.drain();
-    let ended = tokio::time::timeout(Duration::from_mins(1), connection).await;
-    ended
-        .expect("the server sends GOAWAY within a minute")
+    within("the server's GOAWAY", connection)
+        .await
         .unwrap()
         .unwrap();
     let (mut client, _connection) = http2(address).await;

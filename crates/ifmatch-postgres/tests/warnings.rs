@@ -1,8 +1,10 @@
 //! Warnings in the log. They need a process of their own: other tests would turn them off.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use ifmatch_postgres::{PostgresRegister, migrate};
-use ifmatch_testbed::{Log, postgres};
+use ifmatch_testbed::{Log, postgres, within};
 
 #[tokio::test]
 async fn settings_that_may_lose_swaps_cause_warnings() {
@@ -22,17 +24,20 @@ async fn settings_that_may_lose_swaps_cause_warnings() {
     postgres::sql(&server, "ALTER ROLE postgres RESET synchronous_commit");
 
     let _standby = postgres::start_standby(server.address(), &[]).await;
-    while postgres::sql(
-        &server,
-        "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'",
-    ) != "1"
-    {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+    within("the standby follows", async {
+        while postgres::sql(&server, streaming) != "1" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     let warning = warnings().await;
     assert!(warning.contains("not synchronous"), "{warning}");
     postgres::sql(&server, "ALTER SYSTEM SET synchronous_standby_names = '*'");
     postgres::sql(&server, "SELECT pg_reload_conf()");
     // The server reads its settings some time after the call.
-    while !warnings().await.is_empty() {}
+    within("the warning ends", async {
+        while !warnings().await.is_empty() {}
+    })
+    .await;
 }

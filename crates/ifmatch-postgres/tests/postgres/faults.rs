@@ -10,6 +10,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
+use ifmatch_testbed::within;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
@@ -44,21 +45,21 @@ async fn create(register: &PostgresRegister, name: &str) -> Record {
     record
 }
 
-/// Waits until a swap succeeds again.
-async fn until_back(register: &PostgresRegister, name: &str) {
+/// Swaps until one succeeds.
+async fn create_soon(register: &PostgresRegister, name: &str) {
     let record = after(&Record::absent());
-    for _ in 0..600 {
+    loop {
         match register
             .compare_and_swap(&key(name), Revision::NONE, Some(&record))
             .await
         {
             Ok(Swap::Done) => return,
+            // One without a response was done.
             Ok(Swap::Conflict(Some(found))) if found == record => return,
             Ok(other) => panic!("{other:?}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
-    panic!("the register has not come back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,11 +84,16 @@ async fn a_server_that_goes_away_ends_nothing() {
         );
     }
     server.restart().await;
-    until_back(&register, "back").await;
-    while register.load(&key("k")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(register.load(&key("k")).await.unwrap(), Some(record));
+    within("a swap succeeds again", create_soon(&register, "back")).await;
+    let load = async {
+        loop {
+            match register.load(&key("k")).await {
+                Ok(found) => return found,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    assert_eq!(within("a load succeeds again", load).await, Some(record));
 }
 
 /// Another transaction holds the lock of one row. Its swap waits for a second and fails; the others of its batch succeed.

@@ -11,24 +11,22 @@ use ifmatch_core::record::{Record, State};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::{Driver, DriverError, Key};
 use ifmatch_runtime::nonce;
-use ifmatch_testbed::{Server, postgres};
+use ifmatch_testbed::{Server, postgres, within};
 
 use crate::start;
 
 const TTL: Duration = Duration::from_mins(10);
 
-type PostgresDriver = Driver;
-
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-async fn connect(url: &str) -> PostgresDriver {
+async fn connect(url: &str) -> Driver {
     Driver::new(PostgresRegister::connect(url).await.expect("a server runs"))
 }
 
 /// Writes content without conditions, and returns the record.
-async fn write(driver: &PostgresDriver, name: &str, bytes: &[u8]) -> Record {
+async fn write(driver: &Driver, name: &str, bytes: &[u8]) -> Record {
     let content = Content::Hashed {
         hash: ContentHash::of(bytes),
         payload: bytes.to_vec().into(),
@@ -52,7 +50,7 @@ async fn write(driver: &PostgresDriver, name: &str, bytes: &[u8]) -> Record {
 }
 
 /// Requests a permit, if the current version is a record's.
-async fn begin(driver: &PostgresDriver, name: &str, version: Option<&Record>) -> Outcome {
+async fn begin(driver: &Driver, name: &str, version: Option<&Record>) -> Outcome {
     let mut headers = HeaderMap::new();
     if let Some(version) =
         version.and_then(|record| record.state(record.revision().timestamp()).version())
@@ -73,19 +71,28 @@ async fn begin(driver: &PostgresDriver, name: &str, version: Option<&Record>) ->
 async fn until_replicated(primary: &Server, standby: &Server) {
     let position = postgres::sql(primary, "SELECT pg_current_wal_lsn()");
     let has_replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
-    while postgres::sql(standby, &has_replayed) != "t" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    within("the standby has all changes", async {
+        while postgres::sql(standby, &has_replayed) != "t" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
-async fn load(driver: &PostgresDriver, name: &str) -> Record {
-    loop {
-        match driver.load(&key(name)).await {
-            Ok(record) => return record,
-            Err(DriverError::Register(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
-            Err(error) => panic!("{error}"),
+/// Loads a record as soon as the register is available.
+async fn load(driver: &Driver, name: &str) -> Record {
+    within("the register is available", async {
+        loop {
+            match driver.load(&key(name)).await {
+                Ok(record) => return record,
+                Err(DriverError::Register(_)) => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
         }
-    }
+    })
+    .await
 }
 
 /// A client has read the second version of a page, and another one holds the first. After the promotion, the register shows

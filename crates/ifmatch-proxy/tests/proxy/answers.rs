@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use ifmatch_proxy::{ForwardedClient, Interim, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
 
 use crate::support::{Origin, Step, ask, content, get, proxy_of};
 
@@ -75,7 +76,7 @@ async fn content_of_unknown_length_is_sent_with_any_method() {
         let request = request
             .body(Unmeasured(Some(Bytes::from("query"))))
             .unwrap();
-        tower::ServiceExt::oneshot(origin.proxy(), request)
+        origin.proxy().oneshot(request)
             .await
             .unwrap();
         let seen = &origin.requests()[0];
@@ -127,7 +128,9 @@ async fn trailers_are_forwarded() {
         .headers_mut()
         .insert("te", "trailers".parse().unwrap());
     let response = ask(&origin.proxy(), request).await.unwrap();
-    let body = http_body_util::BodyExt::collect(response.into_body())
+    let body = response
+        .into_body()
+        .collect()
         .await
         .unwrap();
     assert_eq!(body.trailers().unwrap()["x-sum"], "7");
@@ -169,10 +172,12 @@ async fn forbidden_trailers_are_removed() {
         .header("te", "trailers")
         .body(Trailing(content))
         .unwrap();
-    let response = tower::ServiceExt::oneshot(origin.proxy(), request)
+    let response = origin.proxy().oneshot(request)
         .await
         .unwrap();
-    let body = http_body_util::BodyExt::collect(response.into_body())
+    let body = response
+        .into_body()
+        .collect()
         .await
         .unwrap();
     assert!(body.trailers().unwrap().keys().eq(["x-sum"]), "{body:?}");

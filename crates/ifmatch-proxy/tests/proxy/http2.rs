@@ -12,7 +12,7 @@ use ifmatch_proxy::{Proxy, ProxyErrorKind, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{ask, content, get, proxy_of, refused};
+use crate::support::{ask, content, get, proxy_of, refused, until};
 
 /// Reaction of a server to a request.
 #[derive(Clone, Copy)]
@@ -268,21 +268,6 @@ async fn a_connection_with_many_cancelled_requests_gets_no_new_ones() {
         origin.counts(),
         (4, 31),
         "eight cancelled requests on each connection but the last"
-    );
-}
-
-/// Waits for a moment at which a condition holds.
-async fn until(name: &str, condition: impl Fn() -> bool) {
-    let wait = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    assert!(
-        tokio::time::timeout(Duration::from_mins(1), wait)
-            .await
-            .is_ok(),
-        "{name}: not within a minute"
     );
 }
 

@@ -153,3 +153,18 @@ pub(crate) async fn content(response: Response<ProxyBody>) -> Result<String, Str
         .map_err(|error| error.to_string())?;
     Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())
 }
+
+/// Waits for a moment at which a condition holds.
+pub(crate) async fn until(name: &str, condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(Duration::from_mins(1), wait)
+            .await
+            .is_ok(),
+        "{name}: not within a minute"
+    );
+}

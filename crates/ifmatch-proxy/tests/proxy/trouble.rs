@@ -13,7 +13,7 @@ use ifmatch_proxy::{Balance, ForwardedClient, HealthCheck, Proxy, ProxyErrorKind
 use tokio::net::TcpSocket;
 use tower::ServiceExt;
 
-use crate::support::{Origin, Step, ask, content, get, proxy_of, refused, upstream_of};
+use crate::support::{Origin, Step, ask, content, get, proxy_of, refused, until, upstream_of};
 
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -192,9 +192,7 @@ async fn a_request_that_a_server_has_failed_does_not_wait_for_a_slot_at_another(
         let proxy = proxy.clone();
         async move { ask(&proxy, get("/")).await.map(|_| ()) }
     });
-    while hanging.requests().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the first request", || !hanging.requests().is_empty()).await;
     let answer = tokio::time::timeout(Duration::from_mins(1), ask(&proxy, get("/"))).await;
     assert_eq!(
         answer.expect("an answer without a wait").unwrap().status(),
@@ -378,11 +376,7 @@ async fn content_goes_to_the_next_server_if_one_is_unreachable() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
     let ((_first, before), (_second, after)) = (closed_address(), closed_address());
     let addresses = [before, format!("http://{}", origin.address), after];
-    let proxy = Proxy::builder()
-        .route("/", Upstream::parse(&addresses).unwrap())
-        .unwrap()
-        .build()
-        .unwrap();
+    let proxy = proxy_of(Upstream::parse(&addresses).unwrap());
     for _ in 0..4 {
         ask(&proxy, post()).await.unwrap();
     }
@@ -409,9 +403,7 @@ async fn a_hanging_server_uses_only_its_own_slots() {
         tokio::spawn(async move { ask(&proxy, get("/hang")).await.map(|_| ()) })
     };
     let mut waiting: Vec<_> = (0..3).map(|_| hang()).collect();
-    while hanging.requests().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("two requests", || hanging.requests().len() == 2).await;
     // Two requests are at the server, and one is queued; the next one is rejected.
     let error = loop {
         let mut next = hang();
@@ -428,9 +420,7 @@ async fn a_hanging_server_uses_only_its_own_slots() {
     ask(&proxy, get("/")).await.unwrap();
     // A freed slot goes to the waiting request.
     waiting.swap_remove(0).abort();
-    while hanging.requests().len() < 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the third request", || hanging.requests().len() == 3).await;
     for task in waiting {
         task.abort();
     }
@@ -445,11 +435,7 @@ async fn a_slot_is_released_when_the_response_has_been_read() {
         3
     ])
     .await;
-    let proxy = Proxy::builder()
-        .route("/", origin.upstream().limit(1, 0))
-        .unwrap()
-        .build()
-        .unwrap();
+    let proxy = proxy_of(origin.upstream().limit(1, 0));
     let first = ask(&proxy, get("/1")).await.unwrap();
     assert_eq!(
         refused(&proxy, get("/2")).await.kind(),
@@ -481,13 +467,13 @@ async fn an_unhealthy_server_is_avoided_while_another_one_hangs() {
         .unwrap();
     let checks = tokio::spawn(proxy.clone().watch_health());
     // The second check of a server follows the verdict of the first.
-    while hanging.requests().is_empty()
-        || [&sick, &well]
-            .iter()
-            .any(|origin| origin.requests().len() < 2)
-    {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("two checks of each server that responds", || {
+        !hanging.requests().is_empty()
+            && [&sick, &well]
+                .iter()
+                .all(|origin| origin.requests().len() >= 2)
+    })
+    .await;
     for _ in 0..30 {
         assert!(
             ask(&proxy, get("/page"))
@@ -603,9 +589,7 @@ async fn one_client_leaves_slots_to_others_even_after_it_has_left() {
         let (proxy, request) = (proxy.clone(), from(1));
         async move { ask(&proxy, request).await.map(|_| ()) }
     });
-    while origin.requests().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the first request", || !origin.requests().is_empty()).await;
     assert_eq!(
         refused(&proxy, from(1)).await.kind(),
         ProxyErrorKind::Overloaded

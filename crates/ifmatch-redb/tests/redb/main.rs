@@ -5,7 +5,6 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 mod crash;
 mod platter;

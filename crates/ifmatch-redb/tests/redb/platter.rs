@@ -38,7 +38,7 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Platter(Arc<Mutex<World>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct World {
     files: Vec<File>,
     /// File that the name refers to, in the cache and on the disk.
@@ -72,20 +72,9 @@ struct Handle {
 
 impl Platter {
     pub(crate) fn new(seed: u64) -> Self {
-        let (files, name, durable_name, fresh) = (Vec::new(), None, None, None);
-        let (process, fails, is_full, creations_fail, has_failed, draws) =
-            (0, None, false, false, false, seed);
         let world = World {
-            files,
-            name,
-            durable_name,
-            fresh,
-            process,
-            fails,
-            is_full,
-            creations_fail,
-            has_failed,
-            draws,
+            draws: seed,
+            ..World::default()
         };
         Self(Arc::new(Mutex::new(world)))
     }

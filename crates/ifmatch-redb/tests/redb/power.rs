@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ifmatch_redb::{DatabaseStorage, OpenErrorKind, RedbRegister};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
-use crate::platter::{Call, Platter};
+use crate::platter::{Call, Plain, Platter};
 use crate::{get, key, set};
 
 /// Names far enough apart to be on separate pages.
@@ -341,9 +341,7 @@ async fn a_database_without_a_storage_ends_with_its_first_failure() {
     let platter = Platter::new(6);
     let disk = platter.clone();
     let register = RedbRegister::open_with(move || {
-        redb::Builder::new().create_with_backend(crate::platter::Plain(
-            ifmatch_redb::DatabaseStorage::create(&disk)?,
-        ))
+        redb::Builder::new().create_with_backend(Plain(DatabaseStorage::create(&disk)?))
     });
     let driver = Driver::new(register.unwrap()).assume_absent();
     set(&driver, "number", 1).await.unwrap();
