@@ -1071,6 +1071,12 @@ fn the_panic_at_a_single_route_names_the_replacement() {
 }
 
 #[test]
+#[should_panic(expected = "must wrap the whole router")]
+fn the_panic_of_axums_layer_says_what_to_wrap() {
+    drop(routes().layer(ConditionalLayer::new()));
+}
+
+#[test]
 #[should_panic(expected = "add Builder::require_preconditions")]
 fn a_setting_without_an_effect_is_refused() {
     drop(ConditionalLayer::builder().require_where(|_| true).build());

@@ -10,13 +10,13 @@ use http::header::{
 };
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use ifmatch::{ConditionalLayer, RequirePreconditions};
-use support::Server;
 use tonic::service::Routes;
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::CorsLayer;
 use tower_http::services::ServeDir;
+
+use crate::serve;
 
 const PAGE: &str = "https://app.example";
 
@@ -78,18 +78,12 @@ async fn pages_of_another_origin_see_tags_and_refusals() {
     assert_eq!(send(Method::PUT, &[]).await.0, 428);
 }
 
-async fn serve(folder: &std::path::Path) -> Server {
-    let adapt = |request: Request<Incoming>| request.map(axum::body::Body::new);
-    let layered = ConditionalLayer::new().layer(ServeDir::new(folder));
-    Server::start(ServiceBuilder::new().map_request(adapt).service(layered)).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn files_have_tags_conditions_and_parts() {
     let folder = tempfile::tempdir().expect("a folder");
     let content: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0]).collect();
     std::fs::write(folder.path().join("large"), &content).expect("a file");
-    let server = serve(folder.path()).await;
+    let server = serve(ConditionalLayer::new().layer(ServeDir::new(folder.path()))).await;
     let client = server.client();
 
     let whole = client.get("/large", &[]).await.expect(200);

@@ -13,11 +13,13 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use ifmatch::ConditionalLayer;
 use support::{Client, Server, full};
-use tower::{Layer, Service, ServiceBuilder, service_fn};
+use tower::{Layer, service_fn};
 use tower_http::compression::CompressionLayer;
+
+use crate::serve;
 
 /// The behavior of the handler on successive writes. Most succeed.
 #[derive(Clone, Copy, Debug)]
@@ -224,19 +226,6 @@ async fn increment(
         "two acknowledged writes had the same base"
     );
     total
-}
-
-/// Serves a service that takes a buffered body, which has a default.
-async fn serve<S, B>(service: S) -> Server
-where
-    S: Service<Request<axum::body::Body>, Response = Response<B>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-{
-    let adapt = |request: Request<Incoming>| request.map(axum::body::Body::new);
-    Server::start(ServiceBuilder::new().map_request(adapt).service(service)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,9 @@ use ifmatch_register::{Engine, Guarantee};
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
-use crate::support::{ManualClock, Reply, Sent, World, ask, durable, request, send};
-use crate::writes::builder;
+use crate::support::{
+    ManualClock, Reply, Sent, World, ask, builder, durable, request, send, with_authority,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000000";
@@ -23,19 +24,11 @@ const GUID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 pub(crate) fn both() -> [(Builder, ManualClock); 2] {
     [true, false].map(|authoritative| {
         let (builder, clock, _) = builder();
-        (
-            if authoritative {
-                builder.authoritative()
-            } else {
-                builder
-            }
-            .leases(),
-            clock,
-        )
+        (with_authority(builder, authoritative).leases(), clock)
     })
 }
 
-/// Wraps a service in the layer.
+/// A service in the layer.
 pub(crate) trait Layered:
     Service<
         Request<Full<Bytes>>,

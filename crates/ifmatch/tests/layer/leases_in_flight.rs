@@ -8,8 +8,7 @@ use ifmatch::Invalidates;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::leases::{A, B, acquire, act, both, lease, put, refusal, refused};
-use crate::support::{Sent, World, ask, ended, request, send};
-use crate::writes::builder;
+use crate::support::{Sent, World, ask, builder, ended, request, send, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -62,7 +61,7 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
             "the refusal must be immediate"
         );
         clock.advance(SECOND * 11);
-        tokio::task::yield_now().await;
+        settle().await;
         assert!(!slow.is_finished());
         assert_eq!(
             refusal(&acquire(&service, B, "15").await),
@@ -145,9 +144,7 @@ async fn an_acquire_after_a_break_waits_for_the_write_in_flight() {
             let service = service.clone();
             async move { acquire(&service, B, "15").await }
         });
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
+        settle().await;
         assert!(!next.is_finished());
         world.release("slow");
         assert_eq!(ended("slow", slow).await.status, 204);

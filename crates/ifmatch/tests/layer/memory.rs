@@ -2,24 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::{ManualClock, World, ask, durable, request, send};
 use http::Method;
-use ifmatch::{Builder, ConditionalLayer};
-use ifmatch_register::faulty::FaultyRegister;
+use ifmatch::ConditionalLayer;
 use tower::Layer;
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{ManualClock, World, ask, builder, durable, request, send, with_authority};
 
-fn builder() -> (Builder, ManualClock, FaultyRegister) {
-    let (clock, register) = (ManualClock::default(), durable());
-    (
-        ConditionalLayer::builder()
-            .register(register.clone())
-            .clock(clock.clone()),
-        clock,
-        register,
-    )
-}
+const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn an_authoritative_register_answers_304_without_the_inner_service() {
@@ -121,11 +110,7 @@ async fn a_write_invalidates_memory() {
         let (builder, _, _) = builder();
         let world = World::with(&[("/a", "one")]);
         world.respond("GET /a", "cache-control", "max-age=60");
-        let builder = if authoritative {
-            builder.authoritative()
-        } else {
-            builder
-        };
+        let builder = with_authority(builder, authoritative);
         let service = builder.build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
         assert_eq!(

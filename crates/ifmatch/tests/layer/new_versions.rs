@@ -1,7 +1,7 @@
 //! The response to a write names the version that it has made, and never one that holds another writer's bytes.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,28 +11,19 @@ use ifmatch::{ConditionalLayer, NewVersion};
 use ifmatch_core::EntityTag;
 use tower::{Layer, service_fn};
 
-use crate::support::{ManualClock, Reply, Sent, World, ask, durable, ended, request, send};
-use crate::writes::builder;
+use crate::support::{
+    ManualClock, Reply, Sent, World, ask, builder, durable, ended, request, send, settle,
+    with_authority,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Yields until other tasks have run as far as they can.
-async fn settle() {
-    for _ in 0..50 {
-        tokio::task::yield_now().await;
-    }
-}
 
 #[tokio::test]
 async fn each_write_answers_with_the_tag_that_a_get_gives() {
     for authoritative in [true, false] {
         let (builder, _, _) = builder();
         let world = World::default();
-        let builder = if authoritative {
-            builder.authoritative()
-        } else {
-            builder
-        };
+        let builder = with_authority(builder, authoritative);
         let service = builder.build().layer(world.clone());
         let created = send(
             &service,
@@ -145,7 +136,7 @@ async fn a_created_resource_elsewhere_keeps_its_validators() {
 /// A service that stores what it is sent in upper case, and states its version.
 async fn stating(version: NewVersion) -> (Reply, Reply) {
     let (builder, _, _) = builder();
-    let text = Arc::new(std::sync::Mutex::new(Bytes::from("OLD")));
+    let text = Arc::new(Mutex::new(Bytes::from("OLD")));
     let inner = service_fn(move |request: Request<Sent>| {
         let (text, version) = (Arc::clone(&text), version.clone());
         async move {
@@ -216,11 +207,12 @@ async fn no_writer_runs_between_a_write_and_the_probe_of_its_version() {
     world.release("probe");
     let tag = first.await.unwrap().tag();
     // The others wait by polling, as writers of other processes do.
+    for _ in 0..400 {
+        clock.advance(SECOND / 20);
+        settle().await;
+    }
     for other in others {
-        while !other.is_finished() {
-            clock.advance(SECOND / 20);
-            settle().await;
-        }
+        assert!(other.is_finished(), "another writer still waits");
         assert_ne!(other.await.unwrap().tag(), tag);
     }
     world.set("/a", "first");
@@ -374,7 +366,7 @@ async fn a_tag_never_names_the_bytes_of_an_unguarded_write() {
             (204, None),
             "{elsewhere} {ends_first}"
         );
-        // Its tag must not pass for the POST's.
+        // A tag would name these bytes.
         let current = ask(&here, "GET /a", &[]).await;
         assert_eq!(&current.body[..], b"post");
     }

@@ -14,8 +14,7 @@ use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
 
-use crate::support::{ManualClock, Sent, World, ask, request, send};
-use crate::writes::builder;
+use crate::support::{ManualClock, Sent, World, ask, builder, request, send};
 
 #[tokio::test]
 async fn a_read_is_not_recorded_if_another_write_has_changed_its_resource() {

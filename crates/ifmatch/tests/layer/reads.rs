@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -297,14 +298,14 @@ async fn a_part_from_the_inner_service_is_passed_on_only_if_its_conditions_hold(
 }
 
 /// A body of equal chunks that counts the chunks taken.
-struct Endless {
+struct Chunks {
     chunks: u64,
     taken: Arc<AtomicU64>,
 }
 
 const CHUNK: &[u8] = &[7; 64 * 1024];
 
-impl Body for Endless {
+impl Body for Chunks {
     type Data = &'static [u8];
     type Error = Infallible;
 
@@ -319,15 +320,15 @@ impl Body for Endless {
     }
 }
 
-async fn stream(
+async fn chunked(
     chunks: u64,
     fields: &[(&str, &str)],
-) -> (Response<ResponseBody<Endless>>, Arc<AtomicU64>) {
+) -> (Response<ResponseBody<Chunks>>, Arc<AtomicU64>) {
     let taken = Arc::new(AtomicU64::new(0));
     let inner = {
         let taken = Arc::clone(&taken);
         service_fn(move |_: Request<Sent>| {
-            let body = Endless {
+            let body = Chunks {
                 chunks,
                 taken: Arc::clone(&taken),
             };
@@ -350,7 +351,7 @@ async fn stream(
 #[tokio::test]
 async fn a_gibibyte_has_the_tag_of_its_revision_and_is_never_buffered_beyond_the_limit() {
     let chunks = 1024 * MIB / CHUNK.len() as u64;
-    let (response, taken) = stream(chunks, &[]).await;
+    let (response, taken) = chunked(chunks, &[]).await;
     assert!(taken.load(Ordering::SeqCst) <= MIB / CHUNK.len() as u64 + 1);
     assert!(
         response.headers()["etag"]
@@ -369,41 +370,49 @@ async fn a_gibibyte_has_the_tag_of_its_revision_and_is_never_buffered_beyond_the
 }
 
 #[tokio::test]
-async fn an_untagged_response_fails_if_match_and_passes_if_none_match() {
+async fn a_body_beyond_the_hash_limit_fails_if_match_and_passes_if_none_match() {
     let chunks = 2 * MIB / CHUNK.len() as u64;
     assert_eq!(
-        stream(chunks, &[("if-match", "\"x\"")]).await.0.status(),
+        chunked(chunks, &[("if-match", "\"x\"")]).await.0.status(),
         412
     );
     assert_eq!(
-        stream(chunks, &[("if-none-match", "\"x\"")])
+        chunked(chunks, &[("if-none-match", "\"x\"")])
             .await
             .0
             .status(),
         200
     );
-    let exactly = stream(MIB / CHUNK.len() as u64, &[]).await.0;
-    assert!(exactly.headers().contains_key("etag"));
+}
+
+#[tokio::test]
+async fn a_body_as_long_as_the_hash_limit_has_the_tag_of_its_content() {
+    let chunks = MIB / CHUNK.len() as u64;
+    let (response, _) = chunked(chunks, &[]).await;
+    let content = CHUNK.repeat(chunks.try_into().unwrap());
+    assert_eq!(
+        response.headers()["etag"],
+        ContentHash::of(&content).content_tag().to_header()
+    );
 }
 
 type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
+/// Reads a body of these frames, which then ends or stays open.
 async fn frames(
-    fields: Option<&'static str>,
+    kind: Option<&'static str>,
     frames: fn() -> Frames,
-    pending: bool,
+    stays_open: bool,
 ) -> Response<ResponseBody<impl Body<Data = Bytes, Error = &'static str>>> {
     let inner = service_fn(move |_: Request<Sent>| async move {
-        let stream = futures_util::stream::iter(frames());
-        let tail = if pending {
-            futures_util::future::Either::Left(futures_util::stream::pending())
+        let frames = stream::iter(frames());
+        let body = if stays_open {
+            frames.chain(stream::pending()).boxed()
         } else {
-            futures_util::future::Either::Right(futures_util::stream::empty())
+            frames.boxed()
         };
-        let mut response = Response::new(StreamBody::new(futures_util::StreamExt::chain(
-            stream, tail,
-        )));
-        if let Some(kind) = fields {
+        let mut response = Response::new(StreamBody::new(body));
+        if let Some(kind) = kind {
             response
                 .headers_mut()
                 .insert("content-type", kind.parse().unwrap());
@@ -467,7 +476,7 @@ async fn an_open_stream_is_passed_on_immediately() {
             body.frame().await.unwrap().unwrap().into_data().unwrap(),
             "event"
         );
-        assert!(futures_util::FutureExt::now_or_never(body.frame()).is_none());
+        assert!(body.frame().now_or_never().is_none());
     }
 }
 

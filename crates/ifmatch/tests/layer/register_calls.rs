@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use http::Method;
 use ifmatch::{Builder, ConditionalLayer, ConditionalService};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
@@ -12,7 +13,7 @@ use ifmatch_register::{
 };
 use tower::Layer;
 
-use crate::support::{ManualClock, World, ask, request, send};
+use crate::support::{ManualClock, Reply, World, ask, request, send, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -239,9 +240,7 @@ async fn a_process_that_remembers_an_old_record_does_not_win_with_an_old_tag() {
         let (service, tag) = (here.service.clone(), two.clone());
         async move { send(&service, request("PUT /a", &[("if-match", &tag)], "here")).await }
     });
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(!late.is_finished(), "it has written beside another writer");
     world.release("there");
     assert_eq!(held.await.unwrap().status, 204);
@@ -262,7 +261,7 @@ async fn of_writers_in_processes_that_remember_records_one_wins_for_each_tag() {
     let all: [Process; 3] = processes(&clock, &world);
     for round in 1..100 {
         let tag = all[round % 3].tag().await;
-        let written = world.runs(&http::Method::PUT);
+        let written = world.runs(&Method::PUT);
         let attempts = (0..9).map(|writer| {
             let (process, tag) = (&all[writer % 3], tag.clone());
             async move {
@@ -278,10 +277,9 @@ async fn of_writers_in_processes_that_remember_records_one_wins_for_each_tag() {
                 tokio::task::yield_now().await;
             }
         };
-        let mut attempts = Box::pin(join_all(attempts));
         let answers = tokio::select! {
-            answers = &mut attempts => answers,
-            () = ticking => attempts.await,
+            answers = join_all(attempts) => answers,
+            () = ticking => panic!("round {round}: a writer still waits after 100 seconds"),
         };
         let won: Vec<_> = (0..9).filter(|writer| answers[*writer] == 204).collect();
         let [winner] = won[..] else {
@@ -292,7 +290,7 @@ async fn of_writers_in_processes_that_remember_records_one_wins_for_each_tag() {
             Some(format!("{round} by {winner}")),
             "round {round}"
         );
-        assert_eq!(world.runs(&http::Method::PUT) - written, 1, "round {round}");
+        assert_eq!(world.runs(&Method::PUT) - written, 1, "round {round}");
     }
 }
 
@@ -317,7 +315,7 @@ async fn a_remembered_date_confirms_no_other_version() {
     here.tag().await;
     there.put(&[], "one").await;
     clock.advance(SECOND * 2);
-    let date = |reply: &crate::support::Reply| reply.header("last-modified").expect("a date");
+    let date = |reply: &Reply| reply.header("last-modified").expect("a date");
     for process in [&here, &there] {
         for has in [date(&first), date(&second)] {
             let read = ask(&process.service, "GET /a", &[("if-modified-since", &has)]).await;
@@ -342,7 +340,7 @@ async fn a_remembered_date_confirms_no_other_version() {
 ///
 /// 1. This process has seen version "four". Elsewhere "five" is written, and recorded.
 /// 2. Another server takes over without that record, in a new epoch, which no one here has heard of.
-/// 3. A writer names "four". The remembered record has it, and a swap that expects it would succeed: the update to "five" were lost.
+/// 3. A writer names "four". The remembered record has it, and a swap that expects it would succeed: the update to "five" would be lost.
 #[tokio::test]
 async fn after_a_failover_no_remembered_record_decides() {
     let (clock, world) = (ManualClock::default(), World::with(&[("/a", "three")]));

@@ -17,7 +17,7 @@ use ifmatch_runtime::{Clock, async_trait};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::{Sent, ask, durable, request, send};
+use crate::support::{Sent, ask, durable, request, send, with_authority};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -162,12 +162,7 @@ async fn round(seed: u64, authoritative: bool) -> usize {
         .write_timeout(TIMEOUT)
         .lock_timeout(TIMEOUT * 2)
         .grace_period(TIMEOUT / 20);
-    let layer = if authoritative {
-        builder.authoritative()
-    } else {
-        builder
-    }
-    .build();
+    let layer = with_authority(builder, authoritative).build();
     let service = layer.layer(document.clone());
     let writers = (0..4).map(|writer| {
         let (service, dice) = (service.clone(), dice.clone());

@@ -2,45 +2,34 @@
 
 use std::time::Duration;
 
-use http::Method;
-use ifmatch::ConditionalLayer;
+use http::{Method, Request};
+use ifmatch::{ConditionalLayer, ConditionalService};
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{ManualClock, Reply, Sent, World, ask, durable, ended, request, send};
-use crate::writes::builder;
+use crate::support::{
+    ManualClock, Reply, Sent, World, ask, builder, durable, ended, request, send, settle,
+    with_authority,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A conditional write that must wait for the end of the doubt, and then probe.
-async fn write_after_doubt<S>(
-    service: &S,
+async fn write_after_doubt(
+    service: &ConditionalService<World>,
     world: &World,
     clock: &ManualClock,
     tag: &str,
     doubt: Duration,
-) -> Reply
-where
-    S: tower::Service<
-            http::Request<http_body_util::Full<bytes::Bytes>>,
-            Response = http::Response<ifmatch::ResponseBody<http_body_util::Full<bytes::Bytes>>>,
-            Error = std::convert::Infallible,
-            Future: Send,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-{
+) -> Reply {
     let runs = world.runs(&Method::GET);
     let writer = tokio::spawn({
         let (service, tag) = (service.clone(), tag.to_owned());
         async move { send(&service, request("PUT /a", &[("if-match", &tag)], "next")).await }
     });
-    for _ in 0..50 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(!writer.is_finished(), "it did not wait: {:?}", writer.await);
     assert_eq!(world.runs(&Method::GET), runs);
     clock.advance(doubt);
@@ -59,11 +48,7 @@ async fn after_a_failure_the_next_writer_waits_and_probes() {
         for authoritative in [true, false] {
             let (builder, clock, _) = builder();
             let world = World::with(&[("/a", "one")]);
-            let builder = if authoritative {
-                builder.authoritative()
-            } else {
-                builder
-            };
+            let builder = with_authority(builder, authoritative);
             let service = builder.build().layer(world.clone());
             let tag = ask(&service, "GET /a", &[]).await.tag();
             let failed = send(
@@ -405,7 +390,7 @@ async fn a_handler_may_write_another_resource_through_the_same_layer() {
         .build();
     let world = World::default();
     let nested = layer.layer(world.clone());
-    let inner = service_fn(move |outer: http::Request<Sent>| {
+    let inner = service_fn(move |outer: Request<Sent>| {
         let nested = nested.clone();
         async move {
             let path = outer

@@ -1,4 +1,4 @@
-//! Helpers: a manual clock, a register that fails on demand, and requests.
+//! Helpers: a builder with a manual clock and a register that fails on demand, and requests.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use http::header::ETAG;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
+use ifmatch::{Builder, ConditionalLayer};
 use ifmatch_register::faulty::FaultyRegister;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,10 +23,34 @@ pub(crate) type Sent = ifmatch::RequestBody<Full<Bytes>>;
 
 /// Waits for a spawned task, for five minutes at most, and panics with its name.
 pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
-    let ended = tokio::time::timeout(Duration::from_secs(300), task).await;
+    let ended = tokio::time::timeout(Duration::from_mins(5), task).await;
     ended
         .unwrap_or_else(|_| panic!("{name} did not end within five minutes"))
         .unwrap()
+}
+
+/// Lets all other tasks run as far as they can.
+pub(crate) async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Returns a builder with a manual clock and a durable register, and these two.
+pub(crate) fn builder() -> (Builder, ManualClock, FaultyRegister) {
+    let (clock, register) = (ManualClock::default(), durable());
+    let builder = ConditionalLayer::builder()
+        .register(register.clone())
+        .clock(clock.clone());
+    (builder, clock, register)
+}
+
+pub(crate) fn with_authority(builder: Builder, authoritative: bool) -> Builder {
+    if authoritative {
+        builder.authoritative()
+    } else {
+        builder
+    }
 }
 
 /// Returns a register with records that outlast the processes of a test.
