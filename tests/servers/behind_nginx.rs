@@ -2,34 +2,33 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ifmatch_testbed::{Port, Program, Server};
+use ifmatch_testbed::{Port, Program, Server, within};
 use rustix::process::Signal;
 use support::s3::S3;
-use support::{Client, Gateway};
-
 use support::tls::Files;
+use support::{Client, Gateway};
 
 const EXAMPLE: &str = include_str!("../../examples/nginx.conf");
 const TOKEN: (&str, &str) = ("authorization", "Bearer 0123456789abcdef");
 const KEY: &str = "a2V5LWZvci10ZXN0cy1vbmx5LTMyLWJ5dGVzLWxvbmchISE=";
 
-/// Writes the example with the addresses and files of this test. nginx listens with TLS and, for clients that speak none, without.
-fn configuration(folder: &Path, files: &Files, blobs: SocketAddr, s3: SocketAddr, ports: [u16; 2]) {
+/// Returns the example with the addresses and files of this test. nginx listens with TLS, at a port that is still missing, and,
+/// for clients that speak none, without.
+fn configuration(files: &Files, blobs: SocketAddr, s3: SocketAddr, plain: &Port) -> String {
     let listen = format!(
-        "listen 127.0.0.1:{} ssl http2; listen 127.0.0.1:{};",
-        ports[0], ports[1]
+        "listen 127.0.0.1:@PORT@ ssl http2; listen {};",
+        plain.address()
     );
     let file = |name: &str| files.path(name).to_str().unwrap().to_owned();
     let own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {name};"));
-    let text = [
+    [
         (
             "events {}",
             "pid nginx.pid; daemon off; events {}".to_owned(),
@@ -48,16 +47,13 @@ fn configuration(folder: &Path, files: &Files, blobs: SocketAddr, s3: SocketAddr
     .fold(EXAMPLE.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from} is missing in the example");
         text.replace(from, &to)
-    });
-    fs::write(folder.join("nginx.conf"), text).unwrap();
+    })
 }
 
 /// Starts nginx, and returns its address with TLS and its port without TLS.
 async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, SocketAddr, Port) {
     let plain = Port::claim();
-    let folder = tempfile::tempdir().unwrap();
-    configuration(folder.path(), files, blobs, s3, [1, plain.number()]);
-    let text = fs::read_to_string(folder.path().join("nginx.conf")).unwrap();
+    let text = configuration(files, blobs, s3, &plain);
     let mut program = Program::new(
         "nginx",
         "nginx-light",
@@ -65,7 +61,7 @@ async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, Soc
         move |port, folder| {
             fs::write(
                 folder.join("nginx.conf"),
-                text.replace("127.0.0.1:1 ", &format!("127.0.0.1:{port} ")),
+                text.replace("@PORT@", &port.to_string()),
             )
             .unwrap();
             let folder = folder.to_str().unwrap();
@@ -143,27 +139,23 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
             .await
     });
     let direct = Client::new(gateway.address());
-    let mut attempts = 0;
-    while !direct
-        .get("/-/metrics", &[TOKEN])
-        .await
-        .expect(200)
-        .text()
-        .contains("ifmatch_waits 1\n")
-    {
-        attempts += 1;
-        assert!(attempts < 3_000, "the read does not wait");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    within("a read that waits", async {
+        while !direct
+            .get("/-/metrics", &[TOKEN])
+            .await
+            .expect(200)
+            .text()
+            .contains("ifmatch_waits 1\n")
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     let written = client
         .put("/docs/a", &named("if-match", &first), "two")
         .await
         .expect(200);
-    let polled = tokio::time::timeout(Duration::from_mins(2), poll)
-        .await
-        .expect("the wait ends with the write")
-        .unwrap()
-        .expect(200);
+    let polled = within("the wait's end", poll).await.unwrap().expect(200);
     assert_eq!((polled.text(), polled.etag()), ("two", written.etag()));
     client
         .put("/docs/a", &named("if-match", &first), "three")

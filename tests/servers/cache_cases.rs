@@ -136,7 +136,7 @@ fn ask(gateway: &Gateway, asking: &Asking) -> Answer {
 const MOST: Duration = Duration::from_millis(900);
 
 /// A clock for one process.
-pub(crate) struct Clock {
+struct Clock {
     began: Timestamp,
     /// Offset from the system's clock in seconds.
     offset: f64,
@@ -146,7 +146,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// Creates a clock an hour before [`START`], for a process to start by.
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let mut clock = Self {
             began: Timestamp::default(),
             offset: 0.0,
@@ -158,7 +158,7 @@ impl Clock {
     }
 
     /// Advances to [`START`], once the process has started.
-    pub(crate) fn start(&mut self) {
+    fn start(&mut self) {
         self.begin(START.unsigned_abs());
     }
 
@@ -170,7 +170,7 @@ impl Clock {
     }
 
     /// Makes a new process use this clock.
-    pub(crate) fn rules(&self, command: &mut Command) {
+    fn rules(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", faketime())
             .env("FAKETIME_TIMESTAMP_FILE", self.file())
@@ -180,7 +180,7 @@ impl Clock {
             ]);
     }
 
-    pub(crate) fn advance(&mut self, seconds: u64) {
+    fn advance(&mut self, seconds: u64) {
         if seconds > 0 {
             self.advanced += seconds;
             self.set();
@@ -188,12 +188,12 @@ impl Clock {
     }
 
     /// Returns whole seconds since the Unix epoch.
-    pub(crate) fn unix(&self) -> i64 {
+    fn unix(&self) -> i64 {
         START + self.advanced.cast_signed()
     }
 
     /// Returns `true` if less than a second of real time has passed.
-    pub(crate) fn is_exact(&self) -> bool {
+    fn is_exact(&self) -> bool {
         self.began.until(SystemClock.now()) < MOST
     }
 
@@ -217,13 +217,13 @@ const MOMENT: Duration = Duration::from_millis(10);
 
 /// Default framing of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+enum Framing {
     Length,
     Chunks,
 }
 
 /// An origin on a free port.
-pub(crate) struct Origin {
+struct Origin {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
 }
@@ -235,7 +235,7 @@ struct State {
 }
 
 impl Origin {
-    pub(crate) fn start(framing: Framing) -> Self {
+    fn start(framing: Framing) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::<Mutex<State>>::default();
@@ -250,17 +250,17 @@ impl Origin {
     }
 
     /// Returns the URL for `--upstream`.
-    pub(crate) fn url(&self) -> String {
+    fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Scripts the next response.
-    pub(crate) fn will(&self, telling: Option<Telling>) {
+    fn will(&self, telling: Option<Telling>) {
         self.state.lock().unwrap().telling = telling;
     }
 
     /// Waits until the script has run, since a proxy may ask the origin after it has responded.
-    pub(crate) fn settle(&self) {
+    fn settle(&self) {
         let waits = || {
             matches!(
                 self.state.lock().unwrap().telling,
@@ -277,12 +277,12 @@ impl Origin {
     }
 
     /// Returns the number of requests.
-    pub(crate) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.state.lock().unwrap().seen.len()
     }
 
     /// Returns the header fields of the last request.
-    pub(crate) fn last(&self) -> Option<HeaderMap> {
+    fn last(&self) -> Option<HeaderMap> {
         self.state.lock().unwrap().seen.last().cloned()
     }
 }

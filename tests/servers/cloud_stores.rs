@@ -1,7 +1,5 @@
 //! The object store adapter on real servers: an S3 server in this process, and Azurite.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use ifmatch_blob::conformance;

@@ -1,6 +1,8 @@
 //! The arguments in the files for Kubernetes start gateways that are ready, over TLS and S3, and that accept writes.
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use ifmatch_testbed::{postgres, s3};
 use support::tls::Files;
@@ -31,21 +33,21 @@ fn arguments(file: &str) -> Vec<Vec<&str>> {
 /// The volumes of a container, with the names of the files for Kubernetes.
 fn volumes(folder: &Path, certificate: &Files) {
     for volume in ["data", "secrets", "tls"] {
-        std::fs::create_dir(folder.join(volume)).unwrap();
+        fs::create_dir(folder.join(volume)).unwrap();
     }
     for (token, text) in [
         ("write.token", "write-token-of-the-test"),
         ("read.token", "read-token-of-the-test"),
     ] {
-        std::fs::write(folder.join("secrets").join(token), text).unwrap();
+        fs::write(folder.join("secrets").join(token), text).unwrap();
     }
     for (from, to) in [("cert.pem", "tls.crt"), ("key.pem", "tls.key")] {
-        std::fs::copy(certificate.path(from), folder.join("tls").join(to)).unwrap();
+        fs::copy(certificate.path(from), folder.join("tls").join(to)).unwrap();
     }
 }
 
 /// Returns a command with the arguments of a container, on this machine's folders and ports.
-fn command(arguments: &[&str], folder: &Path) -> std::process::Command {
+fn command(arguments: &[&str], folder: &Path) -> Command {
     let mut command = Gateway::command();
     for argument in arguments {
         let mut argument = (*argument).to_owned();

@@ -1,20 +1,19 @@
 //! The gateway in front of object stores; `ifmatch check`, `lock` and `elect` on those that honour conditions, and on some that
 //! ignore them.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use ifmatch_testbed::{azurite, s3, within};
 use serde_json::Value;
 use support::s3::{S3, race};
 use support::{Client, Gateway, Guarded, Server, eventually, full};
 use tokio::sync::Notify;
+use tokio::task::{block_in_place, spawn_blocking};
 use tower::service_fn;
 
 type Settings = Vec<(String, String)>;
@@ -37,7 +36,7 @@ fn ifmatch(settings: &Settings) -> Command {
 async fn run_on(settings: &Settings, args: &[&str]) -> Output {
     let mut command = ifmatch(settings);
     command.args(args);
-    tokio::task::spawn_blocking(move || command.output().expect("ifmatch starts"))
+    spawn_blocking(move || command.output().expect("ifmatch starts"))
         .await
         .unwrap()
 }
@@ -59,7 +58,7 @@ async fn machines_exclude_each_other_through_azure() {
 }
 
 async fn excludes(settings: Settings, url: &'static str) {
-    let first = tokio::task::spawn_blocking({
+    let first = spawn_blocking({
         let settings = settings.clone();
         move || {
             let first = Guarded::of(
@@ -83,7 +82,7 @@ async fn excludes(settings: Settings, url: &'static str) {
         "{others:?}"
     );
     first.signal("TERM");
-    let code = tokio::task::spawn_blocking(move || first.code());
+    let code = spawn_blocking(move || first.code());
     assert_eq!(code.await.unwrap(), Some(143));
     let script = ["--", "sh", "-c", "echo $IFMATCH_FENCE; exit 7"];
     for command in [
@@ -119,52 +118,10 @@ async fn real_stores_honour_conditions() {
     assert_eq!(s3.objects(), 0);
 }
 
-/// An S3 server that ignores all conditions. Its tags are unique.
-async fn store_without_conditions() -> Server {
-    let stored = Arc::new(Mutex::new((HashMap::<String, (Bytes, u64)>::new(), 0)));
-    let service = service_fn(move |request: Request<Incoming>| {
-        let stored = Arc::clone(&stored);
-        async move {
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .expect("a body")
-                .to_bytes();
-            let mut stored = stored.lock().expect("no panic");
-            let (objects, number) = &mut *stored;
-            *number += 1;
-            match method {
-                Method::PUT => drop(objects.insert(path.clone(), (body, *number))),
-                Method::DELETE => drop(objects.remove(&path)),
-                _ => {}
-            }
-            let mut response = Response::new(Full::new(Bytes::new()));
-            match objects.get(&path) {
-                Some((body, tag)) => {
-                    if method == Method::GET || method == Method::HEAD {
-                        *response.body_mut() = Full::new(body.clone());
-                    }
-                    let tag = format!("\"{tag}\"").parse().expect("a tag");
-                    response.headers_mut().insert("etag", tag);
-                    let date = "Sat, 21 Nov 2026 00:00:00 GMT".parse().expect("a date");
-                    response.headers_mut().insert("last-modified", date);
-                }
-                None if method == Method::DELETE => *response.status_mut() = StatusCode::NO_CONTENT,
-                None => *response.status_mut() = StatusCode::NOT_FOUND,
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    Server::start(service).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_ignores_conditions_is_found() {
-    let server = store_without_conditions().await;
-    let settings = unsigned(&format!("http://{}", server.address()));
-    let end = run_on(&settings, &["check", "s3://bucket/folder"]).await;
+    let server = s3::start_without_conditions().await;
+    let end = run_on(&server.settings(), &["check", "s3://bucket/folder"]).await;
     assert_eq!(end.status.code(), Some(3), "{end:?}");
     let table = text(&end.stdout);
     for found in [
@@ -202,7 +159,7 @@ fn urls_that_name_no_shared_object_are_errors() {
         (&["elect", "file:///a"], "not the URL of a lock"),
         (&["lock", "--header", "a: b", "s3://bucket/a"], "--header"),
     ] {
-        let end = ifmatch(&unsigned("http://127.0.0.1:1"))
+        let end = ifmatch(&Vec::new())
             .args(args)
             .args(["--", "true"])
             .output()
@@ -210,19 +167,6 @@ fn urls_that_name_no_shared_object_are_errors() {
         assert_eq!(end.status.code(), Some(2), "{end:?}");
         assert!(text(&end.stderr).contains(reason), "{end:?}");
     }
-}
-
-/// Returns the settings of a server that wants no signatures.
-fn unsigned(endpoint: &str) -> Settings {
-    let settings = [
-        ("AWS_ENDPOINT", endpoint),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_SKIP_SIGNATURE", "true"),
-        ("AWS_REGION", "us-east-1"),
-    ];
-    settings
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec()
 }
 
 /// One writer wins in front of a server for S3 that ignores conditions.
@@ -246,8 +190,8 @@ async fn one_of_sixteen_writers_wins() {
         .arg("--data")
         .arg(folder.path())
         .envs(careless.settings());
-    let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
-    let s3 = S3::development(tokio::task::block_in_place(|| gateway.s3()));
+    let mut gateway = block_in_place(|| Gateway::launch(command));
+    let s3 = S3::development(block_in_place(|| gateway.s3()));
     s3.put("/docs", &[], "").await.expect(200);
     race(&[s3], "/docs", 5).await;
 }
@@ -288,7 +232,7 @@ async fn a_restart_ends_the_permits_of_killed_writes_soon() {
         ])
         .arg(folder.path());
     command.envs(store.settings()).env("AWS_ENDPOINT", endpoint);
-    let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
+    let mut gateway = block_in_place(|| Gateway::launch(command));
     let client = Client::new(gateway.address());
     client.put("/c/other", &[], "whole").await.expect(201);
     let held = tokio::spawn(async move {
@@ -301,7 +245,7 @@ async fn a_restart_ends_the_permits_of_killed_writes_soon() {
     within("the write reaches the store", at_store.notified()).await;
     let told = "an earlier process ended during writes";
     assert!(!gateway.stderr().contains(told), "{}", gateway.stderr());
-    tokio::task::block_in_place(|| {
+    block_in_place(|| {
         gateway.restart();
         eventually(told, || gateway.stderr().contains(told).then_some(()));
     });

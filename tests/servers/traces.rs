@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::TcpListener;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use support::{Client, Gateway, Server, eventually};
+use support::{Client, Gateway, Server, eventually, kill};
 use tower::service_fn;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -173,7 +172,7 @@ async fn a_span_joins_the_trace_of_the_client_and_is_the_parent_of_the_upstream(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_spans_are_sent_upon_either_signal() {
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["INT", "TERM"] {
         let (collector, exported) = recorder("/v1/traces").await;
         let url = format!("http://{}", collector.address());
         let mut gateway = launch(&["serve", "--store", "memory://"], &url);
@@ -181,13 +180,7 @@ async fn the_last_spans_are_sent_upon_either_signal() {
             .request(Method::GET, "/docs/a", &[], "")
             .await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
-        assert!(
-            Command::new("kill")
-                .args([signal, &gateway.pid().to_string()])
-                .status()
-                .unwrap()
-                .success()
-        );
+        kill(signal, &gateway.pid().to_string());
         assert!(gateway.finished().status.success(), "{signal}");
         assert_eq!(spans(&exported).len(), 1, "{signal}");
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +12,7 @@ use futures_util::future::join_all;
 use http::Method;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
-use ifmatch_testbed::{Clients, postgres, s3};
+use ifmatch_testbed::{Clients, Server, postgres, s3, within};
 use serde_json::{Value, json};
 use support::azure::Azure;
 use support::s3::{S3, race};
@@ -24,7 +25,6 @@ const JSON: [(&str, &str); 2] = [
     ("content-type", "application/json"),
     ("accept", "application/json;odata=fullmetadata"),
 ];
-const PARTITION: &str = "PartitionKey eq 'p'";
 
 /// Entities used as records: each call goes through another gateway than the call before.
 struct Entities {
@@ -137,15 +137,8 @@ impl Register for Entities {
     }
 
     async fn scan(&self, _: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let filter = PARTITION.replace(' ', "%20").replace('\'', "%27");
-        let answer = self
-            .call(
-                Method::GET,
-                &format!("/records()?$filter={filter}"),
-                &[],
-                String::new(),
-            )
-            .await;
+        let path = "/records()?$filter=PartitionKey%20eq%20%27p%27";
+        let answer = self.call(Method::GET, path, &[], String::new()).await;
         let entities = answer.expect(200).json()["value"]
             .as_array()
             .unwrap()
@@ -208,7 +201,7 @@ const UPDATES: usize = 4;
 /// Three gateways, with the bucket `docs`.
 struct Gateways {
     doors: Vec<S3>,
-    _running: (Vec<Gateway>, s3::S3Server, ifmatch_testbed::Server),
+    _running: (Vec<Gateway>, s3::S3Server, Server),
 }
 
 async fn gateways() -> Gateways {
@@ -256,7 +249,7 @@ async fn a_bucket_is_deleted_only_while_it_is_empty() {
         let bucket = format!("/bucket-{attempt}");
         doors[0].put(&bucket, &[], "").await.expect(200);
         let write = async |writer: usize| {
-            tokio::time::sleep(std::time::Duration::from_millis(
+            tokio::time::sleep(Duration::from_millis(
                 100 * u64::try_from(writer).unwrap(),
             ))
             .await;
@@ -267,7 +260,7 @@ async fn a_bucket_is_deleted_only_while_it_is_empty() {
                 .as_u16()
         };
         let delete = async {
-            tokio::time::sleep(std::time::Duration::from_millis(100 * attempt)).await;
+            tokio::time::sleep(Duration::from_millis(100 * attempt)).await;
             doors[1].delete(&bucket, &[]).await
         };
         let (written, deleted) = futures_util::join!(join_all((0..6).map(write)), delete);
@@ -353,8 +346,8 @@ async fn unless_busy(request: impl AsyncFn() -> Answer) -> Answer {
             if !matches!(answer.status.as_u16(), 409 | 503) {
                 return answer;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    ifmatch_testbed::within("an answer other than 409 and 503", answered).await
+    within("an answer other than 409 and 503", answered).await
 }

@@ -25,28 +25,21 @@ struct Cluster {
 impl Cluster {
     /// Starts the register and this number of gateways.
     async fn start(gateways: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let register = postgres::start(&["max_connections=200"]).await;
-        let url = register.url();
-        migrate(&register);
-        let gateways = (0..gateways)
-            .map(|_| block_in_place(|| gateway(folder.path(), &url)))
-            .collect();
-        Self {
-            gateways,
-            register,
-            folder,
-        }
+        Self::of(gateways, gateway).await
     }
 
     /// Starts the register and this number of gateways on a bucket of their own.
     async fn in_bucket(gateways: usize) -> Self {
+        Self::of(gateways, gateway_in_bucket).await
+    }
+
+    async fn of(gateways: usize, start: fn(&Path, &str) -> Gateway) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let register = postgres::start(&["max_connections=200"]).await;
         let url = register.url();
         migrate(&register);
         let gateways = (0..gateways)
-            .map(|_| block_in_place(|| gateway_in_bucket(folder.path(), &url)))
+            .map(|_| block_in_place(|| start(folder.path(), &url)))
             .collect();
         Self {
             gateways,
@@ -86,7 +79,12 @@ impl Cluster {
         })
         .await;
         block_in_place(|| self.gateways[0].kill());
-        writers.join_all().await
+        let ended = writers.join_all().await;
+        assert!(
+            ended.iter().any(|(_, last)| last.is_some()),
+            "no write was acknowledged"
+        );
+        ended
     }
 
     /// Returns a client of each gateway.

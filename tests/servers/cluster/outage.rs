@@ -9,19 +9,19 @@ use std::time::Duration;
 use http::{Method, Request};
 use ifmatch_testbed::{postgres, redis, within};
 use support::{Answer, Client, Gateway, full, run};
-use tokio::task::block_in_place;
+use tokio::sync::RwLock;
+use tokio::task::{JoinHandle, block_in_place};
 
 use super::{Cluster, gateway};
 
 /// Repeats a request without content until it gets this status.
 async fn until(client: &Client, method: Method, path: &str, status: u16) {
-    for _ in 0..3_000 {
-        if client.request(method.clone(), path, &[], "").await.status == status {
-            return;
+    within(&format!("{status} to {method} {path}"), async {
+        while client.request(method.clone(), path, &[], "").await.status != status {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{method} {path} has not answered {status} within a minute");
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +211,7 @@ struct Race {
     /// Number of answers after which the writers end.
     goal: usize,
     /// The present clients of the gateways.
-    clients: tokio::sync::RwLock<Vec<Client>>,
+    clients: RwLock<Vec<Client>>,
 }
 
 fn path(counter: usize) -> String {
@@ -313,7 +313,7 @@ async fn eight_gateways_lose_no_update_while_some_are_killed() {
     let kills = (goal / KILL_INTERVAL).max(2);
     for kill in 0..kills {
         while race.requests.load(SeqCst) < goal * (kill + 1) / (kills + 1)
-            && !writers.iter().any(tokio::task::JoinHandle::is_finished)
+            && !writers.iter().any(JoinHandle::is_finished)
         {
             tokio::time::sleep(PAUSE).await;
         }

@@ -2,14 +2,13 @@
 //!
 //! Clients verify every response: each is at least as new as the last purge that was acknowledged before the request.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use http::Request;
 use ifmatch_testbed::{Network, Proxy, postgres};
-use support::{Client, Gateway, full};
+use support::{Client, full, kill};
 use tokio::sync::RwLock;
 use tokio::task::{JoinSet, block_in_place};
 
@@ -118,14 +117,6 @@ impl Storm {
     }
 }
 
-fn signal(gateway: &Gateway, signal: &str) {
-    let sent = Command::new("kill")
-        .args([signal, &gateway.pid().to_string()])
-        .status()
-        .unwrap();
-    assert!(sent.success(), "{sent}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_older_than_an_acknowledged_purge_is_read() {
     let goal = std::env::var(SOAK).map_or(READS, |text| text.parse().expect(SOAK));
@@ -170,13 +161,17 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
     let mut tasks = JoinSet::new();
     (0..READERS).for_each(|reader| drop(tasks.spawn(Arc::clone(&storm).read(reader))));
     (0..PURGERS).for_each(|purger| drop(tasks.spawn(Arc::clone(&storm).purge(purger))));
-    let mut troubles = [0; 5];
+    let (mut troubles, mut reads) = ([0; 5], None);
     while !storm.is_over() {
         if let Some(ended) = tasks.try_join_next() {
             ended.unwrap();
         }
         let round: usize = troubles.iter().sum();
         let (trouble, at) = (round % troubles.len(), round / troubles.len() % NODES);
+        if trouble == 0 {
+            let before = reads.replace(storm.reads.load(SeqCst));
+            assert_ne!(reads, before, "all troubles, and no read meanwhile");
+        }
         match trouble {
             0 => {
                 block_in_place(|| nodes[at].kill());
@@ -184,9 +179,10 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
                 storm.clients.write().await[at] = Client::new(nodes[at].address());
             }
             1 => {
-                signal(&nodes[at], "-STOP");
+                let pid = nodes[at].pid().to_string();
+                kill("STOP", &pid);
                 tokio::time::sleep(Duration::from_millis(1_500)).await;
-                signal(&nodes[at], "-CONT");
+                kill("CONT", &pid);
             }
             2 => nodes[at].hang_up(),
             3 => {

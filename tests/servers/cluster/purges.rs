@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_testbed::{Network, Proxy, Server, etcd, postgres, redis};
+use ifmatch_testbed::{Network, Proxy, Server, etcd, postgres, redis, within};
 use support::{Answer, Client, Gateway};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -120,26 +120,27 @@ pub(super) fn is_hit(answer: &Answer) -> bool {
 
 /// Reads until the response comes from the store.
 async fn stored(node: &Gateway) -> Answer {
-    for _ in 0..3_000 {
-        let answer = read(node).await;
-        if is_hit(&answer) {
-            return answer;
+    within("a response from the store", async {
+        loop {
+            let answer = read(node).await;
+            if is_hit(&answer) {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("no response has been served from the store within a minute");
+    })
+    .await
 }
 
 /// Reads until the response has this version, and once more.
 async fn read_at_last(node: &Gateway, version: &str) {
-    for _ in 0..3_000 {
-        if read(node).await.text() == version {
-            assert_eq!(read(node).await.text(), version);
-            return;
+    within(&format!("version {version}"), async {
+        while read(node).await.text() != version {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("version {version} has not been served within a minute");
+    })
+    .await;
+    assert_eq!(read(node).await.text(), version);
 }
 
 async fn purge(node: &Gateway, query: &str) -> Answer {

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use ifmatch_testbed::{LIMIT, Port};
 use serde::Deserialize;
+use support::origin::{Asked, Origin};
 use support::raw::exchange;
 use support::{Answer, Gateway, eventually};
-
-use support::origin::{Asked, Origin};
+use tempfile::TempDir;
 
 /// A table in `data`, which explains its form.
 #[derive(Deserialize)]
@@ -103,7 +103,7 @@ fn route(settings: &str) -> String {
 struct Side {
     address: SocketAddr,
     origins: Origins,
-    folder: tempfile::TempDir,
+    folder: TempDir,
     begun: Vec<JoinHandle<String>>,
 }
 
@@ -294,15 +294,16 @@ impl Side {
         let file = folder.path().join("proxy.toml");
         fs::write(&file, origins.fill(&row.ours, folder.path())).unwrap();
         let gateway = Gateway::start(["proxy", "--config", file.to_str().unwrap()]);
-        (
-            Self {
-                address: gateway.address(),
-                origins,
-                folder,
-                begun: Vec::new(),
-            },
-            gateway,
-        )
+        (Self::of(gateway.address(), origins, folder), gateway)
+    }
+
+    fn of(address: SocketAddr, origins: Origins, folder: TempDir) -> Self {
+        Self {
+            address,
+            origins,
+            folder,
+            begun: Vec::new(),
+        }
     }
 
     /// Carries a row out, and returns the outcomes that differ from those that it states.

@@ -3,15 +3,16 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use ifmatch_testbed::{Program, Server};
 use rustix::process::Signal;
-use support::eventually;
 use support::raw::exchange;
-use support::{Gateway, run};
+use support::tls::Files;
+use support::{Gateway, eventually, run};
 
 use super::{Origins, Request, Row, Side, get, route, rows};
-use support::tls::Files;
 
 const PAGE: &str = include_str!("../../../docs/howto/nginx.md");
 
@@ -95,15 +96,7 @@ fn nginx(folder: &Path, more: &[&str]) -> bool {
 async fn theirs(row: &Row) -> (Side, Server) {
     let (origins, folder) = (Origins::start(), tempfile::tempdir().unwrap());
     let server = start(&origins.fill(&row.theirs, folder.path())).await;
-    (
-        Side {
-            address: server.address(),
-            origins,
-            folder,
-            begun: Vec::new(),
-        },
-        server,
-    )
+    (Side::of(server.address(), origins, folder), server)
 }
 
 #[tokio::test]
@@ -280,7 +273,7 @@ async fn each_status_of_nginx_s_cache_has_one_here() {
         ("/b", "200", "HIT", "hit"),
     ] {
         if theirs == "EXPIRED" {
-            std::thread::sleep(std::time::Duration::from_millis(2_100));
+            thread::sleep(Duration::from_millis(2_100));
         }
         assert_eq!(
             get(path, answer).send(server.address()).header("x-cache"),
@@ -337,7 +330,7 @@ async fn a_response_that_nginx_compresses_is_revalidated() {
     let first = ask(gzip);
     assert_eq!(first.header("content-encoding"), "gzip");
     assert!(first.etag().starts_with("W/"), "{first:?}");
-    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    thread::sleep(Duration::from_millis(2_100));
     let second = ask(gzip);
     assert!(
         second.header("cache-status").contains("fwd-status=304"),

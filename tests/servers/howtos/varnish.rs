@@ -101,12 +101,7 @@ async fn each_row_for_varnish_has_the_same_outcomes_as_varnish() {
             &[]
         };
         let server = start(origins.fill(&vcl(&row.theirs), folder.path()), default_ttl).await;
-        let mut side = Side {
-            address: server.address(),
-            origins,
-            folder,
-            begun: Vec::new(),
-        };
+        let mut side = Side::of(server.address(), origins, folder);
         wrong.extend(side.run("varnish", row));
         let (mut side, _gateway) = Side::ours(row);
         wrong.extend(side.run("ifmatch", row));
