@@ -307,13 +307,13 @@ async fn a_server_that_hangs_is_given_up() {
     let limit = Duration::from_secs(30);
     let load = tokio::time::timeout(limit, register.load(&key))
         .await
-        .expect("it ends")
+        .expect("the load ends within 30 seconds")
         .unwrap_err();
     assert_eq!(load.kind(), RegisterErrorKind::Unavailable, "{load}");
     let swap = register.compare_and_swap(&key, Revision::NONE, Some(&record));
     let swap = tokio::time::timeout(limit, swap)
         .await
-        .expect("it ends")
+        .expect("the swap ends within 30 seconds")
         .unwrap_err();
     assert_eq!(swap.kind(), RegisterErrorKind::Ambiguous, "{swap}");
 }

@@ -69,15 +69,19 @@ impl Clients {
         let start = |mut client: Client| {
             let (register, ticks) = (Arc::clone(register), Arc::clone(&ticks));
             tokio::spawn(async move {
-                let goal = client.wins() + wins;
-                while client.wins() < goal {
-                    if !client
-                        .step(&*register, || ticks.fetch_add(1, Ordering::SeqCst))
-                        .await
-                    {
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                    tokio::task::yield_now().await;
+                for goal in (client.wins()..).skip(1).take(wins) {
+                    within("a client's next swap", async {
+                        while client.wins() < goal {
+                            if !client
+                                .step(&*register, || ticks.fetch_add(1, Ordering::SeqCst))
+                                .await
+                            {
+                                tokio::time::sleep(PAUSE).await;
+                            }
+                            tokio::task::yield_now().await;
+                        }
+                    })
+                    .await;
                 }
                 client
             })

@@ -20,7 +20,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
 
 use crate::faults::Faulty;
-use crate::{durable_on, register, subject, write_soon};
+use crate::{durable_on, register, subject, within, write_soon};
 
 /// A store and a register that processes share.
 struct Setup {
@@ -78,14 +78,12 @@ impl Setup {
 
     /// Waits until the container is closed.
     async fn closed(&self) {
-        let closed = async {
+        within("the container is closed", async {
             while self.payload().await.get("closing").is_none() {
                 tokio::task::yield_now().await;
             }
-        };
-        tokio::time::timeout(Duration::from_mins(1), closed)
-            .await
-            .expect("the container is closed within a minute");
+        })
+        .await;
     }
 
     /// Leaves the mark of a deleter whose turn ends then.

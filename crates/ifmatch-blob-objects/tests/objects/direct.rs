@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -31,7 +30,7 @@ use object_store::{
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-use crate::{register, subject};
+use crate::{register, subject, within};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put, refusal};
 
 /// More than one request can send.
@@ -96,9 +95,7 @@ impl Store {
 
     /// Waits until an upload is aborted.
     async fn aborted(&self) {
-        tokio::time::timeout(Duration::from_mins(1), self.aborted.notified())
-            .await
-            .expect("an upload is aborted within a minute");
+        within("an upload is aborted", self.aborted.notified()).await;
     }
 
     fn raw(&self, bytes: impl Into<Bytes>) -> Raw {

@@ -15,7 +15,7 @@ use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable, durable_on, write_soon};
+use crate::{durable, durable_on, within, write_soon};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind, put};
 
@@ -263,10 +263,12 @@ async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
         },
     );
     let next = async {
-        // The other writer has the permit first.
-        while store.is_scheduled() {
-            tokio::task::yield_now().await;
-        }
+        within("the first writer has the permit", async {
+            while store.is_scheduled() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         let next = || Put {
             preconditions: current.clone(),
             ..put("next")

@@ -98,7 +98,7 @@ fn objects(at: &std::path::Path) -> Arc<dyn ObjectStore> {
 
 /// Writes once nothing keeps the write away: no lease without its id, and nothing under way.
 async fn write_soon(subject: &conformance::Subject, blob: &BlobPath, put: impl Fn() -> Put) {
-    let written = async {
+    within("a write succeeds", async {
         while let Err(error) = subject.store.put(blob, put()).await {
             assert!(
                 matches!(
@@ -110,10 +110,14 @@ async fn write_soon(subject: &conformance::Subject, blob: &BlobPath, put: impl F
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    };
-    tokio::time::timeout(Duration::from_mins(10), written)
+    })
+    .await;
+}
+
+async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(10), wait)
         .await
-        .expect("a write succeeds within ten minutes");
+        .unwrap_or_else(|_| panic!("{name}: not within ten minutes"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

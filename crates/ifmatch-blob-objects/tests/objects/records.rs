@@ -23,7 +23,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 
 use crate::faults::{Fault, Faulty};
-use crate::{register, subject};
+use crate::{register, subject, within};
 
 /// Long before any of these tests runs.
 const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
@@ -104,8 +104,6 @@ async fn only_records_that_the_store_repeats_are_removed() {
         .unwrap();
 }
 
-/// Far longer than a write takes to reach the store.
-const LIMIT: Duration = Duration::from_mins(1);
 /// Time during which a request without a response may take effect.
 const GRACE: Duration = Duration::from_secs(15);
 
@@ -155,17 +153,15 @@ async fn begin(
                 .map(drop)
         }
     });
-    let held = async {
+    within("the write reaches the store", async {
         loop {
             if let Some(permit) = permit(register).await.filter(|_| !store.is_scheduled()) {
                 return permit;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    };
-    tokio::time::timeout(LIMIT, held)
-        .await
-        .expect("the write reaches the store within a minute")
+    })
+    .await
 }
 
 fn open(

@@ -165,9 +165,14 @@ async fn a_release_frees_a_lock_that_was_renewed_without_an_answer() {
         .await
         .unwrap();
     let writes = store.writes();
-    while store.writes() == writes {
-        sleep(Duration::from_micros(100)).await;
-    }
+    let renewed = async {
+        while store.writes() == writes {
+            sleep(Duration::from_micros(100)).await;
+        }
+    };
+    timeout(TTL, renewed)
+        .await
+        .expect("it is renewed before its end");
     connection.cut();
     held.lost().await;
     connection.heal();

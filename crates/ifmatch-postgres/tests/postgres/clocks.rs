@@ -13,7 +13,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::{Driver, Key};
 use ifmatch_runtime::nonce;
-use ifmatch_testbed::faketime;
+use ifmatch_testbed::{faketime, within};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::start;
@@ -122,7 +122,7 @@ async fn one_of_them(url: &str) {
         .outcome;
     println!("\n{LEASED}{}", matches!(outcome, Outcome::Leased(_)));
     for _ in 0..PERMITS {
-        let (start, end) = hold(&driver).await;
+        let (start, end) = within("a permit", hold(&driver)).await;
         println!("\n{HELD}{start} {end}");
     }
 }

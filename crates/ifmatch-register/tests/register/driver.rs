@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ifmatch_core::command::{
-    Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write,
+    Authority, Begin, Command, Commit, Content, Grant, LeaseOperation, Outcome, Refusal, Write,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
@@ -744,7 +744,7 @@ async fn a_waiter_that_leaves_does_not_strand_the_next() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let none = Preconditions::default();
     let content = put(&none, b"done").content;
-    let commit = ifmatch_core::command::Commit::new(first.token, content);
+    let commit = Commit::new(first.token, content);
     driver
         .apply(&key(), &Command::Commit(commit))
         .await
