@@ -82,7 +82,8 @@ impl Fixture {
             open.send(()).unwrap();
         });
         result.map(drop).map_err(|error| error.kind().clone())
-    }}
+    }
+}
 
 #[tokio::test]
 async fn a_lease_that_ends_during_an_upload_stops_it() {
