@@ -249,10 +249,7 @@ async fn a_bucket_is_deleted_only_while_it_is_empty() {
         let bucket = format!("/bucket-{attempt}");
         doors[0].put(&bucket, &[], "").await.expect(200);
         let write = async |writer: usize| {
-            tokio::time::sleep(Duration::from_millis(
-                100 * u64::try_from(writer).unwrap(),
-            ))
-            .await;
+            tokio::time::sleep(Duration::from_millis(100 * u64::try_from(writer).unwrap())).await;
             doors[writer % 3]
                 .put(&format!("{bucket}/{writer}"), &[], "x")
                 .await

@@ -135,11 +135,7 @@ async fn a_body_is_read_whatever_its_length() {
     for length in [0, 4_096, 4_097, 200_000, IN_PARTS] {
         let blob = blob("c", &length.to_string());
         one.put(&blob, put(pattern(length))).await.unwrap();
-        assert_eq!(
-            read(&other, &blob).await,
-            pattern(length),
-            "{length}"
-        );
+        assert_eq!(read(&other, &blob).await, pattern(length), "{length}");
         if length > 0 {
             let mut opened = other.open(&blob, Reading::RANGES).await.unwrap().unwrap();
             let middle = opened

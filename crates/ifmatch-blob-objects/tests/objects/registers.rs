@@ -15,9 +15,7 @@ use ifmatch_blob::store::{
     Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, StoreError, StoreErrorKind,
 };
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs, OpenErrorKind, StoreCapabilities};
-use ifmatch_core::lease::{
-    BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease,
-};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::{self, FaultyRegister};

@@ -320,11 +320,7 @@ async fn a_modified_piece_is_not_served() {
 }
 
 /// Answers a request for a range of a body with this tag, and any other request with the whole.
-fn answer_ranges(
-    head: &http::request::Parts,
-    tag: &str,
-    body: &str,
-) -> http::Response<TestBody> {
+fn answer_ranges(head: &http::request::Parts, tag: &str, body: &str) -> http::Response<TestBody> {
     let field = |name| head.headers.get(name).map(|value| value.to_str().unwrap());
     let fields = [("cache-control", "max-age=60"), ("etag", tag)];
     let Some(range) = field("range").filter(|_| field("if-range").is_none_or(|named| named == tag))

@@ -169,9 +169,7 @@ async fn the_origin_receives_the_host_of_the_cache_key() {
         for method in ["GET", "POST"] {
             let world = World::default();
             world.origin.will(200, &[FRESH], "hello");
-            world
-                .send(request(method, path, &[("host", host)]))
-                .await;
+            world.send(request(method, path, &[("host", host)])).await;
             let seen = &world.origin.seen()[0];
             assert_eq!(seen.headers["host"], "a.example", "{method} {path} {host}");
             assert!(
@@ -349,13 +347,7 @@ async fn a_304_that_matches_nothing_is_not_forwarded_to_an_unconditional_request
     );
     assert!(!world.origin.seen()[2].headers.contains_key("if-none-match"));
     world.origin.will(304, &[], "");
-    assert_eq!(
-        world
-            .send(request("HEAD", "/other", &[]))
-            .await
-            .status,
-        502
-    );
+    assert_eq!(world.send(request("HEAD", "/other", &[])).await.status, 502);
 }
 
 #[tokio::test]

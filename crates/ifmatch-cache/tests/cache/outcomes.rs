@@ -369,9 +369,7 @@ async fn the_counters_count() {
     world.get("/").await;
     world.get_with("/", &[("cache-control", "max-stale")]).await;
     world.origin.will(200, &[], "");
-    world
-        .send(request("OPTIONS", "/", &[]))
-        .await;
+    world.send(request("OPTIONS", "/", &[])).await;
     world.origin.will(200, &[], "");
     world.send(request("PUT", "/", &[])).await;
     let metrics = world.handle.metrics();

@@ -44,8 +44,7 @@ async fn cookies_can_be_shared() {
 
 #[tokio::test]
 async fn responses_that_vary_by_an_overwritten_field_are_not_stored() {
-    let set =
-        |builder: Builder| builder.overwritten(|name| name == "x-forwarded-for");
+    let set = |builder: Builder| builder.overwritten(|name| name == "x-forwarded-for");
     for vary in ["x-forwarded-for", "accept, X-Forwarded-For"] {
         let world = World::with(set);
         world

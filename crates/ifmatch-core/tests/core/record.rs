@@ -12,9 +12,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_core::record::{
-    DecodeErrorKind, Overlong, Record, RequestId, State, Variant, Version,
-};
+use ifmatch_core::record::{DecodeErrorKind, Overlong, Record, RequestId, State, Variant, Version};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -503,9 +501,7 @@ fn deleting_leaves_a_tombstone_and_an_absent_resource_cannot_be_deleted() {
 fn content_derived_from_another_generation_is_refused() {
     let none = Preconditions::default();
     let first = written(&Record::absent(), put(&none, b"1"), at(0.0));
-    let based_on = first
-        .settled(at(0.0))
-        .map(Version::generation);
+    let based_on = first.settled(at(0.0)).map(Version::generation);
     let second = written(&first, put(&none, b"2").with_based_on(based_on), at(1.0));
     let late = Command::Write(put(&none, b"3").with_based_on(based_on));
     assert_eq!(refusal(&second, &late, at(2.0)), Refusal::Stale);

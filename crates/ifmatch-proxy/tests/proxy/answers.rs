@@ -76,9 +76,7 @@ async fn content_of_unknown_length_is_sent_with_any_method() {
         let request = request
             .body(Unmeasured(Some(Bytes::from("query"))))
             .unwrap();
-        origin.proxy().oneshot(request)
-            .await
-            .unwrap();
+        origin.proxy().oneshot(request).await.unwrap();
         let seen = &origin.requests()[0];
         assert!(seen.contains("transfer-encoding: chunked\r\n"), "{seen}");
         assert!(seen.ends_with("\r\n\r\n5\r\nquery\r\n0\r\n\r\n"), "{seen}");
@@ -128,11 +126,7 @@ async fn trailers_are_forwarded() {
         .headers_mut()
         .insert("te", "trailers".parse().unwrap());
     let response = ask(&origin.proxy(), request).await.unwrap();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .unwrap();
+    let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["x-sum"], "7");
     assert!(origin.requests()[0].contains("te: trailers\r\n"));
 }
@@ -172,14 +166,8 @@ async fn forbidden_trailers_are_removed() {
         .header("te", "trailers")
         .body(Trailing(content))
         .unwrap();
-    let response = origin.proxy().oneshot(request)
-        .await
-        .unwrap();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .unwrap();
+    let response = origin.proxy().oneshot(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap();
     assert!(body.trailers().unwrap().keys().eq(["x-sum"]), "{body:?}");
     assert!(
         origin.requests()[0].ends_with("\r\n0\r\nx-sum: 7\r\n\r\n"),

@@ -210,10 +210,7 @@ fn every_use_in_every_state() {
 }
 
 /// Returns the state after a use, or the code of its refusal.
-fn end(
-    mut world: World,
-    r#use: impl Fn(&mut World) -> Result<(), Refusal>,
-) -> String {
+fn end(mut world: World, r#use: impl Fn(&mut World) -> Result<(), Refusal>) -> String {
     r#use(&mut world).map_or_else(|refusal| code(&refusal).to_owned(), |()| world.state())
 }
 

@@ -149,8 +149,7 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
         ),
     ] {
         world.lease(action).unwrap();
-        world.now =
-            Timestamp::from_micros(world.now.micros() - back * 1_000_000);
+        world.now = Timestamp::from_micros(world.now.micros() - back * 1_000_000);
         if world.record.lease_state(world.now).is_locked() {
             // By a clock that went back, the lease isn't broken yet.
             world.pass(100.0);
@@ -189,17 +188,10 @@ fn durations_and_periods_are_within_bounds() {
 #[test]
 fn a_recreated_resource_has_no_lease() {
     let mut world = World::in_state("Infinite(A)");
-    world
-        .delete(LeaseUse::Write(Some(id("A"))))
-        .unwrap();
+    world.delete(LeaseUse::Write(Some(id("A")))).unwrap();
     assert_eq!(world.state(), "Available");
-    assert_eq!(
-        world.acquire("B", 15),
-        Err(Refusal::NotFound)
-    );
-    world
-        .write(LeaseUse::Write(None))
-        .unwrap();
+    assert_eq!(world.acquire("B", 15), Err(Refusal::NotFound));
+    world.write(LeaseUse::Write(None)).unwrap();
     assert_eq!(
         code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err()),
         "LeaseIdMismatchWithLeaseOperation"
