@@ -279,7 +279,7 @@ fn servers(context: &Context<'_>) -> Result {
     run(
         "--test servers --test postgres --test redis --test etcd --test warnings --test examples --test soak",
     )?;
-    run("--package ifmatch-sim --test purges")?;
+    run("--package ifmatch-sim --test models -- large:: purges::")?;
     Run::cargo(
         &format!("test --locked {FULL} --test blackbox"),
         context.workspace.root(),

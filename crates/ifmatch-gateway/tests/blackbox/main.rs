@@ -33,7 +33,7 @@ use crate::site::{Server, Site};
 use crate::suite::Suite;
 
 /// Most cases wait for the server, some for a lease to expire, so there are more threads than processors.
-const THREADS: usize = 24;
+const THREADS: usize = 64;
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();

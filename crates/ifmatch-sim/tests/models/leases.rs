@@ -8,7 +8,7 @@ use stateright::{Checker, Model};
 use crate::common::holds;
 
 /// Permits last longer than leases, so only the lease ends a write in time.
-fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
+pub(crate) fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
     Protocol {
         tasks: tasks.to_vec(),
         bytes: Some(99),
@@ -38,14 +38,6 @@ fn a_lease_that_ends_during_a_write_of_a_holder_and_a_thief() {
 #[test]
 fn a_holder_a_thief_and_a_breaker() {
     holds(protocol(&[Hold, Hold, Break], 1).under_each_authority());
-}
-
-#[test]
-fn a_holder_a_thief_a_breaker_and_a_writer_without_an_id() {
-    holds([Protocol {
-        crashes: 0,
-        ..protocol(&[Hold, Hold, Break, Overwrite], 1)
-    }]);
 }
 
 #[test]

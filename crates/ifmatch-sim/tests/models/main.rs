@@ -11,7 +11,11 @@ mod common;
 mod container;
 mod emptying;
 mod group;
+#[cfg(feature = "large")]
+mod large;
 mod leases;
 mod lock;
 mod protocol;
+#[cfg(feature = "large")]
+mod purges;
 mod snapshots;

@@ -1,14 +1,4 @@
 //! Checks the log of purges over every interleaving, and the model by disabling each rule.
-//!
-//! Only gateways that share a database keep this log, so `cargo xtask ci` runs this with the other tests of several gateways.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "../models/common/mod.rs"]
-mod common;
 
 use ifmatch_sim::purge::{NOTHING_OLDER, Purges, Sabotage};
 
