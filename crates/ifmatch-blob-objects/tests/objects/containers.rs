@@ -149,7 +149,7 @@ async fn delete_empty(subject: &Subject, container: &ContainerName) -> Result<()
         .await
 }
 
-fn within() -> Put {
+fn into_existing() -> Put {
     Put {
         container: MissingContainer::Refuse,
         ..put("1")
@@ -166,7 +166,7 @@ async fn a_write_under_way_keeps_its_container() {
         ..
     } = &setup;
     let (sent, arrive) = store.hold_write();
-    let writing = process.store.put(blob, within());
+    let writing = process.store.put(blob, into_existing());
     let deleting = async {
         sent.await.expect("the object is sent");
         delete_empty(process, &blob.container).await
@@ -174,7 +174,7 @@ async fn a_write_under_way_keeps_its_container() {
     let meanwhile = async {
         setup.closed().await;
         let other = conformance::blob("c", "other");
-        let refused = kind(process.store.put(&other, within()).await);
+        let refused = kind(process.store.put(&other, into_existing()).await);
         assert!(
             matches!(refused, StoreErrorKind::InFlight { .. }),
             "{refused:?}"
@@ -190,7 +190,7 @@ async fn a_write_under_way_keeps_its_container() {
     );
     process
         .store
-        .put(blob, within())
+        .put(blob, into_existing())
         .await
         .expect("the container is open again");
 }
@@ -208,7 +208,7 @@ async fn a_write_by_an_earlier_answer_keeps_its_container() {
         );
         let write = async {
             setup.closed().await;
-            writer.store.put(&setup.blob, within()).await
+            writer.store.put(&setup.blob, into_existing()).await
         };
         let (ended, written) =
             futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
@@ -370,10 +370,10 @@ async fn the_next_request_opens_a_closed_container_and_completes_a_deletion() {
 async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     let setup = setup().await;
     let Setup { process, blob, .. } = &setup;
-    process.store.put(blob, within()).await.unwrap();
+    process.store.put(blob, into_existing()).await.unwrap();
     setup.record(b"{".to_vec()).await;
     assert_eq!(
-        kind(process.store.put(blob, within()).await),
+        kind(process.store.put(blob, into_existing()).await),
         StoreErrorKind::Unreadable
     );
     assert_eq!(
@@ -420,7 +420,7 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
         let (listed, wake) = store.hold_listing();
         listed.await.expect("the deleter lists the objects");
         setup.leave("closing", SystemClock.now()).await;
-        write_soon(process, blob, within).await;
+        write_soon(process, blob, into_existing).await;
         wake.send(()).expect("the deleter waits");
     };
     let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);
@@ -431,7 +431,7 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
     );
     process
         .store
-        .put(blob, within())
+        .put(blob, into_existing())
         .await
         .expect("the container is open");
 }
