@@ -141,7 +141,7 @@ async fn certificates_are_verified() {
             }
         }
     };
-    let register = within("an encrypted connection", connected).await;
+    let register = within("an encrypted connection", Box::pin(connected)).await;
     conformance::run(register, RaceSize::new(2, 1)).await;
 
     let error = EtcdRegister::connect_to(trusting(&stranger))
