@@ -36,7 +36,7 @@ const LEASED: &str = "leased: ";
 #[tokio::test(flavor = "multi_thread")]
 async fn no_two_processes_hold_a_permit_or_a_lease_at_once() {
     if let Ok(url) = std::env::var(URL) {
-        return one_of_them(&url).await;
+        return Box::pin(one_of_them(&url)).await;
     }
     let server = start().await;
     let url = server.url();

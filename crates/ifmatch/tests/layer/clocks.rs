@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A time that drives all timers, and a clock with an offset from it in microseconds.
 #[derive(Clone, Debug, Default)]

@@ -23,7 +23,7 @@ pub(crate) type Sent = ifmatch::RequestBody<Full<Bytes>>;
 
 /// Waits for a spawned task, for five minutes at most, and panics with its name.
 pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
-    let ended = tokio::time::timeout(Duration::from_mins(5), task).await;
+    let ended = tokio::time::timeout(Duration::from_secs(300), task).await;
     ended
         .unwrap_or_else(|_| panic!("{name} did not end within five minutes"))
         .unwrap()
