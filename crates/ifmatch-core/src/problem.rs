@@ -262,14 +262,14 @@ impl Problem {
 
     /// 428: the method requires a precondition.
     pub fn precondition_required(method: &Method) -> Self {
+        let or_create = match *method {
+            Method::DELETE | Method::PATCH => "",
+            _ => ", or send If-None-Match: * to create it",
+        };
         Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition-required")
-            .detail(match *method {
-                Method::DELETE => "DELETE needs a condition here. GET the resource and send its ETag in If-Match".to_owned(),
-                _ => format!(
-                    "{method} needs a condition here. GET the resource and send its ETag in If-Match, or send If-None-Match: * to \
-                     create it"
-                ),
-            })
+            .detail(format!(
+                "{method} needs a condition here. GET the resource and send its ETag in If-Match{or_create}"
+            ))
             .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
 

@@ -82,10 +82,10 @@ fn a_tag_that_is_not_text_is_only_in_the_header() {
 
 #[test]
 fn a_428_explains_how_to_retry() {
-    let body = body(&Problem::precondition_required(&Method::PATCH));
+    let body = body(&Problem::precondition_required(&Method::PUT));
     let detail = body["detail"].as_str().unwrap();
     assert!(
-        ["PATCH", "If-Match", "If-None-Match: *"]
+        ["PUT", "If-Match", "If-None-Match: *"]
             .iter()
             .all(|text| detail.contains(text)),
         "{detail}"

@@ -112,7 +112,8 @@ impl World {
     /// Waits until a request has reached the latch.
     pub(crate) async fn reached(&self, latch: &str) {
         let latched = self.latch(latch);
-        let reached = tokio::time::timeout(Duration::from_secs(300), latched.reached.acquire()).await;
+        let reached =
+            tokio::time::timeout(Duration::from_secs(300), latched.reached.acquire()).await;
         reached
             .unwrap_or_else(|_| panic!("no request reached {latch} within five minutes"))
             .unwrap()
