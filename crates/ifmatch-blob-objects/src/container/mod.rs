@@ -142,7 +142,8 @@ impl StoreState {
         }
     }
 
-    /// Looks up the container of a write. It existed a moment ago at least, and its deletion hasn't ended yet.
+    /// Looks up the container of a write. Only a [`Known`](FoundContainer::Known) one may come from memory, so be a moment old; its
+    /// deletion hasn't ended yet.
     ///
     /// # Errors
     /// Same as [`StoreState::found`].
@@ -218,21 +219,27 @@ impl StoreState {
             MissingContainer::Refuse => StoreErrorKind::ContainerNotFound,
             MissingContainer::Create => StoreErrorKind::InFlight { retry_after: RETRY },
         };
-        let is_lost = expected.is_some_and(|expected| match found {
-            FoundContainer::Known(home) => home.incarnation != expected,
-            // An in-memory register may have evicted the container; after a deletion, the bytes belong to no container.
-            FoundContainer::Unknown(members) | FoundContainer::Absent(members) => {
-                !members.include(expected)
-            }
-        });
-        match found {
-            _ if is_lost => Err(lost().into()),
-            FoundContainer::Known(home) => Ok(home),
+        // An in-memory register may have evicted the container since, and another writer may have recorded it again: the bytes belong
+        // to that container, too. After a deletion, they belong to none.
+        let takes = |members: ContainerMembers| {
+            expected.is_none_or(|incarnation| members.include(incarnation))
+        };
+        if !takes(found.members()) {
+            return Err(lost().into());
+        }
+        let home = match found {
+            FoundContainer::Known(home) => home,
             FoundContainer::Absent(_) if missing == MissingContainer::Refuse => {
-                Err(StoreErrorKind::ContainerNotFound.into())
+                return Err(StoreErrorKind::ContainerNotFound.into());
             }
-            FoundContainer::Absent(_) => self.remember(container, false).await,
-            FoundContainer::Unknown(_) => self.remember(container, true).await,
+            // Parts that were sent before the eviction have the earlier incarnation.
+            FoundContainer::Absent(_) => self.remember(container, expected.is_some()).await?,
+            FoundContainer::Unknown(_) => self.remember(container, true).await?,
+        };
+        if takes(home.members()) {
+            Ok(home)
+        } else {
+            Err(lost().into())
         }
     }
 

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_register::{Key, MemoryRegister, Register};
@@ -17,7 +20,7 @@ use object_store::memory::InMemory;
 use crate::faults::{Fault, Faulty};
 use crate::{durable, durable_on, within, write_soon};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind, put};
+use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind, pattern, put};
 
 #[tokio::test]
 async fn writers_in_a_container_without_a_record_do_not_interfere() {
@@ -51,41 +54,75 @@ async fn writers_in_a_container_without_a_record_do_not_interfere() {
     }
 }
 
-#[tokio::test]
-async fn a_write_finds_a_container_that_the_register_forgot() {
+/// A store whose register evicts containers.
+async fn forgetful() -> (Arc<MemoryRegister>, Subject) {
     let register = Arc::new(MemoryRegister::with_capacity(256));
     let backing = BackingStore::new(Arc::new(InMemory::new()));
-    let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
-    subject.write(&blob("c", "something"), "1").await;
-    let (body, asked, send) = gated("1");
-    let within = Put {
-        body,
-        container: MissingContainer::Refuse,
-        ..put("")
-    };
-    let forgetting = async {
-        asked.await.expect("the body is requested");
-        let container = Key::new("c/c").unwrap();
-        for other in 0.. {
-            if register
-                .load(&container)
-                .await
-                .unwrap()
-                .is_none_or(|record| record.settled(SystemClock.now()).is_none())
-            {
-                break;
-            }
-            subject.write(&blob("d", &format!("{other}")), "1").await;
+    let blobs = ObjectBlobs::open(backing, register.clone()).await.unwrap();
+    (register, crate::subject(blobs))
+}
+
+/// Lets the register evict the container `c`.
+async fn forget(register: &MemoryRegister, subject: &Subject) {
+    let container = Key::new("c/c").unwrap();
+    for other in 0.. {
+        let record = register.load(&container).await.unwrap();
+        if record.is_none_or(|record| record.settled(SystemClock.now()).is_none()) {
+            break;
         }
-        send.send(()).expect("the body is waited for");
+        subject.write(&blob("d", &format!("{other}")), "1").await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_finds_a_container_that_the_register_forgot() {
+    for another_writes in [false, true] {
+        let (register, subject) = forgetful().await;
+        subject.write(&blob("c", "something"), "1").await;
+        let (body, asked, send) = gated("1");
+        let within = Put {
+            body,
+            container: MissingContainer::Refuse,
+            ..put("")
+        };
+        let forgetting = async {
+            asked.await.expect("the body is requested");
+            forget(&register, &subject).await;
+            if another_writes {
+                subject.write(&blob("c", "another"), "1").await;
+            }
+            send.send(()).expect("the body is waited for");
+        };
+        let blob = blob("c", "b");
+        let (written, ()) = futures_util::join!(subject.store.put(&blob, within), forgetting);
+        assert!(
+            written
+                .expect("the container was there all the time")
+                .created
+        );
+    }
+}
+
+/// The parts already have the incarnation that the register forgets.
+#[tokio::test]
+async fn an_upload_in_parts_stays_in_a_container_that_the_register_forgot() {
+    let (register, subject) = forgetful().await;
+    let (last, asked, send) = gated("1");
+    let first = stream::iter([Ok::<_, BoxError>(Frame::data(pattern(9 * 1024 * 1024)))]);
+    let frames = first.chain(last.into_data_stream().map_ok(Frame::data));
+    let body = Upload::new(StreamBody::new(frames));
+    let forgetting = async {
+        asked.await.expect("the end of the body is requested");
+        forget(&register, &subject).await;
+        send.send(()).expect("the end of the body is waited for");
     };
     let blob = blob("c", "b");
-    let (written, ()) = futures_util::join!(subject.store.put(&blob, within), forgetting);
-    assert!(
-        written
-            .expect("the container was there all the time")
-            .created
+    let (written, ()) = futures_util::join!(
+        subject.store.put(&blob, Put { body, ..put("") }),
+        forgetting
     );
+    let tag = written.unwrap().tag;
+    assert_eq!(tag, Some(subject.tag(&blob).await));
 }
 
 #[tokio::test]
