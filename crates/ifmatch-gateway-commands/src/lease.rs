@@ -142,6 +142,12 @@ async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
             options.print(&row(lease), lease)?;
         }
         match page.next {
+            Some(_) if page.next == after => {
+                return Err(Error::runtime(format!(
+                    "{} repeats a page of its leases. Check the URL.",
+                    origin(&client.url)
+                )));
+            }
             Some(next) => after = Some(next),
             None if found || options.json => return Ok(()),
             None => return print_line("no leases"),

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::answer::failure;
 use super::http::{Http, HttpError, IDEMPOTENCY_KEY, encode};
-use super::{Backend, Put, Read};
+use super::{Backend, Put, REPEATED_PAGE, Read};
 use crate::error::Error;
 use crate::version::Version;
 
@@ -204,6 +204,9 @@ impl Backend for Azure {
                     keys.push(blob.name.decoded()?);
                 }
                 match page.next {
+                    Some(next) if next == marker && !next.is_empty() => {
+                        return Err(Error::refused(REPEATED_PAGE));
+                    }
                     Some(next) if !next.is_empty() => marker = next,
                     _ => return Ok(keys),
                 }

@@ -27,7 +27,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
 use super::answer::{failure, is_done, modified, strong_tag};
-use super::{Backend, Found, Put, Read, When};
+use super::{Backend, Found, Put, REPEATED_PAGE, Read, When};
 use crate::error::{Error, ErrorKind};
 use crate::version::Version;
 
@@ -580,6 +580,7 @@ impl Backend for Http {
                     paths.filter_map(|path| path.strip_prefix(&*folder).map(str::to_owned)),
                 );
                 match next {
+                    Some(_) if next == after => return Err(Error::refused(REPEATED_PAGE)),
                     Some(next) => after = Some(next),
                     None => return Ok(keys),
                 }

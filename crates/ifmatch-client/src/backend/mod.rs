@@ -86,6 +86,10 @@ pub trait Backend: Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>>;
 }
 
+/// The error for a listing that would never end.
+const REPEATED_PAGE: &str =
+    "the server repeats a page of its listing: it names that page as the next one";
+
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {

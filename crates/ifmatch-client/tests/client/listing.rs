@@ -37,10 +37,35 @@ async fn only_a_gateway_can_say_that_a_folder_is_empty() {
     assert_eq!(*error.kind(), ErrorKind::Refused, "{error}");
 }
 
+#[tokio::test]
+async fn a_listing_that_repeats_a_page_fails() {
+    let page = r#"{"blobs":[{"name":"all jobs/1"}],"next":"all jobs/1"}"#;
+    let server = serve(move |_| (StatusCode::OK, page)).await;
+    let error = server.list("").await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Refused, "{error}");
+}
+
+#[cfg(feature = "azure")]
+#[tokio::test]
+async fn a_listing_of_azure_that_repeats_a_page_fails() {
+    let page = "<EnumerationResults><Blobs/><NextMarker>1</NextMarker></EnumerationResults>";
+    let url = serve_url(move |_| (StatusCode::OK, page)).await;
+    let container = ifmatch_client::Azure::new(&url).unwrap();
+    let error = container.list("").await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Refused, "{error}");
+}
+
 /// Serves one connection. Returns the backend for a folder there.
 async fn serve(
     answer: impl Fn(&Uri) -> (StatusCode, &'static str) + Send + Sync + 'static,
 ) -> Http {
+    Http::new(&serve_url(answer).await).unwrap()
+}
+
+/// Serves one connection. Returns the URL of a folder there.
+async fn serve_url(
+    answer: impl Fn(&Uri) -> (StatusCode, &'static str) + Send + Sync + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = service_fn(move |request: Request<Incoming>| {
@@ -55,5 +80,5 @@ async fn serve(
             .serve_connection(TokioIo::new(stream), service)
             .await
     });
-    Http::new(&format!("http://{address}/my%20box/all%20jobs")).unwrap()
+    format!("http://{address}/my%20box/all%20jobs")
 }
