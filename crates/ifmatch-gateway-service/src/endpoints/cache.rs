@@ -281,6 +281,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_peer_gets_an_order_in_one_query() {
+        for sent in [
+            "soft=true&url=http%3A%2F%2Fa%2Fb",
+            "prefix=",
+            "origin=http://a&group=x&group=y+%26",
+        ] {
+            let (order, local) = parse_purges(sent).unwrap();
+            let query = form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(crate::purges::query(&order))
+                .finish();
+            assert_eq!((local, parse_purges(&query)), (false, Some((order, true))));
+        }
+    }
+
+    #[test]
     fn a_purge_needs_an_explicit_selection() {
         let hard = |purges| {
             Some((

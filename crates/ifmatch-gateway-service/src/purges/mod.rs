@@ -149,32 +149,35 @@ impl Peers {
         peer: &Url,
         order: &PurgeOrder,
         request: &HeaderMap,
-    ) -> Result<http::StatusCode, reqwest::Error> {
-        let mut status = http::StatusCode::OK;
-        for purge in &order.purges {
-            let mut url = peer.clone();
-            url.set_path(CACHE);
-            url.query_pairs_mut().extend_pairs(query(purge, order.soft));
-            let mut asked = client.delete(url);
-            if let Some(token) = request.get(AUTHORIZATION) {
-                asked = asked.header(AUTHORIZATION, token);
-            }
-            status = asked.send().await?.status();
-            if !status.is_success() {
-                break;
-            }
+    ) -> Result<StatusCode, reqwest::Error> {
+        let mut url = peer.clone();
+        url.set_path(CACHE);
+        url.query_pairs_mut().extend_pairs(query(order));
+        let mut asked = client.delete(url);
+        if let Some(token) = request.get(AUTHORIZATION) {
+            asked = asked.header(AUTHORIZATION, token);
         }
-        Ok(status)
+        Ok(asked.send().await?.status())
     }
 }
 
-/// Returns the query of a purge that a peer doesn't pass on.
-fn query(purge: &Purge, soft: bool) -> Vec<(&'static str, String)> {
-    let mut query = match purge.clone() {
-        Purge::Url(url) => vec![("url", url)],
-        Purge::Prefix(prefix) => vec![("prefix", prefix)],
-        Purge::Group { origin, name } => vec![("group", name), ("origin", origin)],
-    };
-    query.extend([("soft", soft.to_string()), ("local", true.to_string())]);
+/// Returns the query of an order that a peer doesn't pass on. The groups of an order have one origin.
+pub(crate) fn query(order: &PurgeOrder) -> Vec<(&'static str, String)> {
+    let mut query = vec![
+        ("soft", order.soft.to_string()),
+        ("local", true.to_string()),
+    ];
+    for purge in order.purges.iter().cloned() {
+        match purge {
+            Purge::Url(url) => query.push(("url", url)),
+            Purge::Prefix(prefix) => query.push(("prefix", prefix)),
+            Purge::Group { origin, name } => {
+                if !query.iter().any(|(field, _)| *field == "origin") {
+                    query.push(("origin", origin));
+                }
+                query.push(("group", name));
+            }
+        }
+    }
     query
 }
