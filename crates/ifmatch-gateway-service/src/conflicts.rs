@@ -10,16 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::{ETAG, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::azure::ERROR_CODE;
+use ifmatch_core::lease::azure::{self, ERROR_CODE};
 use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::conditions::{self, HEADERS};
 use crate::request_id;
 
-/// Number of conflicts kept. Each takes at most 2 KiB.
+/// Number of conflicts kept. Each takes at most 4 KiB.
 const KEPT: usize = 500;
 /// Number of paths counted, and of clients. Each takes at most 1 KiB.
 const COUNTED: usize = 250;
@@ -29,6 +29,9 @@ const LONGEST_PATH: usize = 512;
 const LONGEST_TEXT: usize = 200;
 /// Number of minutes for which conflicts are counted.
 const MINUTES: usize = 10;
+
+/// The fields that present a lease.
+const LEASES: [HeaderName; 2] = [HeaderName::from_static("lease-id"), azure::ID];
 
 /// The time for which conflicts are counted by path.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);
@@ -47,8 +50,8 @@ pub(crate) struct RequestAttempt {
 }
 
 impl RequestAttempt {
-    /// Returns the attempt of a request, or `None` if the request can't lose: it reads, and its condition, if any, can only
-    /// lead to 304.
+    /// Returns the attempt of a request, or `None` if the request can't lose: it reads and presents no lease, and its condition, if any,
+    /// can only lead to 304.
     pub(crate) fn of<B>(
         request: &Request<B>,
         client: IpAddr,
@@ -56,8 +59,8 @@ impl RequestAttempt {
         host: impl FnOnce() -> Option<String>,
     ) -> Option<Box<Self>> {
         let headers = request.headers();
-        if request.method().is_safe() && !HEADERS[..2].iter().any(|name| headers.contains_key(name))
-        {
+        let mut losing = HEADERS[..2].iter().chain(&LEASES);
+        if request.method().is_safe() && !losing.any(|name| headers.contains_key(name)) {
             return None;
         }
         Some(Box::new(Self {
@@ -523,6 +526,9 @@ mod tests {
         );
         assert!(!noted(Request::head("/a").header("if-modified-since", "x")));
         assert!(noted(Request::get("/a").header("if-match", "\"a\"")) && noted(Request::put("/a")));
+        for lease in ["lease-id", "x-ms-lease-id"] {
+            assert!(noted(Request::get("/a").header(lease, "1")), "{lease}");
+        }
     }
 
     #[test]
