@@ -246,11 +246,16 @@ impl RemoteArgs {
     /// Opens the place of a store's URL.
     ///
     /// # Errors
-    /// Fails if the URL or a setting is invalid, or if there are flags that only HTTP has.
+    /// Fails if the URL or a setting is invalid, or if there is a `--header` or `--token-file`. Ignores `--token` and `--ca`, which
+    /// variables may set for all commands.
     pub(crate) async fn place(&self, url: &str) -> Result<ObjectPlace, Error> {
-        if !self.headers.is_empty() {
+        let flags = [
+            ("--header", !self.headers.is_empty()),
+            ("--token-file", self.token.token_file.is_some()),
+        ];
+        if let Some((flag, _)) = flags.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Error::usage(format!(
-                "--header is for http and https URLs. Remove it for {url}."
+                "{flag} is for http and https URLs. Remove it for {url}."
             )));
         }
         ObjectPlace::open(url).await
