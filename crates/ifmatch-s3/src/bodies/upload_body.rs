@@ -52,7 +52,9 @@ impl BodyRefusal {
         if self.code == S3ErrorCode::SlowDown {
             return error::retry(error, 1);
         }
-        error.set_status_code(StatusCode::BAD_REQUEST);
+        if error.status_code().is_none() {
+            error.set_status_code(StatusCode::BAD_REQUEST);
+        }
         error
     }
 }

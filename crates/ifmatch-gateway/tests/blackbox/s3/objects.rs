@@ -100,39 +100,44 @@ fn chunks(site: &Site) {
     let long = 5 * 1024 * 1024;
     let line = |length: usize| format!("{length:x};chunk-signature={}\r\n", "0".repeat(64));
     let bytes = "x".repeat(long);
-    for (kind, length, body, code) in [
+    for (kind, length, body, status, code) in [
         (
             unsigned,
             9,
             "9\r\n123456789\r\n".to_owned(),
+            400,
             "IncompleteBody",
         ),
         (
             unsigned,
             9,
             "9\r\n123456789\r\n0\r\n\r\n".to_owned(),
+            400,
             "InvalidRequest",
         ),
         (
             unsigned,
             8,
             "9\r\n123456789\r\n0\r\nx-amz-checksum-crc32:y/Q5Jg==\r\n\r\n".to_owned(),
+            400,
             "IncompleteBody",
         ),
         (
             signed,
             9,
             format!("{}123456789\r\n{}\r\n", line(9), line(0)),
+            403,
             "SignatureDoesNotMatch",
         ),
         (
             signed,
             long,
             format!("{}{bytes}\r\n{}\r\n", line(long), line(0)),
+            400,
             "InvalidRequest",
         ),
     ] {
-        put(&mut http, kind, length, body).refused(400, code);
+        put(&mut http, kind, length, body).refused(status, code);
     }
     http.get(&path).is(404);
     let trailer = "0\r\nx-amz-checksum-crc32:y/Q5Jg==\r\n\r\n";
