@@ -462,6 +462,14 @@ mod tests {
             checked("/bucket/key", &headers),
             Err(S3ErrorCode::AuthorizationHeaderMalformed)
         );
+        let presigned = format!(
+            "/bucket/key?X-Amz-Credential={}&X-Amz-Signature=00&X-Amz-Expires=60&X-Amz-SignedHeaders=host",
+            scope.replace('/', "%2F")
+        );
+        assert_eq!(
+            checked(&presigned, &[]),
+            Err(S3ErrorCode::AuthorizationQueryParametersError)
+        );
     }
 
     #[test]
