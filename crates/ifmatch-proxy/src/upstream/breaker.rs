@@ -17,6 +17,9 @@
 //! - **A healthy server closes the connection for some requests.** One client that repeats such a request opens no breaker: the
 //!   failures must be seen by several clients, or for several paths. Even then, the server is only avoided, so a lone server
 //!   still gets all requests.
+//! - **A healthy server is slow for some requests.** One client that repeats one of them opens no breaker, either. One that requests two
+//!   slow paths does, and a lone server then gets only probes: behind another proxy, everybody may have the address of one client.
+//!   The next response ends that.
 //! - **The request that is the probe hangs because of what it asks for.** Each client has a probe of its own, so another
 //!   client's request finds out that the server responds. Its response also makes the first probe outdated.
 
@@ -229,7 +232,8 @@ impl CircuitBreaker {
         let hangs = self.failures.hung >= rule.failures;
         let fails =
             rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
-        // Requests that began before the breaker opened don't prolong the pause.
+        // Requests that began before the server was found to hang don't prolong the pause. Those of a last resort do, whenever they
+        // began.
         let known = self.open.as_ref().is_some_and(|open| open.rejects);
         if ticket.probe || !known && (fails || outcome == RequestOutcome::ConnectTimeout) {
             self.open(now + rule.pause, fails && hangs);
@@ -582,6 +586,18 @@ mod tests {
         assert_eq!(server.availability(), Rejecting(until));
         server.record(lucky, Answered);
         assert_eq!(server.availability(), Available);
+    }
+
+    #[test]
+    fn requests_from_before_prolong_the_pause_of_a_last_resort() {
+        let mut server = Server::new();
+        let late = server.admit();
+        server.send(Unreachable);
+        let until = server.now + RULE.pause;
+        server.pass(SECOND);
+        server.record(late, ConnectTimeout);
+        assert!(server.breaker.holds_back(until));
+        assert_eq!(server.availability(), LastResort);
     }
 
     #[test]
