@@ -9,7 +9,7 @@ use crate::command::Run;
 use crate::step::{Context, Step, require, run_beside, run_in_order};
 use crate::tools::{
     CHROMIUM, CLIPPY, CXX, ETCD, ETCDCTL, FAKETIME, GIT, LIBSECRET, NGINX, NODE, NPM, POSTGRESQL,
-    RCLONE, REDIS, RESTIC, RUSTFMT, VARNISH, WASM,
+    PROMETHEUS, RCLONE, REDIS, RESTIC, RUSTFMT, VARNISH, WASM,
 };
 use crate::workspace::{FULL, SELECTION, Workspace};
 use crate::{Result, component, js, npm, platforms, programs, sdk, tree, wasm, worker};
@@ -53,9 +53,9 @@ const NATIVE: &[Step] = &[
     },
     Step {
         name: "servers",
-        about: "databases, object stores and other proxies; several gateways; the examples",
+        about: "databases, object stores and other proxies; several gateways; the examples; the alerts",
         needs: &[
-            ETCD, ETCDCTL, FAKETIME, NGINX, NODE, NPM, POSTGRESQL, REDIS, VARNISH,
+            ETCD, ETCDCTL, FAKETIME, NGINX, NODE, NPM, POSTGRESQL, PROMETHEUS, REDIS, VARNISH,
         ],
         run: servers,
     },
@@ -262,6 +262,10 @@ fn doc(context: &Context<'_>) -> Result {
 
 /// What `cargo test` leaves out: the packages whose tests need other programs, and the gateway with all features.
 fn servers(context: &Context<'_>) -> Result {
+    let monitoring = context.workspace.root().join("packaging/monitoring");
+    Run::new("promtool", &monitoring)
+        .args(["test", "rules", "alerts.test.yml"])
+        .passes(context.deadline)?;
     let gateway = gateway(context)?;
     npm::require(context.workspace, npm::AZURITE, context.deadline)?;
     let run = |args: &str| {

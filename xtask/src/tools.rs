@@ -79,6 +79,12 @@ pub(crate) const POSTGRESQL: Tool = Tool {
     ],
     install: "apt-get install postgresql",
 };
+/// It has promtool, which tests alerts.
+pub(crate) const PROMETHEUS: Tool = Tool {
+    name: "Prometheus",
+    probe: &["promtool", "--version"],
+    install: "apt-get install prometheus",
+};
 pub(crate) const RCLONE: Tool = Tool {
     name: "rclone",
     probe: &["rclone", "version"],
