@@ -96,7 +96,7 @@ export async function outcome(call) {
 /** Checks that the call fails with this status and, if given, this code. */
 export async function refused(call, status, code) {
   const answer = await outcome(call);
-  assert(code ? answer === `${status} ${code}` : answer.startsWith(`${status} `), `${answer} instead of ${status} ${code}`);
+  assert(code ? answer === `${status} ${code}` : answer.startsWith(`${status} `), `${answer} instead of ${status} ${code ?? "with any code"}`);
 }
 
 /** Runs `work(number)` `count` times concurrently and returns the results by number. */

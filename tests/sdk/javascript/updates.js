@@ -119,23 +119,28 @@ test("readers see each configuration under its own tag", async () => {
   const blob = await newBlob();
   const first = await read(blob);
   const written = new Map([[first.etag, first.content]]);
-  const readers = race(6, async () => {
+  let failed = false;
+  const reading = race(6, async () => {
     const seen = [];
     const poll = async () => {
       const answer = await outcome(async () => seen.push(await read(blob, { ifNoneMatch: seen.at(-1)?.etag })));
       assert(["ok", "304 ConditionNotMet"].includes(answer), answer);
-      return seen.at(-1).content === "version 20";
+      return failed || seen.at(-1).content === "version 20";
     };
     await again(poll, 1);
     return seen;
   });
-  await repeat(20, async (round) => {
+  const writing = repeat(20, async (round) => {
     const content = `version ${round + 1}`;
     const conditions = { ifMatch: [...written.keys()].at(-1) };
     written.set((await put(blob, content, { conditions })).etag, content);
+  }).catch((error) => {
+    failed = true; // It ends the readers.
+    throw error;
   });
+  const [readers] = await Promise.all([reading, writing]);
   const order = [...written.values()];
-  for (const seen of await readers) {
+  for (const seen of readers) {
     for (const { etag, content } of seen) assert.equal(written.get(etag), content);
     const versions = seen.map(({ content }) => order.indexOf(content));
     assert.deepEqual(versions, [...new Set(versions)].sort((a, b) => a - b), "a reader saw an older version again");
