@@ -109,7 +109,7 @@ const SERVED: &[Step] = &[
     Step {
         name: "component",
         about: "the WebAssembly component, in front of guests, in a host",
-        needs: &[NODE, NPM, sdk::PYTHON, WASM],
+        needs: &[CLIPPY, NODE, NPM, sdk::PYTHON, WASM],
         run: component::check,
     },
     Step {

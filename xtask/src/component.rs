@@ -60,12 +60,14 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let size = wasm::compressed(&component)?;
     wasm::check_size(workspace, "component compressed bytes", size)?;
     let python = python(context)?;
-    let host = workspace.root().join("wasm/host");
-    Run::cargo("test --locked", &host)
-        .env(
+    let host = |command: &str| {
+        Run::cargo(command, &workspace.root().join("wasm/host")).env(
             "CARGO_TARGET_DIR",
             workspace.target().join("component-host"),
         )
+    };
+    host("clippy --quiet --locked --all-targets -- -D warnings").passes(deadline)?;
+    host("test --locked")
         .env("IFMATCH_COMPONENT", component)
         .env("IFMATCH_GUEST", guest)
         .env("IFMATCH_JAVASCRIPT_GUEST", javascript(context)?)

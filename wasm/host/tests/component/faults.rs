@@ -76,7 +76,7 @@ async fn race_with_kills(authoritative: &str) {
                     eventually("a guest has written", || {
                         network.notes.writes(NOTE) > before
                     })
-                    .await
+                    .await;
                 }
             }
             gateway.kill().await;
