@@ -164,12 +164,11 @@ impl Served {
         };
         let mut command = server
             .command(context.workspace, context.deadline)?
-            .log_to(log)?
             .attached();
         if Path::new(MEMORY).is_dir() {
             command = command.env("TMPDIR", MEMORY);
         }
-        let mut running = command.start()?;
+        let mut running = command.start_with_log(log)?;
         for address in [blobs, tables] {
             listening::wait("the Worker", address, || running.still_runs())?;
         }
