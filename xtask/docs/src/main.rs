@@ -25,10 +25,10 @@ use xtask::workspace::Workspace;
 #[command(name = "cargo xtask docs", bin_name = "cargo xtask docs")]
 struct Options {
     /// Opens the site in a browser.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["reference", "plots"])]
     open: bool,
     /// Writes the reference of settings and metrics from the gateway's definitions instead.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plots")]
     reference: bool,
     /// Draws the ratios that benches/benchmarks.md records instead.
     #[arg(long)]
