@@ -1,4 +1,4 @@
-//! Checks the layering of docs/architecture.md: of crates with `cargo tree`, and of their modules.
+//! Checks the layering that the code map of CONTRIBUTING.md describes, of crates with `cargo tree` and of their modules.
 
 use std::collections::BTreeSet;
 use std::path::Path;
