@@ -196,7 +196,9 @@ async fn a_private_response_goes_to_one_client() {
         for held in held {
             held.send(response(200, fields, "x")).unwrap();
         }
-        join_all(clients).await;
+        for answer in join_all(clients).await {
+            assert_eq!(answer.unwrap().text(), "x");
+        }
     }
     assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
