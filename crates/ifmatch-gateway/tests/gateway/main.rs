@@ -1,4 +1,4 @@
-//! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
+//! The real binary over real sockets: startup, access and its log, accounts, leases, waits, limits, shares, TLS, HTTP/2, reload, shutdown,
 //! the service manager, metrics, the proxy, verification, backups, kills, and invalid input.
 #![expect(
     clippy::unwrap_used,
@@ -27,6 +27,7 @@ mod shutdown;
 mod start;
 mod tls;
 mod upkeep;
+mod waits;
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
-//! What an operator sees: the access log and metrics.
+//! What an operator sees: the access log, metrics and `/-/overview`.
 
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Answer, Client, Gateway};
 
 use crate::{RELOADED, eventually, hang_up, serve, wait_for};
@@ -315,4 +315,53 @@ fn value(metrics: &Answer, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("{name} is missing in\n{}", metrics.text()))
         .parse()
         .expect("a number")
+}
+
+#[tokio::test]
+async fn the_overview_has_the_settings_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Gateway::command();
+    command.env("IFMATCH_MAX_WAITS", "7");
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--write-token",
+            "very-secret-token",
+            "--data",
+        ])
+        .arg(folder.path());
+    let gateway = Gateway::launch(command);
+    let client = Client::new(gateway.address());
+    for path in ["/-/overview", "/-/conflicts"] {
+        client.get(path, &[]).await.expect(401);
+    }
+    let authorization = [("authorization", "Bearer very-secret-token")];
+    let overview = client.get("/-/overview", &authorization).await.expect(200);
+    assert!(
+        !overview.text().contains("very-secret-token"),
+        "{}",
+        overview.text()
+    );
+    let overview = overview.json();
+    assert_eq!(
+        (&overview["status"], &overview["register"]),
+        (&json!("ready"), &json!(null))
+    );
+    let settings = overview["settings"].as_array().unwrap();
+    for setting in [
+        json!({ "name": "--max-waits", "value": "7", "source": "environment" }),
+        json!({ "name": "--write-token", "value": "(hidden)", "source": "flag" }),
+        json!({ "name": "--max-requests", "value": "1000", "source": "default" }),
+    ] {
+        assert!(
+            settings.contains(&setting),
+            "{setting} is missing in {overview:#}"
+        );
+    }
+    assert!(
+        overview["disk"]["free"].as_u64() > Some(0)
+            && overview["requests"]["client_errors"].as_f64() >= Some(2.0)
+    );
 }
