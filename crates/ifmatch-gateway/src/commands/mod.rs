@@ -8,10 +8,11 @@ pub(crate) mod serve;
 
 // What the servers share.
 mod cache;
+mod check;
 mod listen;
 mod log;
 mod reload;
 mod runtime;
 mod tls;
 
-pub(crate) use reload::{check_proxy, check_serve};
+pub(crate) use check::{check_proxy, check_serve};

@@ -1,18 +1,12 @@
-//! Configurations that are read while nothing starts: a reload exchanges the certificate and the tokens, and `--check` only reads.
+//! A reload: exchanges the certificates and the tokens of a running server.
 
-use std::io::{Write, stderr};
 use std::sync::Arc;
 
-use ifmatch_gateway_commands::store_url::check_folder;
-use ifmatch_gateway_commands::terminal;
-use ifmatch_gateway_config::error::{Error, ErrorKind};
-use ifmatch_gateway_config::proxy::ProxyConfig;
+use ifmatch_gateway_config::ServerConfig;
+use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::sources::not_reloaded;
-use ifmatch_gateway_config::{CacheConfig, Config, Records, ServerConfig, Storage};
-use ifmatch_gateway_service::certificate::Validity;
 use ifmatch_gateway_service::state::AppState;
 
-use super::log;
 use super::tls::{CertificateKeys, ReplaceableTls};
 
 /// The replaceable parts of a server.
@@ -37,8 +31,8 @@ impl<'a> ReloadableParts<'a> {
     /// Reads the credentials of a new configuration.
     ///
     /// # Errors
-    /// Fails if a file of the certificate is unusable, or if the new configuration listens elsewhere: it may allow
-    /// access without tokens that is safe for its own address only.
+    /// Fails if a file of the certificate is unusable, if TLS was switched on or off, or if the new configuration listens
+    /// elsewhere: it may allow access without tokens that is safe for its own address only.
     pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<NewCredentials<'a>, Error> {
         let addresses = |config: &ServerConfig| {
             let settings = &config.settings;
@@ -96,47 +90,4 @@ impl NewCredentials<'_> {
             );
         }
     }
-}
-
-/// Checks the configuration of `ifmatch serve`, and prints `ok`.
-///
-/// # Errors
-/// Describes the first setting or file that can't be used.
-pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
-    match &config.storage {
-        Storage::Folder(data)
-        | Storage::Store {
-            records: Records::Folder(data),
-            ..
-        } => check_folder("--data", data)?,
-        Storage::Store { .. } | Storage::Bucket { .. } => {}
-    }
-    finish(&config.server, config.cache.as_ref())
-}
-
-/// Checks the configuration of `ifmatch proxy`, and prints `ok`.
-///
-/// # Errors
-/// Describes the first setting or file that can't be used, or states that this machine has no root certificates.
-pub(crate) fn check_proxy(config: &ProxyConfig) -> Result<(), Error> {
-    super::proxy::check(config).map_err(|error| match error.kind() {
-        ErrorKind::Usage => error,
-        _ => Error::usage(error.to_string()),
-    })?;
-    finish(&config.server, config.cache.as_ref())
-}
-
-fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Error> {
-    if let Some((cache, _)) = cache.and_then(|cache| cache.disk.as_ref()) {
-        check_folder("--cache-dir", cache)?;
-    }
-    log::check(&server.settings)?;
-    for problem in CertificateKeys::read(&server.tls)?
-        .validities()
-        .filter_map(Validity::problem)
-    {
-        // A closed stderr is ignored.
-        drop(writeln!(stderr(), "warning: {problem}"));
-    }
-    terminal::print_line("ok")
 }
