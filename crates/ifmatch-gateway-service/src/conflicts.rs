@@ -59,8 +59,12 @@ impl RequestAttempt {
         host: impl FnOnce() -> Option<String>,
     ) -> Option<Box<Self>> {
         let headers = request.headers();
-        let mut losing = HEADERS[..2].iter().chain(&LEASES);
-        if request.method().is_safe() && !losing.any(|name| headers.contains_key(name)) {
+        if request.method().is_safe()
+            && !HEADERS[..2]
+                .iter()
+                .chain(&LEASES)
+                .any(|name| headers.contains_key(name))
+        {
             return None;
         }
         Some(Box::new(Self {
