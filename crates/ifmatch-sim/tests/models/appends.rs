@@ -32,6 +32,7 @@ const BYTES: &str = "a version has its own bytes, also after a loss of power";
 fn blobs_of_one_file_grow_apart() {
     holds([
         model(&[0, 0, 1]),
+        model(&[0, 0, 0]),
         AppendModel {
             failures: 2,
             ..model(&[0, 0])

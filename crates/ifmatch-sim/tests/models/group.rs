@@ -42,6 +42,7 @@ fn two_processes_combine_the_changes_of_their_clients() {
         model(&[(Create, 0), (Create, 0), (Create, 1)]),
         model(&[(Overwrite, 0), (Edit, 0), (Edit, 1)]),
         model(&[(Overwrite, 0), (Create, 0), (Overwrite, 1)]),
+        model(&[(Overwrite, 0), (Overwrite, 0)]),
         GroupModel {
             losses: 2,
             crashes: 0,

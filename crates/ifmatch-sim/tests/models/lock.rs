@@ -21,7 +21,18 @@ fn breaks(sabotage: LockSabotage, property: &'static str, model: LockModel) {
 
 #[test]
 fn two_clients_with_late_messages_and_a_slow_clock_share_the_lock() {
-    holds([model(2, 5)]);
+    holds([
+        model(2, 5),
+        LockModel {
+            renewals: 2,
+            lag: 0,
+            ..model(2, 4)
+        },
+        LockModel {
+            renewals: 0,
+            ..model(2, 6)
+        },
+    ]);
 }
 
 #[test]

@@ -36,6 +36,11 @@ fn two_editors_and_a_reader_never_see_a_tag_on_other_bytes() {
 }
 
 #[test]
+fn an_overwriter_and_a_reader_never_see_a_tag_on_other_bytes() {
+    holds(protocol(&[Overwrite, Read], INITIAL).under_each_authority());
+}
+
+#[test]
 fn late_ticks_change_nothing() {
     holds(
         Protocol {

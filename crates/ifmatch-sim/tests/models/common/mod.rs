@@ -23,7 +23,7 @@ where
     }
 }
 
-/// Expects a fault with a disabled check.
+/// Expects a fault with a disabled check. Without the sabotage, the model must hold: it, or a larger one, is beside.
 pub(crate) fn breaks<M>(sabotaged: M, property: &'static str)
 where
     M: Model + Debug + Send + Sync + 'static,
