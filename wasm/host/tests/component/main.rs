@@ -193,7 +193,7 @@ async fn wrong_settings_are_named_in_the_answer_and_in_the_log() {
         (
             "IFMATCH_REGISTER",
             "redis://host",
-            "IFMATCH_REGISTER is the URL",
+            "IFMATCH_REGISTER must be the URL",
         ),
     ] {
         let instance = start(&Network::default(), &[(name, value)]);
