@@ -312,7 +312,7 @@ async fn of_all_writers_at_two_instances_with_a_register_one_wins() {
     }
 }
 
-/// Each call is a connection in most hosts, so the calls are the price. crates/ifmatch/tests/layer/register_calls.rs has the rules.
+/// Each call is a connection in most hosts, so the calls are the price. `crates/ifmatch/tests/layer/register_calls.rs` has the rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_calls_the_register_once_in_a_while_and_a_write_twice() {
     let (network, gateway) = (Network::default(), Gateway::start().await);
