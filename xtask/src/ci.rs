@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: all checks of the repository, as a list of steps. The first is `cargo test`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -86,7 +86,7 @@ const NATIVE: &[Step] = &[
 ];
 
 /// WebAssembly, and clients in other languages. They run beside the native steps, since they mostly wait: for one long link, and
-/// for the Worker's simulator. Those that need the gateway come last: Cargo would make them wait until `test` has compiled.
+/// for the Worker's simulator. Those that need the gateway come last: they wait until `test` has ended.
 const SERVED: &[Step] = &[
     Step {
         name: "wasm",
@@ -199,6 +199,7 @@ fn format(context: &Context<'_>) -> Result {
 
 /// The command of the README.
 fn test(context: &Context<'_>) -> Result {
+    let _built_gateway = built_gateway(context.workspace)?;
     cargo(context, "test --locked")
 }
 
@@ -299,8 +300,17 @@ fn servers(context: &Context<'_>) -> Result {
     )
 }
 
+/// Waits until no other step builds or runs the gateway in target/debug: `cargo test` runs it with the default features there.
+fn built_gateway(workspace: &Workspace) -> Result<File> {
+    fs::create_dir_all(workspace.target())?;
+    let lock = File::create(workspace.target().join("gateway.lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
 /// Builds the gateway with all features, and returns the path of a copy: later builds may replace the original while it is in use.
 pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
+    let _built_gateway = built_gateway(context.workspace)?;
     // With a test beside it, its dependencies have the same features as for the tests, and are compiled once.
     cargo(
         context,
