@@ -13,6 +13,7 @@ use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::azure::{self, ERROR_CODE};
+use ifmatch_core::lease::fields;
 use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ const LONGEST_TEXT: usize = 200;
 const MINUTES: usize = 10;
 
 /// The fields that present a lease.
-const LEASES: [HeaderName; 2] = [HeaderName::from_static("lease-id"), azure::ID];
+const LEASES: [HeaderName; 2] = [fields::ID, azure::ID];
 
 /// The time for which conflicts are counted by path.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);

@@ -19,8 +19,6 @@ use crate::store::RequestKey;
 
 /// Prefix of the user's own fields.
 pub(super) const METADATA: &str = "x-meta-";
-/// The id of a lease on the blob.
-pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("lease-id");
 /// Maximum total size of names and values kept with a blob, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
@@ -66,7 +64,7 @@ fn is_of_fetch(headers: &HeaderMap) -> bool {
 
 /// Returns `true` if a request names a lease id.
 pub(super) fn names_lease(headers: &HeaderMap) -> bool {
-    fields::has(headers, &LEASE_ID) || fields::has(headers, &azure::ID)
+    fields::has(headers, &lease::fields::ID) || fields::has(headers, &azure::ID)
 }
 
 /// Returns the lease that a write uses.
@@ -76,16 +74,17 @@ pub(super) fn lease_of_write(headers: &HeaderMap) -> Result<LeaseUse, Problem> {
 
 /// Returns the lease id of a request, also by the name of the Azure dialect. A repeated field is ambiguous and rejected.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    let mut lines = fields::lines(headers, LEASE_ID).chain(fields::lines(headers, azure::ID));
+    let mut lines =
+        fields::lines(headers, lease::fields::ID).chain(fields::lines(headers, azure::ID));
     let Some(line) = lines.next() else {
         return Ok(None);
     };
     if lines.next().is_some() {
-        return Err(repeated(LEASE_ID.as_str()));
+        return Err(repeated(lease::fields::ID.as_str()));
     }
     let id = line.to_str().ok().and_then(|text| text.parse().ok());
     id.map(Some)
-        .ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
+        .ok_or_else(|| Problem::bad_request(format!("{}: {InvalidLeaseId}", lease::fields::ID)))
 }
 
 /// Adds the kept fields that are `sent` to a response, and in any case the user's own.

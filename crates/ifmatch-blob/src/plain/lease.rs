@@ -23,7 +23,7 @@ use ifmatch_core::precondition::{self, Preconditions, Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_runtime::random_bytes;
 
-use super::fields::{self, LEASE_ID};
+use super::fields;
 use super::problem::no_such_blob;
 use crate::body::BlobBody;
 use crate::dialect::Context;
@@ -134,7 +134,7 @@ pub(super) async fn operate(
         }
         (_, Some(lease)) => {
             let id = HeaderValue::try_from(lease.id().to_string()).ok();
-            headers.extend(id.map(|id| (LEASE_ID, id)));
+            headers.extend(id.map(|id| (lease::fields::ID, id)));
             headers.extend([lease::fields::token_of(&lease)]);
             headers.extend(
                 receipt
@@ -176,7 +176,7 @@ fn action(head: &Parts) -> Result<LeaseAction, Problem> {
         (&Method::DELETE, ..) => Err(Problem::bad_request(
             "send lease-id to release the lease, or lease-break-period to break it without its id",
         )),
-        _ => Err(HeaderError::Missing(LEASE_ID).into()),
+        _ => Err(HeaderError::Missing(lease::fields::ID).into()),
     }
 }
 

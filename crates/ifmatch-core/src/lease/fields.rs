@@ -1,4 +1,4 @@
-//! The header fields of leases that every dialect has: the fencing token and the holder.
+//! ifmatch's own header fields of leases: the id, and the fencing token and the holder, which every dialect has.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -6,6 +6,8 @@ use super::azure::{HeaderError, single};
 use super::{Holder, Lease, LeaseId, LeaseUse};
 use crate::revision::Revision;
 
+/// The lease's id, in the plain dialect and the layer.
+pub const ID: HeaderName = HeaderName::from_static("lease-id");
 /// The fencing token, in the response to a lease operation, and in a write that must be rejected if it's late.
 pub const TOKEN: HeaderName = HeaderName::from_static("lease-token");
 /// The label of a lease's holder.

@@ -1,20 +1,17 @@
 //! Lease header fields of a request.
 
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
 use ifmatch_core::lease::azure::{
     self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION, ID, PROPOSED_ID,
 };
-use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse};
+use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse, fields};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::record::RequestId;
 use ifmatch_runtime::random_bytes;
 
 use crate::config::LayerConfig;
 use crate::responses;
-
-/// The field with the id of a lease in the gateway's plain dialect.
-const PLAIN_ID: HeaderName = HeaderName::from_static("lease-id");
 
 /// A lease operation and the identity of its request.
 #[derive(Debug)]
@@ -62,7 +59,7 @@ pub(crate) fn lease_of_write(config: &LayerConfig, head: &Parts) -> Result<Lease
 /// Returns `true` if a request presents a lease, to a resource that has leases.
 pub(crate) fn names_lease(config: &LayerConfig, head: &Parts) -> bool {
     config.leases
-        && [ID, PLAIN_ID]
+        && [ID, fields::ID]
             .iter()
             .any(|name| head.headers.contains_key(name))
         && config.leases(head)
@@ -73,7 +70,7 @@ pub(crate) fn names_lease(config: &LayerConfig, head: &Parts) -> bool {
 /// # Errors
 /// 400 if it isn't a lease id.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    match (azure::id(headers, ID)?, azure::id(headers, PLAIN_ID)?) {
+    match (azure::id(headers, ID)?, azure::id(headers, fields::ID)?) {
         (Some(one), Some(other)) if one != other => Err(Problem::bad_request(
             "x-ms-lease-id and Lease-Id name two leases. Send one of them",
         )),
