@@ -12,7 +12,7 @@
 //!
 //! - `runtime`: threads, signals, and messages to the service manager.
 //! - `listen`: the addresses and their limits, and sockets from the service manager. `tls`: the certificates.
-//! - `reload`: a signal exchanges the certificates and the tokens, and `--check` only reads them.
+//! - `reload`: a signal exchanges the certificates and the tokens. `check`: `--check` only reads them.
 //! - `log`: the log and the access log. `cache`: the cache in front of upstreams or of an object store.
 //! - `register` opens the configured register. `bucket` opens a store in a bucket, for `serve`, `backup` and `restore`.
 

@@ -227,15 +227,16 @@ impl StoreState {
         if !takes(found.members()) {
             return Err(lost().into());
         }
-        let home = match found {
-            FoundContainer::Known(home) => home,
+        let adopts = match found {
+            FoundContainer::Known(home) => return Ok(home),
             FoundContainer::Absent(_) if missing == MissingContainer::Refuse => {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             }
             // Parts that were sent before the eviction have the earlier incarnation.
-            FoundContainer::Absent(_) => self.remember(container, expected.is_some()).await?,
-            FoundContainer::Unknown(_) => self.remember(container, true).await?,
+            FoundContainer::Absent(_) => expected.is_some(),
+            FoundContainer::Unknown(_) => true,
         };
+        let home = self.remember(container, adopts).await?;
         if takes(home.members()) {
             Ok(home)
         } else {

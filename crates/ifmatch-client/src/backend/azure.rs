@@ -203,12 +203,10 @@ impl Backend for Azure {
                 for blob in page.blobs.blobs {
                     keys.push(blob.name.decoded()?);
                 }
-                match page.next {
-                    Some(next) if next == marker && !next.is_empty() => {
-                        return Err(Error::refused(REPEATED_PAGE));
-                    }
-                    Some(next) if !next.is_empty() => marker = next,
-                    _ => return Ok(keys),
+                match page.next.filter(|next| !next.is_empty()) {
+                    Some(next) if next == marker => return Err(Error::refused(REPEATED_PAGE)),
+                    Some(next) => marker = next,
+                    None => return Ok(keys),
                 }
             }
         }
