@@ -14,7 +14,7 @@ pub(crate) struct DateTime(i64);
 const NANOS_IN_TICK: i128 = 100;
 
 impl DateTime {
-    /// Parses RFC 3339, in UTC if there is no offset. Drops digits beyond the seventh.
+    /// Parses an RFC 3339 date; without an offset, it's in UTC. Drops digits beyond the seventh.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, time) = text.split_once(['T', 't'])?;
         let has_offset = time.ends_with(['Z', 'z']) || time.contains(['+', '-']);

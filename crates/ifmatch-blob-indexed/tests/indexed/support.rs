@@ -1,4 +1,4 @@
-//! What the tests look at: the files of a folder, and the bytes of a blob.
+//! Helpers that read a folder's files and a blob's bytes.
 
 use std::path::{Path, PathBuf};
 

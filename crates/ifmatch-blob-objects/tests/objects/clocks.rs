@@ -1,11 +1,11 @@
-//! A register whose engines have clocks that differ: the records of containers and of blobs end by the time of their own.
+//! A register on two engines whose clocks differ: one times the records of containers, the other those of blobs.
 //!
 //! ## Interleavings
 //!
 //! - **A write into a container that is being deleted.** The writer asks the container's record if it exists, and the deleter
 //!   asks each blob's record for a permit. Either compares that record's deadline with the time of its own engine.
-//! - **A deleter whose turn has ended.** The turn is in the container's record, and ends by the time of its engine, even while
-//!   its deleter waits for permits of blobs.
+//! - **A deleter whose turn has ended.** The engine of the container's record times the turn, even while the deleter waits for
+//!   permits of blobs.
 //! - **A lease that is shown.** It is read with the time of the engine that keeps it, in listings of many keys, too.
 
 use std::sync::Arc;

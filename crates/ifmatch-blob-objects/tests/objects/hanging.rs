@@ -1,4 +1,4 @@
-//! Processes while the register doesn't answer about a container, or whose earlier answers are outdated.
+//! Processes that get no response about a container from the register, or whose earlier responses are outdated.
 //!
 //! ## Interleavings
 //!
@@ -24,12 +24,12 @@ use tokio::sync::watch;
 use crate::faults::{Fault, Faulty};
 use crate::subject;
 
-/// A register whose answers about containers can be held back.
+/// A register that can hold back its responses about containers.
 struct Slow {
     inner: MemoryRegister,
-    /// Numbers of the questions whose answers are held back.
+    /// Numbers of the loads whose responses are held back.
     held: watch::Sender<Range<usize>>,
-    /// Number of questions about containers.
+    /// Number of loads of containers.
     asked: AtomicUsize,
 }
 
@@ -42,7 +42,7 @@ impl Slow {
         })
     }
 
-    /// Holds back all answers from now on.
+    /// Holds back all responses from now on.
     fn hang(&self) {
         self.held.send_replace(0..usize::MAX);
     }
@@ -171,10 +171,7 @@ async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
         register.held.send_replace(0..0);
     };
     futures_util::join!(subject.read(&other), delete);
-    store
-        .release()
-        .await
-        .expect("there is no object of this name");
+    store.release().await.expect("no object has this name");
     assert!(
         subject.read(&late).await.is_none(),
         "an object of the deleted container"
@@ -211,7 +208,7 @@ async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
 }
 
 /// Writes rely on a response about their container for a second, and a deletion in another process waits for that. In real time, by
-/// which the age of answers counts.
+/// which the age of responses counts.
 #[tokio::test]
 async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
@@ -262,5 +259,5 @@ async fn an_outdated_record_refuses_no_creation() {
         "the deletion took effect"
     );
     let created = outdated.write_if(&blob, Preconditions::absent(), "3").await;
-    assert!(created.expect("there is no blob").created);
+    assert!(created.expect("the blob is gone").created);
 }

@@ -1,7 +1,7 @@
 //! Records that the register removes or must keep, and permits that a killed process left behind.
 //!
-//! The killed process is another [`ObjectBlobs`] over the same register, whose request never ends. The tests look at the permit in the
-//! register, which keeps other writers away.
+//! Another [`ObjectBlobs`] on the same register stands in for the killed process: its request never ends. The tests read its permit from
+//! the register, which keeps other writers away.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -55,10 +55,7 @@ async fn a_late_creation_is_no_blob_of_a_deleted_container_or_of_the_next() {
             subject.write(&other, "1").await;
         }
 
-        store
-            .release()
-            .await
-            .expect("there is no object of this name");
+        store.release().await.expect("no object has this name");
         assert!(subject.read(&blob).await.is_none());
         assert_eq!(
             subject

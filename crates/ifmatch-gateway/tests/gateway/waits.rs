@@ -7,6 +7,12 @@ use support::{Client, Gateway, run};
 
 use crate::wait_for;
 
+/// Creates `/c/a`, and returns its tag.
+async fn create(client: &Client) -> String {
+    let created = client.put("/c/a", &[], "one").await.expect(201);
+    created.etag().to_owned()
+}
+
 /// Sends a poll for a change of `/c/a`, and returns once it waits.
 fn poll(gateway: &Gateway, tag: &str) -> Connection {
     let mut poll = Connection::open(gateway.address());
@@ -22,12 +28,7 @@ fn poll(gateway: &Gateway, tag: &str) -> Connection {
 async fn a_waiting_client_is_not_a_slow_one() {
     let gateway = Gateway::on_folder(&["--body-timeout", "100ms", "--keep-alive", "100ms"]);
     let client = Client::new(gateway.address());
-    let tag = client
-        .put("/c/a", &[], "one")
-        .await
-        .expect(201)
-        .etag()
-        .to_owned();
+    let tag = create(&client).await;
     let mut poll = poll(&gateway, &tag);
     tokio::time::sleep(Duration::from_secs(1)).await;
     client.put("/c/a", &[], "two").await.expect(200);
@@ -48,12 +49,7 @@ async fn a_waiting_client_is_not_a_slow_one() {
 #[tokio::test]
 async fn a_shutdown_ends_a_wait_with_304() {
     let mut gateway = Gateway::on_folder(&["--shutdown-grace", "1h"]);
-    let tag = Client::new(gateway.address())
-        .put("/c/a", &[], "one")
-        .await
-        .expect(201)
-        .etag()
-        .to_owned();
+    let tag = create(&Client::new(gateway.address())).await;
     let mut poll = poll(&gateway, &tag);
     gateway.terminate();
     poll.answer().expect(304);
@@ -64,12 +60,7 @@ async fn a_shutdown_ends_a_wait_with_304() {
 async fn a_wait_beyond_the_bound_is_answered_at_once() {
     let gateway = Gateway::on_folder(&["--max-waits", "1"]);
     let client = Client::new(gateway.address());
-    let tag = client
-        .put("/c/a", &[], "one")
-        .await
-        .expect(201)
-        .etag()
-        .to_owned();
+    let tag = create(&client).await;
     let mut first = poll(&gateway, &tag);
     let refused = client
         .get("/c/a", &[("if-none-match", &tag), ("prefer", "wait=60")])
@@ -89,12 +80,7 @@ async fn a_wait_beyond_the_bound_is_answered_at_once() {
 async fn a_poll_bypasses_the_cache() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--cache", "64MiB"]);
     let client = Client::new(gateway.address());
-    let tag = client
-        .put("/c/a", &[], "one")
-        .await
-        .expect(201)
-        .etag()
-        .to_owned();
+    let tag = create(&client).await;
     client.get("/c/a", &[]).await.expect(200);
     let mut poll = poll(&gateway, &tag);
     client.put("/c/a", &[], "two").await.expect(200);
