@@ -226,6 +226,8 @@ impl Connection {
                 read > 0
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            // A read with a time limit isn't restarted after the machine was paused (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.fill(),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 panic!(
                     "the server sent nothing for {TIMEOUT:?}, after {:?}",

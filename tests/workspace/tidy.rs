@@ -233,6 +233,28 @@ fn resolved(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// Node's tests run the Workers; only their text in the npm package's README is compared here.
+#[test]
+fn every_example_of_the_npm_package_is_a_tested_worker() {
+    const PACKAGE: &str = "wasm/js/package/README.md";
+    const WORKERS: &str = "wasm/js/tests/workers/";
+    let rule = |files: &[File]| {
+        let examples = with_ending(files, PACKAGE)
+            .flat_map(|page| page.text.split("```js\n").skip(1))
+            .filter_map(|rest| Some(rest.split_once("```")?.0));
+        let is_tested = |example: &&str| {
+            files
+                .iter()
+                .any(|file| file.path.starts_with(WORKERS) && file.text == **example)
+        };
+        examples
+            .filter(|example| !is_tested(example))
+            .map(|example| format!("{PACKAGE}: no file in {WORKERS} is this example:\n{example}"))
+            .collect()
+    };
+    check(rule, &[(PACKAGE, "```js\nexport default {};\n```\n")]);
+}
+
 #[test]
 fn every_page_is_in_the_contents_of_the_site() {
     let rule = |files: &[File]| {

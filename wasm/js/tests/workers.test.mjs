@@ -78,12 +78,6 @@ test("the second of two editors gets 412 from a Worker on Hono", async () => {
   });
 });
 
-test("the README's examples are the Workers that are tested", () => {
-  const readme = fs.readFileSync(path.join(here, "../package/README.md"), "utf8");
-  const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
-  assert.deepEqual(examples, ["notes", "client", "app", "express", "r2"].map((name) => fs.readFileSync(path.join(here, `workers/${name}.mjs`), "utf8")));
-});
-
 test("the README's examples, also bundled by Wrangler, refuse the second of two editors", async () => {
   const check = async (ask) => {
     const put = (body, headers) => ask({ method: "PUT", body, headers });

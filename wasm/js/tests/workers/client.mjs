@@ -7,6 +7,7 @@ export const read = (url) => client.read(url);
 export async function save(note, text) {
   const saved = await client.save(note, { ...note.value, text });
   if (saved.outcome === "saved") return saved.version;
+  if (saved.outcome !== "conflict") throw new Error(saved.outcome); // it was, or may have been, written: ask the user
   const { theirs, mine } = saved;
   return save(theirs, [theirs.value?.text, mine.text].join("\n"));
 }
