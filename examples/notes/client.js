@@ -13,7 +13,7 @@ var ClientError = class extends Error {
 };
 var ATTEMPT = 1e4;
 var now = () => performance.now();
-async function send(sender, method, url, fields, body, until, signal) {
+async function send(sender, { until, signal }, method, url, fields, body) {
   signal?.throwIfAborted();
   const headers = new Headers({ "accept-encoding": "identity" });
   if (method === "GET" && !globalThis.location) headers.set("cache-control", "no-cache");
@@ -321,7 +321,7 @@ var Store = class {
   async #look(url, pace) {
     const known = this.#copies.get(url);
     for (let looks = 0; ; looks += 1) {
-      const answer = await send(this.sender, "GET", url, known ? { "if-none-match": known.etag } : {}, void 0, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, "GET", url, known ? { "if-none-match": known.etag } : {});
       if (answer.status === 304 && known) return { etag: true, raw: known };
       if (answer.status === 404 || answer.status === 410) return { etag: true, raw: this.#keep(url, null) };
       if (answer.status !== 200) return answer;
@@ -354,7 +354,7 @@ var Store = class {
       return await this.#prove(url, written.now, change.type, pace) ? written : { is: "superseded", now: null };
     } catch (error) {
       if (!(error instanceof ClientError) || error.kind !== "refused") throw error;
-      const removed = await send(this.sender, "DELETE", url, { "if-match": written.now.etag }, void 0, pace.until, pace.signal);
+      const removed = await send(this.sender, pace, "DELETE", url, { "if-match": written.now.etag });
       this.#keep(url, null);
       throw removed.is === "done" ? error : new ClientError("refused", `${error.message}. What was created is left.`);
     }
@@ -365,7 +365,7 @@ var Store = class {
     const again = new Pace(pace.until, pace.signal);
     let doubt;
     for (let resends = 0; ; ) {
-      const answer = await send(this.sender, method, url, fields, bytes, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, method, url, fields, bytes);
       if (answer.is === "done") {
         if (method === "DELETE") return { is: "done", now: this.#keep(url, null) };
         const etag = strongTag(answer.headers);
@@ -429,7 +429,7 @@ var Store = class {
   /** Sends a write that must be rejected, since its condition is false. Returns the current tag, if the server tells it. */
   async #rejects(url, condition, fields, bytes, pace) {
     for (; ; ) {
-      const answer = await send(this.sender, "PUT", url, fields, bytes, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, "PUT", url, fields, bytes);
       if (answer.is === "done") {
         const why = "it accepted a write although the condition is false, so clients would overwrite each other's changes";
         throw new ClientError("refused", `${url}: the server ignores ${condition}: ${why}. Use a server that honours conditions`, answer.status);

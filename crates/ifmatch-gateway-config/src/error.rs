@@ -42,8 +42,6 @@ pub enum ErrorKind {
     Runtime,
     /// Stored data is damaged.
     Damaged,
-    /// Another writer's changes were left as they are.
-    Conflict,
     /// Another process uses the data.
     InUse,
     /// A signal ended the command before it was done.
@@ -91,11 +89,6 @@ impl Error {
         Self::new(ErrorKind::Damaged, message)
     }
 
-    /// Creates an error for changes of another writer that were left as they are.
-    pub fn conflict(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Conflict, message)
-    }
-
     /// Creates an error for data that another process uses.
     pub fn in_use(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InUse, message)
@@ -111,13 +104,13 @@ impl Error {
         self.kind
     }
 
-    /// Returns the exit code: 2 for invalid settings, 3 for damaged data or conflicts, 11 for data in use, 130 after a signal, and 1
+    /// Returns the exit code: 2 for invalid settings, 3 for damaged data, 11 for data in use, 130 after a signal, and 1
     /// otherwise.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             ErrorKind::Usage => 2,
             ErrorKind::Runtime => 1,
-            ErrorKind::Damaged | ErrorKind::Conflict => 3,
+            ErrorKind::Damaged => 3,
             ErrorKind::InUse => 11,
             ErrorKind::Interrupted => 130,
         }

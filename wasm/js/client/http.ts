@@ -55,15 +55,14 @@ const ATTEMPT = 10_000;
 /** Milliseconds of a clock that is never set. */
 export const now = () => performance.now();
 
-/** Sends a request, and reads the response. No response is an answer, too: unknown. */
+/** Sends a request within its operation's time, and reads the response. No response is an answer, too: unknown. */
 export async function send(
   sender: Sender,
+  { until, signal }: Pace,
   method: string,
   url: string,
   fields: Record<string, string>,
-  body: Bytes | undefined,
-  until: number,
-  signal?: AbortSignal,
+  body?: Bytes,
 ): Promise<Answer> {
   signal?.throwIfAborted();
   // Each coding has a tag of its own. Browsers ignore this field, and ask for what they like.

@@ -68,7 +68,7 @@ export class Store {
   async #look(url: string, pace: Pace): Promise<Answer | { etag: true; raw: Raw | null }> {
     const known = this.#copies.get(url);
     for (let looks = 0; ; looks += 1) {
-      const answer = await send(this.sender, "GET", url, known ? { "if-none-match": known.etag } : {}, undefined, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, "GET", url, known ? { "if-none-match": known.etag } : {});
       if (answer.status === 304 && known) return { etag: true, raw: known };
       if (answer.status === 404 || answer.status === 410) return { etag: true, raw: this.#keep(url, null) };
       if (answer.status !== 200) return answer;
@@ -104,7 +104,7 @@ export class Store {
     } catch (error) {
       if (!(error instanceof ClientError) || error.kind !== "refused") throw error;
       // Where conditions are ignored, nothing can be changed safely.
-      const removed = await send(this.sender, "DELETE", url, { "if-match": written.now.etag }, undefined, pace.until, pace.signal);
+      const removed = await send(this.sender, pace, "DELETE", url, { "if-match": written.now.etag });
       this.#keep(url, null);
       throw removed.is === "done" ? error : new ClientError("refused", `${error.message}. What was created is left.`);
     }
@@ -116,7 +116,7 @@ export class Store {
     const again = new Pace(pace.until, pace.signal);
     let doubt: ClientError | undefined;
     for (let resends = 0; ; ) {
-      const answer = await send(this.sender, method, url, fields, bytes, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, method, url, fields, bytes);
       if (answer.is === "done") {
         if (method === "DELETE") return { is: "done", now: this.#keep(url, null) };
         const etag = strongTag(answer.headers);
@@ -192,7 +192,7 @@ export class Store {
   /** Sends a write that must be rejected, since its condition is false. Returns the current tag, if the server tells it. */
   async #rejects(url: string, condition: string, fields: Record<string, string>, bytes: Bytes, pace: Pace): Promise<string | undefined> {
     for (;;) {
-      const answer = await send(this.sender, "PUT", url, fields, bytes, pace.until, pace.signal);
+      const answer = await send(this.sender, pace, "PUT", url, fields, bytes);
       if (answer.is === "done") {
         const why = "it accepted a write although the condition is false, so clients would overwrite each other's changes";
         throw new ClientError("refused", `${url}: the server ignores ${condition}: ${why}. Use a server that honours conditions`, answer.status);

@@ -10,6 +10,8 @@ use crate::metrics::MetricSamples;
 use crate::state::AppState;
 
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Number of intervals in a minute.
+const MINUTE: usize = 12;
 /// Number of samples: ten minutes.
 const KEPT: usize = 121;
 /// Size of a plot in its own units.
@@ -102,19 +104,21 @@ impl History {
 
     /// Returns the line of the requests per second, and the highest rate. Before the start there were none.
     pub(super) fn requests(&self) -> (String, f64) {
-        self.rates(|step| step.requests / INTERVAL.as_secs_f64())
+        plot(&self.counts(|step| step.requests / INTERVAL.as_secs_f64()))
     }
 
-    /// Returns the line of the conflicts per minute, and the highest rate.
+    /// Returns the line of the conflicts in the minute before each moment, and the most.
     pub(super) fn conflicts(&self) -> (String, f64) {
-        self.rates(|step| step.conflicts * 60.0 / INTERVAL.as_secs_f64())
+        let counts = self.counts(|step| step.conflicts);
+        let minute = |at: usize| &counts[at.saturating_sub(MINUTE - 1)..=at];
+        let minutes = (0..counts.len()).map(|at| minute(at).iter().sum());
+        plot(&minutes.collect::<Vec<_>>())
     }
 
-    fn rates(&self, rate: impl Fn(CountSample) -> f64) -> (String, f64) {
-        let rates = self.steps(|step| Some(rate(step)));
-        let rates: Vec<_> = rates.into_iter().map(|rate| rate.or(Some(0.0))).collect();
-        let highest = rates.iter().flatten().copied().fold(1.0, f64::max);
-        (line(&rates, highest), highest)
+    /// Returns a value for each interval of the ten minutes, which is 0 before the start.
+    fn counts(&self, value: impl Fn(CountSample) -> f64) -> Vec<f64> {
+        let steps = self.steps(|step| Some(value(step)));
+        steps.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     /// Returns the line of the share of requests that the cache has answered. It has gaps where there were none.
@@ -136,6 +140,13 @@ impl History {
             .chain(known)
             .collect()
     }
+}
+
+/// Returns a line without gaps, and its highest value, which is at least 1.
+fn plot(values: &[f64]) -> (String, f64) {
+    let highest = values.iter().copied().fold(1.0, f64::max);
+    let values: Vec<_> = values.iter().copied().map(Some).collect();
+    (line(&values, highest), highest)
 }
 
 /// Returns the path of an SVG line. The latest value is at the right.
@@ -200,6 +211,24 @@ mod tests {
             line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn ten_conflicts_at_once_are_ten_in_their_minute() {
+        let of = |conflicts| CountSample {
+            conflicts,
+            ..CountSample::default()
+        };
+        let history = history(&[of(5.0), of(15.0)]);
+        for _ in 0..MINUTE - 1 {
+            history.add(of(15.0));
+        }
+        let (line, highest) = history.conflicts();
+        let at_top = line.ends_with("L240.0,1.0");
+        assert_eq!((at_top, highest), (true, 10.0), "{line}");
+        history.add(of(15.0));
+        let (line, _) = history.conflicts();
+        assert!(line.ends_with("L240.0,59.0"), "a minute later: {line}");
     }
 
     #[test]
