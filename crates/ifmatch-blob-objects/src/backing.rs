@@ -16,8 +16,7 @@ use crate::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
-    /// Lists the objects whose names begin with a prefix, which may end within a segment, and follow another name, with
-    /// their attributes.
+    /// Lists the objects behind the name `after` whose names begin with `prefix`, which may end within a segment.
     fn list_described(
         &self,
         prefix: &str,

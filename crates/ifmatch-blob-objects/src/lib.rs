@@ -17,8 +17,8 @@
 //! a deleted container isn't a blob.
 //!
 //! # Limits
-//! - The crate has no conditional deletion, and no conditional completion of a multipart upload. The version is
-//!   compared immediately before; another program can write in between.
+//! - `object_store` has no conditional deletion ([`BackingStore::deletes_if`] adds one), and no conditional completion of a
+//!   multipart upload. The version is compared immediately before; another program can write in between.
 //! - A store without metadata (a folder) loses header fields, and can't recognise the retry of a request.
 //! - A change of header fields rewrites the object, which passes through this process.
 //! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until

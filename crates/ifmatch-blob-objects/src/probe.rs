@@ -150,6 +150,7 @@ fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
     is_named || error.source().is_some_and(asks_for_metadata)
 }
 
+/// The tests, on one probe object.
 struct Trial<'a> {
     objects: &'a dyn ObjectStore,
     location: &'a Path,

@@ -45,7 +45,7 @@ use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
 use crate::attributes::StoredVersion;
-use crate::container::state::{ContainerMembers, RegisteredState};
+use crate::container::state::{ContainerMembers, ContainerState};
 use crate::list::name_of;
 use crate::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
 use crate::store_state::StoreState;
@@ -92,19 +92,19 @@ impl StoreState {
         record: &Record,
     ) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        match RegisteredState::of(record, now) {
+        match ContainerState::of(record, now) {
             // The records behind it are looked at all the same.
             Err(error) => {
                 tracing::warn!(%container, %error, "the record of a container is unreadable");
                 Ok(0)
             }
-            Ok(RegisteredState::Closing(_, until) | RegisteredState::Deleting(until))
+            Ok(ContainerState::Closing(_, until) | ContainerState::Deleting(until))
                 if until <= now =>
             {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            Ok(gone @ RegisteredState::Gone(_))
+            Ok(gone @ ContainerState::Gone(_))
                 if is_past_retention(record, now) && record.is_forgettable(now) =>
             {
                 match Box::pin(self.remove_strays(container, gone.members())).await {

@@ -191,7 +191,7 @@ impl StoreState {
     }
 }
 
-/// Runs to the end even if the caller is dropped.
+/// Runs the work to its end, even if the caller is dropped.
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
