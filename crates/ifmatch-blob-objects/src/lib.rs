@@ -45,8 +45,8 @@
 //! ```
 //!
 //! # Source
-//! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl` block.
-//! Start there, then read `write`.
+//! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl`
+//! block. Start there, then read `write`.
 //!
 //! - Writes: `write` takes the steps for a `write_job`. `receive` gets the body before the permit: whole or in parts by `upload`, or left
 //!   to the platform and the store by `direct`. `permit` takes and returns the permit. Under it, `store_state` looks up the object,
@@ -294,9 +294,9 @@ impl ObjectBlobs {
         Box::pin(self.shared.forget_idle())
     }
 
-    /// Lets other writers go ahead 15 seconds from now, instead of a minute, of the writes that an earlier process of this register was
-    /// carrying out when it ended, as far as the store's own conditions cover them, or all of them if the store is a folder of this machine.
-    /// Returns their number.
+    /// Shortens the wait for the writes that an earlier process of this register was carrying out when it ended: to 15 seconds from
+    /// now, instead of a minute. Only for writes that the store's own conditions cover, or for all of them if the store is a folder of
+    /// this machine. Returns their number.
     ///
     /// Call it before the first write, and only if no other process can use the register. The work may go on during writes.
     ///

@@ -8,8 +8,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
-use super::fields;
-use super::fields::REPR_DIGEST;
+use super::fields::{self, REPR_DIGEST};
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
@@ -68,7 +67,7 @@ pub(super) async fn delete(
     Ok(response)
 }
 
-/// Returns the conditions of a write, if the policy allows it.
+/// Returns the conditions of a write. Refuses a query, and a write without a condition that the policy requires.
 fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> {
     if head.uri.query().is_some_and(|query| !query.is_empty()) {
         // In other dialects parameters change the meaning of a write. Such a request must not replace the blob.
