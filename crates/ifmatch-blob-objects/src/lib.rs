@@ -53,8 +53,10 @@
 //!   `container` admits the write, `attributes` makes the object's stamp, and `owner` checks a change that no condition covers.
 //!   `set_headers` is a write; `delete` takes a permit as well.
 //! - The other operations on blobs: `read`, `list` and `lease`. Those on containers: `container`.
-//! - `records` keeps, removes and settles the register's records apart from writes. `unrecorded` replaces a register that processes share.
-//! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its conditions.
+//! - `records` removes and settles the register's records apart from writes, and `recent_records` remembers some of them. `unrecorded`
+//!   replaces a register that processes share.
+//! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its
+//!   conditions.
 //! - `failure` converts its errors. `object_register` is a register on an object store, which nothing here uses.
 
 // docs.rs shows the feature that an item needs.
@@ -86,7 +88,7 @@ pub use object_register::ObjectRegister;
 use owner::StoreOwner;
 pub use owner::{claim_bodies, forget_store};
 pub use probe::{ConditionSupport, StoreCapabilities};
-use records::RecentRecords;
+use recent_records::RecentRecords;
 use store_state::{KeptData, PATIENCE, StoreState};
 use unrecorded::Unrecorded;
 pub use upload::RunningHash;
@@ -105,6 +107,7 @@ mod permit;
 mod probe;
 mod read;
 mod receive;
+mod recent_records;
 mod records;
 mod set_headers;
 mod store_state;
@@ -240,9 +243,11 @@ impl ObjectBlobs {
         ))
     }
 
-    /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
-    /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
-    /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](BackingStore::deletes_if). Sends no request to the store.
+    /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. Sends no
+    /// request to the store.
+    ///
+    /// There are no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
+    /// covers, refuse conditions, and so do deletions, unless the store has [conditional ones](BackingStore::deletes_if).
     pub fn unrecorded(backing: BackingStore, capability: StoreCapabilities) -> Self {
         Self::with(
             backing,

@@ -111,6 +111,16 @@ pub(super) async fn probe(backing: &BackingStore) -> Result<StoreCapabilities, O
 }
 
 impl BackingStore {
+    /// Checks the settings against the capabilities of the store.
+    pub(super) fn check(&self, capability: StoreCapabilities) -> Result<(), OpenError> {
+        if capability.metadata || self.container_memory.is_zero() {
+            return Ok(());
+        }
+        let what = "the store keeps no metadata, so that late writes in deleted containers would become blobs: do without a memory of \
+                    containers there";
+        Err(OpenError::new(OpenErrorKind::Settings, what))
+    }
+
     /// Asks the store for the head of an object, which needn't exist, to see that the store can be reached.
     ///
     /// # Errors

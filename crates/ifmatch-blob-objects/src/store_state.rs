@@ -20,7 +20,7 @@ use crate::container::state::ContainerMembers;
 use crate::failure::{self, lost};
 use crate::owner::{StoreClaim, StoreOwner};
 use crate::probe::StoreCapabilities;
-use crate::records::RecentRecords;
+use crate::recent_records::RecentRecords;
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! Containers: top-level folders, and their records in the register. Deletion is in [`delete`], listing in [`list`], the rules in [`state`].
+//! Containers: top-level folders, and their records in the register. [`delete`] deletes them, [`list`] lists them, and [`state`] has the
+//! rules.
 //!
 //! A container exists if the register contains it, or if there are blobs in its folder.
 //!

@@ -319,8 +319,8 @@ impl HeaderChange {
     /// Checks that the change is possible for a blob with these fields, this length and this time of creation.
     ///
     /// # Errors
-    /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`]. Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`] if it isn't an append blob, and
-    /// [`StoreErrorKind::AppendFailed`] if a condition is false.
+    /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`]. Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`] if it isn't
+    /// an append blob, and [`StoreErrorKind::AppendFailed`] if a condition is false.
     pub fn check(
         &self,
         kept: &BlobHeaders,
