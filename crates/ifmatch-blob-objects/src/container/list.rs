@@ -16,6 +16,7 @@ use crate::list::is_asked_for;
 use crate::store_state::StoreState;
 
 impl StoreState {
+    /// Lists the containers that have a record or blobs.
     pub(crate) async fn containers(
         &self,
         query: &ListQuery,

@@ -72,7 +72,7 @@ fn key(container: &ContainerName) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }
 
-/// The state of the container found by a write.
+/// What a write has found out about its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerLookup {
     /// The container doesn't exist.

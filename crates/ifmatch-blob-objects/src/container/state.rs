@@ -62,7 +62,7 @@ impl ContainerMembers {
     }
 }
 
-/// A container in the register.
+/// A container that exists in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveContainer {
     /// Revision that created the container. Each container of this name has a larger one than the container before.

@@ -173,6 +173,7 @@ fn not_text(name: &str) -> Problem {
     ))
 }
 
+/// Returns the refusal of a field that is sent more than once.
 pub(super) fn repeated(name: &str) -> Problem {
     Problem::bad_request(format!("{name} is repeated. Send it once"))
 }
@@ -191,9 +192,9 @@ fn size(kept: &BlobHeaders) -> usize {
     named + own.sum::<usize>()
 }
 
-/// `Repr-Digest`
+/// `Repr-Digest` (RFC 9530 §3)
 pub(super) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
-/// `Content-Digest`
+/// `Content-Digest` (RFC 9530 §2)
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
 /// Returns the SHA-256 digest that a request declares. A whole body is its representation, so both fields apply.

@@ -32,6 +32,7 @@ use crate::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError
 /// Number of fields of a usual response. More can be added.
 const USUAL_FIELDS: usize = 12;
 
+/// Answers a GET or HEAD of a blob.
 pub(super) async fn read(
     shared: &Context,
     head: &Parts,

@@ -14,6 +14,7 @@ use crate::dialect::Context;
 use crate::name::BlobPath;
 use crate::store::{Delete, Put, Upload, Written};
 
+/// Answers a PUT of a blob.
 pub(super) async fn put(
     shared: &Context,
     head: &Parts,
@@ -48,6 +49,7 @@ pub(super) async fn put(
     Ok(stored(&written, shared.wall()))
 }
 
+/// Answers a DELETE of a blob.
 pub(super) async fn delete(
     shared: &Context,
     head: &Parts,
@@ -82,6 +84,7 @@ fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> 
     Ok(preconditions)
 }
 
+/// Returns the declared length of a body (RFC 9110 §8.6).
 fn length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let Some(line) = lines.next() else {
@@ -100,6 +103,7 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .ok_or_else(|| Problem::bad_request("content-length is not a number of bytes"))
 }
 
+/// Returns the response to a PUT that took effect.
 fn stored(written: &Written, now: Timestamp) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = if written.created {
