@@ -127,7 +127,7 @@ impl BackingStore {
     /// [`OpenErrorKind::Settings`] without credentials, and otherwise [`OpenErrorKind::Unusable`].
     pub async fn reach(&self, location: &Path) -> Result<(), OpenError> {
         match self.objects.head(location).await {
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(unusable(self, error)),
         }
     }
