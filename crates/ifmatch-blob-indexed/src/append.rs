@@ -22,6 +22,7 @@ use super::swap::{Edit, WriteRequest, encoded, payload_of};
 use super::write::written;
 use super::{Inner, key};
 
+/// Appends a block to a blob.
 pub(super) async fn append(
     inner: &Arc<Inner>,
     blob: &BlobPath,
@@ -57,6 +58,7 @@ pub(super) async fn append(
     .await
 }
 
+/// Changes a blob by a function of its content.
 pub(super) async fn update(
     inner: &Arc<Inner>,
     blob: &BlobPath,

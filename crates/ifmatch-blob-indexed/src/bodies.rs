@@ -87,6 +87,7 @@ pub(super) struct ExtendedBody {
     pub(super) hasher: Hasher,
 }
 
+/// Returns the error of a body with another hash than the recorded one.
 pub(super) fn differs() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unreadable,

@@ -227,8 +227,8 @@ pub(super) fn is_missing(file: &Path) -> bool {
     }
 }
 
-/// Returns `true` if a folder belongs to a store that was open before, and had an index then.
-pub(super) fn is_in_use(root: &Path) -> bool {
+/// Returns `true` if a folder belongs to a store that was open before, and so had an index.
+pub(super) fn was_in_use(root: &Path) -> bool {
     root.join(LAID_OUT).exists() || has_bodies(root)
 }
 
@@ -307,7 +307,8 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     folders::open(folder)?.sync_all()
 }
 

@@ -513,6 +513,7 @@ impl Object {
         Ok(got)
     }
 
+    /// Requests all of a short object, and keeps it in memory for later reads.
     async fn short(&mut self) -> Result<Bytes, StoreError> {
         let bytes = self
             .get(0..self.length)

@@ -23,7 +23,7 @@ use ifmatch_blob::records::{is_past_retention, next_page};
 
 /// The bodies that records refer to.
 #[derive(Default)]
-struct Index {
+struct Referenced {
     /// The numbers of all bodies that a record refers to.
     bodies: HashSet<u64>,
     /// A record that can't be decoded, so its body is unknown.
@@ -31,7 +31,8 @@ struct Index {
 }
 
 impl Inner {
-    /// Must not run concurrently with writers: a body is complete before a record refers to it.
+    /// Collects what a crash left in a folder. Must not run concurrently with writers, since a body is complete before a record
+    /// refers to it.
     pub(super) async fn collect(&self, folder: &Arc<Folder>) -> Result<(), OpenError> {
         let index = self.read_index().await?;
         let swept = Arc::clone(folder);
@@ -45,8 +46,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn read_index(&self) -> Result<Index, OpenError> {
-        let mut index = Index::default();
+    async fn read_index(&self) -> Result<Referenced, OpenError> {
+        let mut index = Referenced::default();
         // Containers first: if a newer release wrote one, nothing is touched.
         for prefix in [key::CONTAINERS, key::BLOBS] {
             let mut after = None;
@@ -263,7 +264,7 @@ impl Inner {
     }
 }
 
-impl Index {
+impl Referenced {
     fn add(&mut self, key: &Key, record: &Record, now: Timestamp) -> Result<(), OpenError> {
         let Some(version) = record.state(now).version() else {
             return Ok(());

@@ -32,6 +32,8 @@ use ifmatch_blob::store::{BlobInfo, ContainerInfo};
 const CAPACITY: u64 = 10 * 1024 * 1024;
 /// Approximate size of an entry without names, metadata and an inline body, in bytes.
 const USUAL_SIZE: usize = 1024;
+/// Approximate size of a field without its name and its value, in bytes.
+const FIELD_SIZE: usize = 128;
 
 /// Decoded records in memory.
 #[derive(Debug)]
@@ -94,18 +96,16 @@ impl Weighter<Key, Entry> for BySize {
     }
 }
 
-/// Returns the approximate size of the user's own fields in memory, in bytes.
+/// Returns the approximate size of the user's own fields and the internal ones in memory, in bytes.
 fn size_of_metadata(headers: &BlobHeaders) -> usize {
     let own = headers
         .metadata
         .iter()
-        .map(|(name, value)| name.len() + value.as_str().len() + 128);
-    own.chain(
-        headers
-            .internal()
-            .map(|(name, text)| name.len() + text.len() + 128),
-    )
-    .sum()
+        .map(|(name, value)| name.len() + value.as_str().len());
+    let internal = headers
+        .internal()
+        .map(|(name, text)| name.len() + text.len());
+    own.chain(internal).map(|texts| FIELD_SIZE + texts).sum()
 }
 
 impl DecodedRecords {
@@ -187,7 +187,6 @@ impl DecodedRecords {
 
 #[cfg(test)]
 mod tests {
-    use ifmatch_blob::name::{BlobPath, ContainerName};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -196,6 +195,7 @@ mod tests {
     use super::*;
     use crate::IndexedStore;
     use ifmatch_blob::headers::FieldText;
+    use ifmatch_blob::name::{BlobPath, ContainerName};
     use ifmatch_blob::store::{
         BlobStore, Cached, Delete, HeaderChange, Peek, Put, Reading, SetHeaders, Upload,
     };

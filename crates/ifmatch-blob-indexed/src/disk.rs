@@ -70,14 +70,15 @@ impl Disk for System {
     }
 }
 
-/// Reserved space in bytes, limited to this fraction of the disk.
+/// Reserved space in bytes, on a disk that is large enough.
 const RESERVE: u64 = 16 * 1024 * 1024;
-const PART: u64 = 16;
+/// The reserved space takes at most one part in this many of the disk.
+const RESERVED_PART: u64 = 16;
 
 /// Rejects a write that would use the reserved disk space. The system answers this without disk access.
 pub(super) fn check_free_space(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     match disk.space(folder) {
-        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => {
+        Ok(Space { free, total }) if free < RESERVE.min(total / RESERVED_PART) => {
             Err(io::ErrorKind::StorageFull.into())
         }
         // If the free space is unknown, the write itself fails once the disk is full.
@@ -111,7 +112,7 @@ mod tests {
     const MIB: u64 = 1024 * 1024;
 
     /// Unknown space.
-    const SILENCE: u64 = u64::MAX;
+    const UNKNOWN: u64 = u64::MAX;
 
     /// A disk with the given amount of space.
     #[derive(Debug)]
@@ -136,7 +137,7 @@ mod tests {
     impl Disk for Measured {
         fn space(&self, _: &Path) -> io::Result<Space> {
             match self.free.load(Ordering::SeqCst) {
-                SILENCE => Err(io::ErrorKind::Unsupported.into()),
+                UNKNOWN => Err(io::ErrorKind::Unsupported.into()),
                 free => Ok(Space {
                     free,
                     total: self.total,
@@ -236,7 +237,7 @@ mod tests {
             .delete(&blob("large"), Delete::default())
             .await
             .expect("deleted");
-        for free in [16 * MIB, SILENCE] {
+        for free in [16 * MIB, UNKNOWN] {
             disk.set(free);
             put("large", bytes(100_000))
                 .await

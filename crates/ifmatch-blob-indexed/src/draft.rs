@@ -184,7 +184,7 @@ impl Draft {
         self.proposed = Some(Proposed::Other(Reached::Absent));
     }
 
-    /// The proposal has taken effect.
+    /// Accepts the proposal, which has taken effect.
     pub(super) fn accept(&mut self) {
         self.nonce = self.nonce.wrapping_add(1) & !BodyName::MARK;
         match (self.proposed.take(), &mut self.content) {
@@ -197,7 +197,7 @@ impl Draft {
         }
     }
 
-    /// Another change has led to this version.
+    /// Follows another change, which has led from one version to another.
     pub(super) fn follow(&mut self, before: Option<&Version>, after: Option<&Version>) {
         let place = |version: &Version| Payload::of(version).map(|payload| payload.place);
         self.content = match (

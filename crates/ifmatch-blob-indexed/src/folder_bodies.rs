@@ -75,7 +75,7 @@ impl Bodies for Folder {
         version: Payload,
         nonce: u64,
     ) -> Result<ExtendedBody, StoreError> {
-        spawn_blocking(move || end(self, &version, nonce))
+        spawn_blocking(move || file_to_extend(self, &version, nonce))
             .await
             .map_err(lost)?
     }
@@ -114,7 +114,11 @@ enum Target {
 }
 
 /// Returns the file of the version if a block can be written to its end, or else a copy.
-fn end(folder: Arc<Folder>, version: &Payload, nonce: u64) -> Result<ExtendedBody, StoreError> {
+fn file_to_extend(
+    folder: Arc<Folder>,
+    version: &Payload,
+    nonce: u64,
+) -> Result<ExtendedBody, StoreError> {
     let name = version
         .file()
         .ok_or_else(|| disk(io::ErrorKind::NotFound.into()))?;

@@ -50,7 +50,7 @@ impl InternalCounts {
     /// Counts a record that exists before the first write, or that is copied from another store.
     pub(super) fn found(&self, key: &Key, record: &Record, now: Timestamp) {
         if let Some(container) =
-            key::internal_container_of(key).filter(|_| is_present(record, now) == 1)
+            key::internal_container_of(key).filter(|_| count_in(record, now) == 1)
         {
             self.change(container, |blobs| blobs.saturating_add(1));
         }
@@ -88,7 +88,7 @@ impl Counted<'_> {
                 before,
                 after,
                 outcome: Outcome::Written(_),
-            }) => (is_present(before, now), is_present(after, now)),
+            }) => (count_in(before, now), count_in(after, now)),
             _ => (0, 0),
         };
         self.counts.change(self.container, |blobs| {
@@ -97,7 +97,8 @@ impl Counted<'_> {
     }
 }
 
-fn is_present(record: &Record, now: Timestamp) -> u64 {
+/// Returns 1 if a record has a version, and 0 otherwise.
+fn count_in(record: &Record, now: Timestamp) -> u64 {
     u64::from(record.state(now).version().is_some())
 }
 

@@ -77,7 +77,7 @@ pub(super) fn path_of(blob: &Key) -> String {
     }
 }
 
-/// Never fails: names are shorter than keys and contain no NUL.
+/// Makes a key. Never fails, since names are shorter than keys and contain no NUL.
 fn key(text: String) -> Result<Key, StoreError> {
     Key::new(text).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }

@@ -34,7 +34,7 @@ use ifmatch_blob::store::{
 
 use bodies::Bodies;
 pub use body_files::create_folder;
-use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
+use body_files::{Folder, Root, is_missing, warn_of_foreign_files, was_in_use};
 use bucket::Bucket;
 pub use bucket::Objects;
 use container::Gates;
@@ -144,7 +144,7 @@ impl IndexedStore {
             let root = Root::take(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
             if is_missing(&index) {
-                if is_in_use(&path) {
+                if was_in_use(&path) {
                     return Err(OpenError::lost_index(&index));
                 }
                 warn_of_foreign_files(&path);
@@ -260,6 +260,7 @@ impl IndexedStore {
         }
     }
 
+    /// Returns the store in a folder, for operations that a bucket doesn't have.
     fn local(&self) -> Result<Arc<Local>, OpenError> {
         match &self.place {
             Place::Folder(local) => Ok(Arc::clone(local)),
@@ -312,7 +313,7 @@ impl IndexedStore {
     }
 }
 
-/// With a register that can lose a record, the body of a live blob would be removed.
+/// Refuses a register that can lose a record: the body of a live blob would be removed.
 fn check_guarantee(driver: &Driver) -> Result<(), OpenError> {
     if driver.register().engine().guarantee.may_lose_swaps() {
         Err(OpenError::lossy_index())

@@ -170,11 +170,11 @@ impl Payload {
                 hasher: hasher.into(),
             }),
         };
-        let whole = match &place {
+        let is_whole = match &place {
             Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
             Place::File(_) | Place::Appended(_) => true,
         };
-        if !rest.is_empty() || !whole {
+        if !rest.is_empty() || !is_whole {
             return Err(PayloadError::Damaged);
         }
         let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_redb::RedbRegister;
-use ifmatch_runtime::{folders, private_files};
+use ifmatch_runtime::private_files;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::body_files::{BodyName, Folder, discard};
+use super::body_files::{BodyName, Folder, discard, sync_folder};
 use super::error::OpenError;
 use super::key;
 use super::payload::Payload;
@@ -88,7 +88,7 @@ impl Drop for Postponing<'_> {
     }
 }
 
-/// What a snapshot is made of.
+/// A store in a folder: its bodies and its index, of which a snapshot is made.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) folder: Arc<Folder>,
@@ -234,10 +234,6 @@ fn sync(folder: &Path) -> io::Result<()> {
     }
     sync_folder(&folder.join("bodies"))?;
     sync_folder(folder)
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    folders::open(folder)?.sync_all()
 }
 
 /// Removes a folder with its content. Returns `false` if there is none.

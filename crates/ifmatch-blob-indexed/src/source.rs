@@ -1,8 +1,7 @@
 //! The bytes of a blob being read: from memory, or from an open file in chunks.
 //!
 //! Recently read bodies of files up to 128 KiB stay in memory. The bytes up to a recorded length never change, so a name and a length
-//! stand for one body.
-//! A read from memory needs no blocking thread.
+//! stand for one body. A read from memory needs no blocking thread.
 //!
 //! A client that doesn't read its responses fills their buffers. So the chunks that are read for clients share a limited memory, and each
 //! client leaves some of it to others.
@@ -61,7 +60,7 @@ pub(super) async fn open(
             keep(bytes.clone());
             Box::new(Memory::from(bytes))
         } else {
-            Box::new(Opened {
+            Box::new(LongFile {
                 file,
                 length,
                 budget,
@@ -152,13 +151,14 @@ impl AsRef<[u8]> for Chunk {
     }
 }
 
-struct Opened {
+/// An open file, which is read in chunks.
+struct LongFile {
     file: Arc<Mutex<File>>,
     length: u64,
     budget: Option<Budget>,
 }
 
-impl Source for Opened {
+impl Source for LongFile {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
         let range = range.unwrap_or(0..self.length);
         let (file, budget) = (Arc::clone(&self.file), self.budget.clone());

@@ -26,6 +26,7 @@ pub(super) struct Spool {
     step: JoinHandle<io::Result<Writing>>,
 }
 
+/// The file of an incoming body between two steps.
 struct Writing {
     hasher: Hasher,
     file: File,

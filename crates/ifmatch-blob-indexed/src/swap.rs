@@ -73,6 +73,7 @@ impl WriteRequest {
         })
     }
 
+    /// Returns the write of this content, without a condition on the tags.
     pub(super) fn write(&self, content: Content) -> Write<'_> {
         self.write_if(&self.preconditions, content)
     }

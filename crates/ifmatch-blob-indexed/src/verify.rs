@@ -277,7 +277,7 @@ impl Verification {
         Ok(Some(findings))
     }
 
-    /// Returns the files to which no blob refers, including incomplete uploads. None if a record or the index is
+    /// Returns the files to which no blob refers, including incomplete uploads. Returns none if a record or the index is
     /// damaged, since the files may be its own.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use ifmatch_blob::store::{
     Written,
 };
 
+/// Writes a blob: receives the body, then swaps the record.
 pub(super) async fn put(
     inner: &Arc<Inner>,
     blob: &BlobPath,
@@ -86,6 +87,7 @@ pub(super) async fn put(
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
 
+/// Deletes a blob, perhaps on a condition on its last snapshot.
 pub(super) async fn delete(
     inner: &Arc<Inner>,
     blob: &BlobPath,
@@ -116,6 +118,7 @@ pub(super) async fn delete(
     .await
 }
 
+/// Changes the header fields of a blob.
 pub(super) async fn set_headers(
     inner: &Inner,
     blob: &BlobPath,
@@ -316,6 +319,7 @@ fn check_kind(kind: Kind, version: Option<&Version>) -> Result<(), StoreError> {
     }
 }
 
+/// Returns the result of a change that has taken place.
 pub(super) fn written(
     settled: Settled,
     hash: Option<ContentHash>,

@@ -10,14 +10,11 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
 use crate::attributes::MetadataNaming;
-use crate::failure::{OpenError, OpenErrorKind};
-use crate::probe::StoreCapabilities;
 use crate::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
-    /// Lists the objects whose names begin with a prefix, which may end within a segment, and follow another name, with
-    /// their attributes.
+    /// Lists the objects behind the name `after` whose names begin with `prefix`, which may end within a segment.
     fn list_described(
         &self,
         prefix: &str,
@@ -159,19 +156,6 @@ impl BackingStore {
             container_memory: lasts,
             ..self
         }
-    }
-
-    /// Checks the settings against the capabilities of the store.
-    pub(super) fn check(
-        &self,
-        capability: StoreCapabilities,
-    ) -> std::result::Result<(), OpenError> {
-        if capability.metadata || self.container_memory.is_zero() {
-            return Ok(());
-        }
-        let what = "the store keeps no metadata, so that late writes in deleted containers would become blobs: do without a memory of \
-                    containers there";
-        Err(OpenError::new(OpenErrorKind::Settings, what))
     }
 
     /// Sets a listing with attributes, so a page of a listing needs no request per object.

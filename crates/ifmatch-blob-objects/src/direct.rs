@@ -86,7 +86,7 @@ impl DirectUpload {
         }
     }
 
-    /// The length declared by the client. The store must verify it.
+    /// Returns the length declared by the client. The store must verify it.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -218,9 +218,9 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
+impl StdError for OpenError {
     /// The message contains the cause, so the chain continues after it.
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_deref().and_then(std::error::Error::source)
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().and_then(StdError::source)
     }
 }

@@ -17,8 +17,8 @@
 //! a deleted container isn't a blob.
 //!
 //! # Limits
-//! - The crate has no conditional deletion, and no conditional completion of a multipart upload. The version is
-//!   compared immediately before; another program can write in between.
+//! - `object_store` has no conditional deletion ([`BackingStore::deletes_if`] adds one), and no conditional completion of a
+//!   multipart upload. The version is compared immediately before; another program can write in between.
 //! - A store without metadata (a folder) loses header fields, and can't recognise the retry of a request.
 //! - A change of header fields rewrites the object, which passes through this process.
 //! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
@@ -45,16 +45,18 @@
 //! ```
 //!
 //! # Source
-//! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl` block.
-//! Start there, then read `write`.
+//! The operations are methods of `store_state::StoreState`. Its file has what they share, and each operation's file adds an `impl`
+//! block. Start there, then read `write`.
 //!
 //! - Writes: `write` takes the steps for a `write_job`. `receive` gets the body before the permit: whole or in parts by `upload`, or left
 //!   to the platform and the store by `direct`. `permit` takes and returns the permit. Under it, `store_state` looks up the object,
 //!   `container` admits the write, `attributes` makes the object's stamp, and `owner` checks a change that no condition covers.
 //!   `set_headers` is a write; `delete` takes a permit as well.
 //! - The other operations on blobs: `read`, `list` and `lease`. Those on containers: `container`.
-//! - `records` keeps, removes and settles the register's records apart from writes. `unrecorded` replaces a register that processes share.
-//! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its conditions.
+//! - `records` removes and settles the register's records apart from writes, and `recent_records` remembers some of them. `unrecorded`
+//!   replaces a register that processes share.
+//! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its
+//!   conditions.
 //! - `failure` converts its errors. `object_register` is a register on an object store, which nothing here uses.
 
 // docs.rs shows the feature that an item needs.
@@ -86,7 +88,7 @@ pub use object_register::ObjectRegister;
 use owner::StoreOwner;
 pub use owner::{claim_bodies, forget_store};
 pub use probe::{ConditionSupport, StoreCapabilities};
-use records::RecentRecords;
+use recent_records::RecentRecords;
 use store_state::{KeptData, PATIENCE, StoreState};
 use unrecorded::Unrecorded;
 pub use upload::RunningHash;
@@ -105,6 +107,7 @@ mod permit;
 mod probe;
 mod read;
 mod receive;
+mod recent_records;
 mod records;
 mod set_headers;
 mod store_state;
@@ -240,9 +243,11 @@ impl ObjectBlobs {
         ))
     }
 
-    /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
-    /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
-    /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](BackingStore::deletes_if). Sends no request to the store.
+    /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. Sends no
+    /// request to the store.
+    ///
+    /// There are no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
+    /// covers, refuse conditions, and so do deletions, unless the store has [conditional ones](BackingStore::deletes_if).
     pub fn unrecorded(backing: BackingStore, capability: StoreCapabilities) -> Self {
         Self::with(
             backing,
@@ -294,9 +299,9 @@ impl ObjectBlobs {
         Box::pin(self.shared.forget_idle())
     }
 
-    /// Lets other writers go ahead 15 seconds from now, instead of a minute, of the writes that an earlier process of this register was
-    /// carrying out when it ended, as far as the store's own conditions cover them, or all of them if the store is a folder of this machine.
-    /// Returns their number.
+    /// Shortens the wait for the writes that an earlier process of this register was carrying out when it ended: to 15 seconds from
+    /// now, instead of a minute. Only for writes that the store's own conditions cover, or for all of them if the store is a folder of
+    /// this machine. Returns their number.
     ///
     /// Call it before the first write, and only if no other process can use the register. The work may go on during writes.
     ///

@@ -9,7 +9,6 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
 use crate::attributes::StoredVersion;
-use crate::container::is_asked_for;
 use crate::container::state::ContainerMembers;
 use crate::failure;
 use crate::store_state::StoreState;
@@ -29,7 +28,7 @@ impl StoreState {
         container: &ContainerName,
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        // One request for all.
+        // One request lists the properties of all names.
         let is_cheap = self.backing.described.is_some() && !query.leases;
         let query = if is_cheap {
             query
@@ -247,4 +246,13 @@ pub(super) fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
         .strip_prefix(folder.as_ref())?
         .strip_prefix('/')?;
     BlobName::new(name).ok()
+}
+
+/// Returns `true` if a name is in the requested part of the listing.
+pub(super) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
+    name.starts_with(&query.prefix)
+        && query
+            .after
+            .as_ref()
+            .is_none_or(|after| name > after.as_str())
 }

@@ -35,8 +35,7 @@ use object_store::{
 use serde::{Deserialize, Serialize};
 
 use crate::backing::BackingStore;
-use crate::failure;
-use crate::failure::{OpenError, OpenErrorKind};
+use crate::failure::{self, OpenError, OpenErrorKind};
 use crate::probe::{ConditionSupport, FOLDER, StoreCapabilities, probe};
 
 /// Name of the mark, in the folder of objects that aren't blobs.
@@ -352,7 +351,7 @@ fn random() -> Result<String, RegisterError> {
     Ok(format!("{:016x}{:016x}", nonce()?, nonce()?))
 }
 
-fn odd(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+fn odd(source: BoxError) -> Error {
     Error::Generic {
         store: "owner's mark",
         source,

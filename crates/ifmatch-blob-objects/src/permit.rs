@@ -21,8 +21,8 @@ use crate::store_state::StoreState;
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
-/// That of a write with [`LateWriteGuard::Store`]. It differs, so the next process of the register can tell such a permit: see
-/// [`records`](super::records).
+/// Duration of the permit of a write with [`LateWriteGuard::Store`]. It differs, so the next process of the register can tell such a
+/// permit: see [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost response may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
@@ -56,7 +56,7 @@ impl LateWriteGuard {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GuardedChange<'a> {
     pub(super) method: &'a Method,
-    /// The conditions under which it needn't wait any longer once they are false. None for a retry, which its first attempt answers.
+    /// The conditions that end the wait for the permit once they are false. A retry has none: its first attempt answers it.
     pub(super) preconditions: &'a Preconditions,
     pub(super) lease: LeaseUse,
     pub(super) cover: LateWriteGuard,

@@ -111,13 +111,23 @@ pub(super) async fn probe(backing: &BackingStore) -> Result<StoreCapabilities, O
 }
 
 impl BackingStore {
+    /// Checks the settings against the capabilities of the store.
+    pub(super) fn check(&self, capability: StoreCapabilities) -> Result<(), OpenError> {
+        if capability.metadata || self.container_memory.is_zero() {
+            return Ok(());
+        }
+        let what = "the store keeps no metadata, so that late writes in deleted containers would become blobs: do without a memory of \
+                    containers there";
+        Err(OpenError::new(OpenErrorKind::Settings, what))
+    }
+
     /// Asks the store for the head of an object, which needn't exist, to see that the store can be reached.
     ///
     /// # Errors
     /// [`OpenErrorKind::Settings`] without credentials, and otherwise [`OpenErrorKind::Unusable`].
     pub async fn reach(&self, location: &Path) -> Result<(), OpenError> {
         match self.objects.head(location).await {
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(unusable(self, error)),
         }
     }
@@ -150,6 +160,7 @@ fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
     is_named || error.source().is_some_and(asks_for_metadata)
 }
 
+/// The tests, on one probe object.
 struct Trial<'a> {
     objects: &'a dyn ObjectStore,
     location: &'a Path,

@@ -57,7 +57,7 @@ impl StoreState {
             let parts = self.begin_parts(job, Some(direct.clone())).await?;
             match direct.end() {
                 BodyOffer::Arrived(hash) => {
-                    let hash = declared.keep(length, hash)?;
+                    let hash = declared.verify(length, hash)?;
                     return Ok(ReceivedBody::in_parts(parts, hash));
                 }
                 BodyOffer::Left(left) => (body, begun) = (left, Some(parts)),

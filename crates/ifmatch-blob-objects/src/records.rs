@@ -1,15 +1,9 @@
-//! The records of blobs, apart from their writes: removal, memory, and the writes of an earlier process.
+//! The records of blobs, apart from their writes: removal, and the writes of an earlier process.
 //!
 //! # Removal
 //!
 //! Records that only repeat the object store's state are removed. Otherwise the register would grow with every name ever written,
-//! including the blocks' records.
-//!
-//! # Memory
-//!
-//! The records of blobs that this process wrote last are kept, so its next write needn't load them. Such a record may be outdated, and a
-//! swap that starts from it then fails and begins again with the current one. So it never refuses a write: only records without a lease
-//! and without a permit are kept, and a check that fails is repeated with the current record.
+//! such as a staged block.
 //!
 //! # Writes of an earlier process
 //!
@@ -30,8 +24,7 @@
 //!   qualifies. A copy of its folder doesn't: the mark in the store tells its owner.
 //! - **A write of this process** that began before its record was looked at. Its permit is younger than this process.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -45,7 +38,7 @@ use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
 use crate::attributes::StoredVersion;
-use crate::container::state::{ContainerMembers, RegisteredState};
+use crate::container::state::{ContainerMembers, ContainerState};
 use crate::list::name_of;
 use crate::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
 use crate::store_state::StoreState;
@@ -92,19 +85,19 @@ impl StoreState {
         record: &Record,
     ) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        match RegisteredState::of(record, now) {
+        match ContainerState::of(record, now) {
             // The records behind it are looked at all the same.
             Err(error) => {
                 tracing::warn!(%container, %error, "the record of a container is unreadable");
                 Ok(0)
             }
-            Ok(RegisteredState::Closing(_, until) | RegisteredState::Deleting(until))
+            Ok(ContainerState::Closing(_, until) | ContainerState::Deleting(until))
                 if until <= now =>
             {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            Ok(gone @ RegisteredState::Gone(_))
+            Ok(gone @ ContainerState::Gone(_))
                 if is_past_retention(record, now) && record.is_forgettable(now) =>
             {
                 match Box::pin(self.remove_strays(container, gone.members())).await {
@@ -188,54 +181,6 @@ impl StoreState {
         next_page(self.driver.register(), prefix, after)
             .await
             .map_err(of_register)
-    }
-}
-
-/// Maximum number of records. A record takes about 1 KiB.
-const CAPACITY: usize = 1_000;
-
-/// The records of recent writes.
-pub(super) struct RecentRecords {
-    is_enabled: bool,
-    records: Mutex<HashMap<Key, Record>>,
-}
-
-impl RecentRecords {
-    pub(super) fn new(is_enabled: bool) -> Self {
-        Self {
-            is_enabled,
-            records: Mutex::default(),
-        }
-    }
-
-    /// Returns the record after this process's latest write of a blob. It may be outdated.
-    pub(super) fn get(&self, key: &Key) -> Option<Record> {
-        self.records().get(key).cloned()
-    }
-
-    /// Keeps the record after a write.
-    pub(super) fn keep(&self, key: &Key, record: Record, now: Timestamp) {
-        if !self.is_enabled {
-            return;
-        }
-        let mut records = self.records();
-        if record.permit(now).is_some() || record.lease_state(now).is_locked() {
-            records.remove(key);
-            return;
-        }
-        if records.len() >= CAPACITY && !records.contains_key(key) {
-            records.clear();
-        }
-        records.insert(key.clone(), record);
-    }
-
-    /// Forgets a record: another request has changed it.
-    pub(super) fn forget(&self, key: &Key) {
-        self.records().remove(key);
-    }
-
-    fn records(&self) -> MutexGuard<'_, HashMap<Key, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

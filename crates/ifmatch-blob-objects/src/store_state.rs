@@ -20,7 +20,7 @@ use crate::container::state::ContainerMembers;
 use crate::failure::{self, lost};
 use crate::owner::{StoreClaim, StoreOwner};
 use crate::probe::StoreCapabilities;
-use crate::records::RecentRecords;
+use crate::recent_records::RecentRecords;
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -191,7 +191,7 @@ impl StoreState {
     }
 }
 
-/// Runs to the end even if the caller is dropped.
+/// Runs the work to its end, even if the caller is dropped.
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -49,7 +49,7 @@ pub(super) struct BodySpool {
     rest: Bytes,
     hash: Hash,
     taken: u64,
-    promise: DeclaredBody,
+    declared: DeclaredBody,
 }
 
 /// The next bytes of a body, at most [`PART`] of them.
@@ -61,8 +61,8 @@ pub(super) struct Part {
 
 impl BodySpool {
     /// Starts to receive a request's body. The platform hashes it if it can and the body may be long.
-    pub(super) fn new(body: Upload, promise: &DeclaredBody, hashing: Option<Hashing>) -> Self {
-        let is_short = promise.length.is_some_and(|length| length <= SHORT);
+    pub(super) fn new(body: Upload, declared: &DeclaredBody, hashing: Option<Hashing>) -> Self {
+        let is_short = declared.length.is_some_and(|length| length <= SHORT);
         let hash = match hashing.filter(|_| !is_short) {
             Some(begin) => Hash::Platform(begin()),
             None => Hash::Own(Hasher::default()),
@@ -72,7 +72,7 @@ impl BodySpool {
             rest: Bytes::new(),
             hash,
             taken: 0,
-            promise: *promise,
+            declared: *declared,
         }
     }
 
@@ -117,7 +117,7 @@ impl BodySpool {
                 hash.finish().await.map_err(failed)?
             }
         };
-        self.promise.keep(self.taken, hash)
+        self.declared.verify(self.taken, hash)
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
@@ -130,14 +130,14 @@ impl BodySpool {
                 continue;
             }
             self.taken = self.taken.saturating_add(chunk.len() as u64);
-            if self.taken > self.promise.limit {
+            if self.taken > self.declared.limit {
                 return Err(StoreErrorKind::TooLarge {
-                    limit: self.promise.limit,
+                    limit: self.declared.limit,
                 }
                 .into());
             }
             if self
-                .promise
+                .declared
                 .length
                 .is_some_and(|length| self.taken > length)
             {
@@ -208,8 +208,10 @@ impl DeclaredBody {
         }
     }
 
+    /// Checks the declared length, before any of the body is read.
+    ///
     /// # Errors
-    /// [`StoreErrorKind::TooLarge`] if the declared length exceeds the limit.
+    /// [`StoreErrorKind::TooLarge`] if it exceeds the limit.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.length {
             Some(length) if length > self.limit => {
@@ -236,7 +238,7 @@ impl DeclaredBody {
     }
 
     /// Returns the hash of a body of this length, if both match the declarations.
-    pub(super) fn keep(&self, taken: u64, hash: ContentHash) -> Result<ContentHash, StoreError> {
+    pub(super) fn verify(&self, taken: u64, hash: ContentHash) -> Result<ContentHash, StoreError> {
         if self.length.is_some_and(|length| length != taken) {
             return Err(StoreErrorKind::LengthMismatch.into());
         }

@@ -17,8 +17,8 @@ use ifmatch_register::Key;
 use object_store::{Error, GetOptions, PutMode, PutOptions, PutPayload, PutResult};
 
 use crate::attributes::{StoredVersion, WriteStamp, tag};
-use crate::container::FoundContainer;
-use crate::container::state::{ContainerMembers, RegisteredContainer};
+use crate::container::ContainerLookup;
+use crate::container::state::{ContainerMembers, LiveContainer};
 use crate::direct::DirectBody;
 use crate::failure::{self, WriteFailure, contended, lost};
 use crate::permit::{
@@ -40,7 +40,7 @@ pub(super) struct WriteBasis {
 
 /// An attempt at a write.
 #[derive(Debug)]
-struct Goal {
+struct Attempt {
     stamp: WriteStamp,
     mode: PutMode,
     /// `true` if it creates the blob.
@@ -238,13 +238,13 @@ impl StoreState {
             };
             self.outlast(there.as_ref()).await;
             created = current.is_none();
-            let goal = Goal {
+            let attempt = Attempt {
                 stamp: self.stamp(job, body, there.as_ref(), home),
                 mode: self.mode(there.as_ref()),
                 created,
             };
-            match self.send(job, &goal, body).await {
-                Ok(result) => return done(self.written(job, &goal, body.hash, &result)),
+            match self.send(job, &attempt, body).await {
+                Ok(result) => return done(self.written(job, &attempt, body.hash, &result)),
                 Err(WriteFailure::Changed) => too_soon = None,
                 Err(WriteFailure::TooSoon(error)) => {
                     too_soon = Some(error);
@@ -252,8 +252,8 @@ impl StoreState {
                 }
                 Err(WriteFailure::Definite(error)) => return GuardedOutcome::Refused(error),
                 Err(WriteFailure::Unknown(error)) => {
-                    let grace = self.grace(job, &goal, body);
-                    return self.find_out(job, &goal, body.hash, grace, error).await;
+                    let grace = self.grace(job, &attempt, body);
+                    return self.find_out(job, &attempt, body.hash, grace, error).await;
                 }
             }
         }
@@ -264,7 +264,7 @@ impl StoreState {
     async fn survey(
         &self,
         job: &WriteJob,
-    ) -> Result<(FoundContainer, Option<StoredVersion>), StoreError> {
+    ) -> Result<(ContainerLookup, Option<StoredVersion>), StoreError> {
         let found = self.find_for_write(&job.blob.container).await?;
         let there = self.look(&job.location, ContainerMembers::ALL).await?;
         Ok((found, there))
@@ -274,24 +274,24 @@ impl StoreState {
     async fn send(
         &self,
         job: &WriteJob,
-        goal: &Goal,
+        attempt: &Attempt,
         body: &mut ReceivedBody,
     ) -> Result<PutResult, WriteFailure> {
         // The condition of a creation doesn't cover its container: the gateway of another register wouldn't take the
         // object for a blob.
         let is_covered =
-            body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
+            body.is_conditional() && matches!(attempt.mode, PutMode::Update(_)) && !attempt.created;
         if !is_covered {
             self.check_owner().await.map_err(WriteFailure::Definite)?;
         }
         let (payload, extensions) = match &mut body.bytes {
             BodyBytes::Whole(payload) => (payload.clone(), Extensions::default()),
-            BodyBytes::Copied => self.copied(job, goal).await?,
+            BodyBytes::Copied => self.copied(job, attempt).await?,
             BodyBytes::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
         };
-        let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
+        let attributes = self.attributes(&job.headers, &attempt.stamp, attempt.created);
         let options = PutOptions {
-            mode: goal.mode.clone(),
+            mode: attempt.mode.clone(),
             attributes,
             extensions,
             ..PutOptions::default()
@@ -305,9 +305,9 @@ impl StoreState {
     async fn copied(
         &self,
         job: &WriteJob,
-        goal: &Goal,
+        attempt: &Attempt,
     ) -> Result<(PutPayload, Extensions), WriteFailure> {
-        let version = match &goal.mode {
+        let version = match &attempt.mode {
             PutMode::Update(version) => version.e_tag.clone(),
             PutMode::Create | PutMode::Overwrite => None,
         };
@@ -337,7 +337,7 @@ impl StoreState {
         job: &WriteJob,
         body: &ReceivedBody,
         there: Option<&StoredVersion>,
-        home: RegisteredContainer,
+        home: LiveContainer,
     ) -> WriteStamp {
         let before = there
             .and_then(|there| there.info.generation)
@@ -370,18 +370,21 @@ impl StoreState {
     fn written(
         &self,
         job: &WriteJob,
-        goal: &Goal,
+        attempt: &Attempt,
         hash: ContentHash,
         result: &PutResult,
     ) -> Written {
-        let write = self.capability.metadata.then(|| goal.stamp.write());
+        let write = self.capability.metadata.then(|| attempt.stamp.write());
         Written {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
             last_modified: self.driver.clock().wall().last_modified(),
             hash: Some(hash),
             md5: job.headers.content_md5,
-            generation: goal.stamp.generation.filter(|_| self.capability.metadata),
-            created: goal.created,
+            generation: attempt
+                .stamp
+                .generation
+                .filter(|_| self.capability.metadata),
+            created: attempt.created,
             is_replay: false,
         }
     }
@@ -390,13 +393,13 @@ impl StoreState {
     async fn find_out(
         &self,
         job: &WriteJob,
-        goal: &Goal,
+        attempt: &Attempt,
         hash: ContentHash,
         grace: Duration,
         error: StoreError,
     ) -> GuardedOutcome<Written> {
         let found = self.look(&job.location, ContainerMembers::ALL).await;
-        let answered = |current| job.answered_by(&current, hash, goal.created);
+        let answered = |current| job.answered_by(&current, hash, attempt.created);
         match found.ok().flatten().and_then(answered) {
             Some(written) => done(written),
             None => GuardedOutcome::Unknown(error, grace),
@@ -408,8 +411,8 @@ impl StoreState {
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
     /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
-    fn grace(&self, job: &WriteJob, goal: &Goal, body: &ReceivedBody) -> Duration {
-        let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
+    fn grace(&self, job: &WriteJob, attempt: &Attempt, body: &ReceivedBody) -> Duration {
+        let is_update = body.is_conditional() && matches!(attempt.mode, PutMode::Update(_));
         if is_update && !job.is_leased() && self.capability.unique_tags {
             Duration::ZERO
         } else {

@@ -119,11 +119,12 @@ const SEPARATOR: char = '.';
 
 /// Returns `true` for a container name that Azure allows.
 fn is_container_name(name: &str) -> bool {
-    let part = |part: &str| {
-        let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        !part.is_empty() && part.bytes().all(valid)
-    };
+    let part = |part: &str| !part.is_empty() && part.bytes().all(is_lowercase_or_digit);
     (3..=63).contains(&name.len()) && name.split('-').all(part)
+}
+
+fn is_lowercase_or_digit(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 /// An account: its name and its keys.
@@ -156,8 +157,7 @@ impl Account {
     /// # Errors
     /// The name or the key is malformed.
     pub fn new(name: &str, key: &str) -> Result<Self, InvalidAccount> {
-        let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        if !(3..=24).contains(&name.len()) || !name.bytes().all(valid) {
+        if !(3..=24).contains(&name.len()) || !name.bytes().all(is_lowercase_or_digit) {
             return Err(InvalidAccount(Rule::Name));
         }
         Self {

@@ -39,8 +39,8 @@ impl BlobBody {
         Self(Kind::Stream(AnyBody::new(body)))
     }
 
-    /// Returns the same body as the response to a document, about as long as it. Its bytes occupy the document's memory until they are sent, so it
-    /// needs none of its own: it can't be refused any more.
+    /// Returns this body as the response to a document of about its length. Its bytes occupy the document's memory until they are
+    /// sent. So it needs none of its own, and can't be refused any more.
     #[must_use]
     pub fn in_place_of(self, document: Bytes) -> Self {
         self.try_map_bytes(|answer| Ok::<_, Infallible>(documents::in_place_of(document, answer)))

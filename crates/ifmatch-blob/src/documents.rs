@@ -165,13 +165,13 @@ impl DocumentMemory {
     }
 }
 
-/// Returns the bytes of a response to a document, about as long as it. They occupy the document's memory until they are sent, so the response
-/// needs none of its own: it can't be refused any more.
+/// Returns the bytes of a response to a document of about its length. They occupy the document's memory until they are sent. So the
+/// response needs none of its own, and can't be refused any more.
 pub fn in_place_of(document: Bytes, answer: impl Into<Vec<u8>>) -> Bytes {
     held(answer.into(), document)
 }
 
-/// A vector that has grown has room for up to twice its bytes, which isn't kept.
+/// Returns bytes that keep `memory` until they are dropped, without the room for up to twice as many that a vector has once it has grown.
 fn held(mut bytes: Vec<u8>, memory: impl Send + 'static) -> Bytes {
     bytes.shrink_to_fit();
     Bytes::from_owner(Document {
@@ -198,6 +198,7 @@ impl Pieces {
                 last.extend_from_slice(data);
             }
             _ => {
+                // A large frame gets a piece of its own.
                 let is_large = data.len() > Self::SIZE / 4;
                 let mut piece = Vec::with_capacity(if is_large {
                     data.len()

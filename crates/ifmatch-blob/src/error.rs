@@ -76,7 +76,7 @@ pub enum StoreErrorKind {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The client stopped sending the body.
+    /// The client stopped sending the body (400).
     #[error("the client stopped sending the body")]
     Interrupted,
     /// The body doesn't have the declared length (400).
@@ -191,7 +191,7 @@ impl StoreError {
             return;
         }
         let text = self.to_string();
-        if let Some(repeated) = REPEATS.told(&text, SystemClock.now()) {
+        if let Some(repeated) = REPEATS.note(&text, SystemClock.now()) {
             tracing::error!(error = %text, repeated, "the store failed");
         }
         count(match self.kind {
@@ -241,8 +241,8 @@ impl Repeats {
     /// Maximum number of texts to remember. Most failures have a few.
     const MAX: usize = 16;
 
-    /// Returns how often a text was left out since it was logged, if it is to be logged now.
-    fn told(&self, text: &str, now: Timestamp) -> Option<u64> {
+    /// Notes a failure. Returns how often its text was left out since it was logged, if it is to be logged now.
+    fn note(&self, text: &str, now: Timestamp) -> Option<u64> {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = texts.iter().position(|(known, ..)| known == text);
         if let Some((_, at, left_out)) = found.and_then(|found| texts.get_mut(found))
@@ -303,20 +303,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_once_a_minute_with_the_number_of_others() {
+    fn a_failure_is_logged_once_a_minute_with_the_number_left_out() {
         let repeats = Repeats(Mutex::default());
         let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
-        assert_eq!(repeats.told("full", at(100)), Some(0));
+        assert_eq!(repeats.note("full", at(100)), Some(0));
         assert_eq!(
-            [1, 2, 59].map(|later| repeats.told("full", at(100 + later))),
+            [1, 2, 59].map(|later| repeats.note("full", at(100 + later))),
             [None; 3]
         );
-        assert_eq!(repeats.told("gone", at(101)), Some(0), "another failure");
+        assert_eq!(repeats.note("gone", at(101)), Some(0), "another failure");
         assert_eq!(
-            (repeats.told("full", at(160)), repeats.told("full", at(161))),
+            (repeats.note("full", at(160)), repeats.note("full", at(161))),
             (Some(3), None)
         );
-        let others = (0..2 * Repeats::MAX).map(|other| repeats.told(&other.to_string(), at(161)));
+        let others = (0..2 * Repeats::MAX).map(|other| repeats.note(&other.to_string(), at(161)));
         assert_eq!(others.collect::<Vec<_>>(), vec![Some(0); 2 * Repeats::MAX]);
         assert_eq!(
             repeats.0.lock().unwrap().len(),

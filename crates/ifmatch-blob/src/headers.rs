@@ -128,48 +128,21 @@ impl BlobHeaders {
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let append = self.append.map(|append| (APPEND, append.to_string()));
-        let block_list = self
-            .block_list
-            .as_ref()
-            .map(|list| (BLOCK_LIST, list.as_str().to_owned()));
-        let copied = self
-            .copied
-            .as_ref()
-            .map(|copied| (COPIED, copied.to_string()));
-        let checksum = self
-            .checksum
-            .as_ref()
-            .map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
-        let tags = (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string()));
-        let policies = self
-            .policies
-            .as_ref()
-            .map(|policies| (POLICIES, policies.as_str().to_owned()));
-        let snapshot = self
-            .snapshot
-            .as_ref()
-            .map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
-        let last_snapshot = self
-            .last_snapshot
-            .as_ref()
-            .map(|last| (LAST_SNAPSHOT, last.as_str().to_owned()));
-        let tier = self.tier.as_ref().map(|tier| (TIER, tier.to_string()));
-        let emptying = self
-            .emptying
-            .as_ref()
-            .map(|emptying| (EMPTYING, emptying.as_str().to_owned()));
+        let text = |name: &'static str, field: Option<&FieldText>| {
+            field.map(|text| (name, text.as_str().to_owned()))
+        };
+        let copied = self.copied.as_ref();
         [
-            append,
-            block_list,
-            copied,
-            checksum,
-            tags,
-            tier,
-            snapshot,
-            last_snapshot,
-            policies,
-            emptying,
+            self.append.map(|append| (APPEND, append.to_string())),
+            text(BLOCK_LIST, self.block_list.as_ref()),
+            copied.map(|copied| (COPIED, copied.to_string())),
+            text(CHECKSUM, self.checksum.as_ref()),
+            (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string())),
+            self.tier.as_ref().map(|tier| (TIER, tier.to_string())),
+            text(SNAPSHOT, self.snapshot.as_ref()),
+            text(LAST_SNAPSHOT, self.last_snapshot.as_ref()),
+            text(POLICIES, self.policies.as_ref()),
+            text(EMPTYING, self.emptying.as_ref()),
         ]
         .into_iter()
         .flatten()
@@ -180,21 +153,18 @@ impl BlobHeaders {
     /// # Errors
     /// The text isn't one of [`internal`](Self::internal), or the name is unknown.
     pub fn set_internal(&mut self, name: &str, text: &str) -> Result<(), InvalidInternal> {
+        let field = || FieldText::new(text).map(Some).map_err(|_| InvalidInternal);
         match name {
             APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
-            BLOCK_LIST => {
-                self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?);
-            }
+            BLOCK_LIST => self.block_list = field()?,
             COPIED => self.copied = Some(text.parse()?),
-            CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            CHECKSUM => self.checksum = field()?,
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
             TIER => self.tier = Some(text.parse()?),
-            SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
-            LAST_SNAPSHOT => {
-                self.last_snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?);
-            }
-            EMPTYING => self.emptying = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
-            POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            SNAPSHOT => self.snapshot = field()?,
+            LAST_SNAPSHOT => self.last_snapshot = field()?,
+            POLICIES => self.policies = field()?,
+            EMPTYING => self.emptying = field()?,
             _ => return Err(InvalidInternal),
         }
         Ok(())
@@ -387,7 +357,7 @@ impl FieldText {
     /// Parses text.
     ///
     /// # Errors
-    /// Fails if the text contains characters other than visible ASCII ones, spaces and tabs.
+    /// The text contains characters other than visible ASCII ones, spaces and tabs, or a space or tab is at one of its ends.
     pub fn new(text: &str) -> Result<Self, InvalidFieldText> {
         Self::from_header(HeaderValue::from_str(text).map_err(|_| InvalidFieldText)?)
     }
@@ -395,7 +365,7 @@ impl FieldText {
     /// Parses the value of a header field. Shares its memory.
     ///
     /// # Errors
-    /// Fails if the value contains characters other than visible ASCII ones, spaces and tabs.
+    /// The value contains characters other than visible ASCII ones, spaces and tabs, or a space or tab is at one of its ends.
     pub fn from_header(value: HeaderValue) -> Result<Self, InvalidFieldText> {
         let text = value.to_str().map_err(|_| InvalidFieldText)?;
         if text.trim_matches([' ', '\t']).len() == text.len() {
@@ -506,7 +476,7 @@ impl fmt::Display for ContentMd5 {
 }
 
 /// Parses the base64 of 16 bytes.
-impl std::str::FromStr for ContentMd5 {
+impl FromStr for ContentMd5 {
     type Err = InvalidMd5;
 
     fn from_str(text: &str) -> Result<Self, InvalidMd5> {

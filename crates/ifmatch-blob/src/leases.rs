@@ -18,6 +18,9 @@ pub struct LeaseTarget {
 
 impl LeaseTarget {
     /// Parses `container` or `container/blob…`, without percent-encoding.
+    ///
+    /// # Errors
+    /// [`InvalidName`] states the rule that a name breaks.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let (container, blob) = match text.split_once('/') {
             Some((container, blob)) => (container, Some(BlobName::new(blob)?)),

@@ -197,6 +197,9 @@ impl BlobPath {
     }
 
     /// Parses a path that is already divided.
+    ///
+    /// # Errors
+    /// Same as [`parse`](Self::parse).
     pub fn of_encoded(container: &str, name: &str) -> Result<Self, InvalidName> {
         let container = ContainerName::new(&decode(container)?)?;
         if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
@@ -311,7 +314,10 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// Percent-decodes text. Rejects malformed escapes.
+/// Percent-decodes text.
+///
+/// # Errors
+/// [`NameErrorKind::Escape`] for a malformed escape, and [`NameErrorKind::Utf8`] if the result isn't UTF-8.
 pub fn decode(text: &str) -> Result<Cow<'_, str>, InvalidName> {
     let is_escape = |after: &str| {
         let digits = after.as_bytes().get(..2);

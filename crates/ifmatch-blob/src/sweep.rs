@@ -21,7 +21,7 @@ use crate::store::{
 /// Maximum number of entries per page. A page must fit into the requests that a platform allows per invocation.
 const STEP: usize = 50;
 
-/// The place of a sweep's position.
+/// The position of a sweep, which a blob keeps.
 pub struct Position<'a> {
     store: &'a dyn BlobStore,
     place: BlobPath,
@@ -29,7 +29,7 @@ pub struct Position<'a> {
 }
 
 impl<'a> Position<'a> {
-    /// Returns the place, and the saved position if there is one. If it can't be read, the sweep starts over.
+    /// Returns the keeper of the position, and the saved position if there is one. If it is unreadable, the sweep starts over.
     ///
     /// # Errors
     /// Fails if the store does.

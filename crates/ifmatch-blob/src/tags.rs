@@ -140,16 +140,16 @@ impl FromStr for Tags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidTags {
     /// A name is empty or too long.
-    #[error("a tag's name is empty, or longer than 128 characters")]
+    #[error("a tag's name is empty, or longer than {} characters", Tags::MAX_NAME)]
     Name,
     /// A value is too long.
-    #[error("a tag's value is longer than 256 characters")]
+    #[error("a tag's value is longer than {} characters", Tags::MAX_VALUE)]
     Value,
     /// A name is repeated.
     #[error("two tags have the same name")]
     Repeated,
     /// There are too many.
-    #[error("this blob would have more than 10 tags")]
+    #[error("this blob would have more than {} tags", Tags::MAX)]
     TooMany,
     /// They aren't UTF-8.
     #[error("the tags aren't encoded like the query of a URL, in UTF-8")]

@@ -19,8 +19,9 @@ use crate::store::{
 
 pub use ifmatch_runtime::ManualClock;
 
-/// Number of attempts, and the pause after each.
+/// Maximum number of attempts to open a store.
 const ATTEMPTS: usize = 6_000;
+/// Pause after an attempt.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Time for a request to reach a step.
 const LIMIT: Duration = Duration::from_mins(1);

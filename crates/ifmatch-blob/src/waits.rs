@@ -25,9 +25,9 @@ use crate::body::BlobBody;
 use crate::dialect::{Client, Context};
 use crate::shares::{Share, Shares};
 
-/// The client's preferences.
+/// The client's preferences (RFC 7240 §2).
 pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// The preferences that the server has applied.
+/// The preferences that the server has applied (RFC 7240 §3).
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the

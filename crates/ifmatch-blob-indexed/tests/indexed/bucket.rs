@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use http::Method;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
@@ -15,6 +16,9 @@ use ifmatch_blob::store::{
 };
 use ifmatch_blob::test_util::ManualClock;
 use ifmatch_blob_indexed::{IndexedStore, Objects, OpenErrorKind, Progress};
+use ifmatch_core::command::{Command, Content, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{
@@ -365,19 +369,15 @@ async fn a_damaged_record_prevents_the_sweep() {
         .await
         .unwrap()
         .remove(0);
-    let now = ifmatch_core::date::Timestamp::from_micros(0);
+    let now = Timestamp::from_micros(0);
     let payload = record.state(now).version().unwrap().payload().clone();
     let mut bytes = payload.to_vec();
     *bytes.last_mut().unwrap() ^= 0xff;
-    let nothing = ifmatch_core::precondition::Preconditions::NONE;
-    let content = ifmatch_core::command::Content::Kept {
+    let content = Content::Kept {
         payload: bytes.into(),
     };
-    let write = ifmatch_core::command::Write::new(&http::Method::PUT, &nothing, content, 7);
-    let next = record
-        .apply(&ifmatch_core::command::Command::Write(write), now)
-        .next
-        .unwrap();
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 7);
+    let next = record.apply(&Command::Write(write), now).next.unwrap();
     register
         .records()
         .compare_and_swap(&key, record.revision(), Some(&next))
@@ -470,7 +470,7 @@ async fn two_gateways_append_to_one_blob() {
             })
         });
         let mut offsets = Vec::new();
-        for appended in futures_util::future::join_all(appends).await {
+        for appended in join_all(appends).await {
             offsets.push(appended.unwrap().unwrap().offset);
         }
         let bytes = read(&gateways[1], &log).await;
@@ -540,7 +540,7 @@ async fn a_write_keeps_away_the_deletion_of_an_empty_container() {
     assert_eq!(kind(refused), StoreErrorKind::ContainerNotEmpty);
     assert!(!register.waits_for_swap());
     assert_eq!(read(&other, &path).await, "1");
-    // The mark that a killed process left is removed.
+    // No mark is left.
     one.delete(&path, Delete::default()).await.unwrap();
     one.delete_empty_container(&path.container, Delete::default())
         .await

@@ -15,18 +15,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_register::{Register, Scan};
 use tokio::runtime::Builder;
 
-fn files(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries
-        .map(|path| if path.is_dir() { files(&path) } else { 1 })
-        .sum()
-}
-
-pub(crate) fn bodies(folder: &Path) -> usize {
-    files(&folder.join("bodies")) + files(&folder.join("tmp"))
-}
+use crate::support::bodies;
 
 async fn records(folder: &Path, prefix: &str) -> usize {
     let register = RedbRegister::open(folder.join("index.redb")).unwrap();

@@ -18,8 +18,7 @@ use ifmatch_core::lease::{LeaseAction, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, MemoryRegister};
 
-use crate::collected::bodies;
-use crate::support::bytes;
+use crate::support::{bodies, bytes};
 use crate::unreliable::{Dice, rounds};
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,8 +27,7 @@ use ifmatch_register::{Driver, Register, Scan};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use crate::collected::bodies;
-use crate::support::bytes;
+use crate::support::{bodies, bytes};
 
 type Store = IndexedStore;
 

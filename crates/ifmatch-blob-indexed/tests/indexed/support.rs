@@ -24,6 +24,21 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Returns the number of files in a folder and below it.
+fn count(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { count(&path) } else { 1 })
+        .sum()
+}
+
+/// Returns the number of files of bodies, including incoming ones.
+pub(crate) fn bodies(folder: &Path) -> usize {
+    count(&folder.join("bodies")) + count(&folder.join("tmp"))
+}
+
 /// Returns the bytes of a blob, which have the hash of its version.
 pub(crate) async fn read(store: &IndexedStore, blob: &BlobPath) -> Bytes {
     let opened = store.open(blob, Reading::WHOLE).await.unwrap();

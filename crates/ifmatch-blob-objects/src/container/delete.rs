@@ -71,10 +71,10 @@ use object_store::path::Path;
 
 use super::memory::FORGOTTEN_AFTER;
 use super::state::{
-    ContainerPayload, DeleterMove, DeleterStep, DeleterSwap, DeletionContext, DeletionMark,
-    DeletionPurpose, RegisteredContainer, RegisteredState, StepOutcome,
+    ContainerPayload, ContainerState, DeleterMove, DeleterStep, DeleterSwap, DeletionContext,
+    DeletionMark, DeletionPurpose, LiveContainer, StepOutcome,
 };
-use super::{RETRY, key};
+use super::{PAUSE, RETRY, key};
 use crate::failure::{self, WriteFailure, contended, lost};
 use crate::permit::{GRACE, KEYS};
 use crate::store_state::{PATIENCE, StoreState, in_a_task};
@@ -85,8 +85,6 @@ const PAGE: usize = 1_000;
 const RESERVE: usize = 8;
 /// Duration of a deleter's turn. It is renewed halfway through.
 const TURN: Duration = Duration::from_mins(1);
-/// Pause before rereading a record that is about to change; grows up to [`RETRY`].
-const PAUSE: Duration = Duration::from_millis(10);
 
 impl StoreState {
     /// Deletes a container.
@@ -133,7 +131,7 @@ impl StoreState {
         loop {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let registered = RegisteredState::of(&record, now)?;
+            let registered = ContainerState::of(&record, now)?;
             match registered.deletion(purpose, now) {
                 // Only a container that seems to be empty refuses writes.
                 DeleterMove::Take(DeletionMark::Closing)
@@ -208,7 +206,7 @@ struct DeleterTurn<'a> {
     shared: &'a StoreState,
     container: &'a ContainerName,
     key: Key,
-    home: RegisteredContainer,
+    home: LiveContainer,
     payload: ContainerPayload,
     mark: DeletionMark,
     /// Version of the container's record that contains the turn.
@@ -333,7 +331,7 @@ impl<'a> DeleterTurn<'a> {
         let (prefix, mut after) = (self.prefix(), None);
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
-                self.keep().await?;
+                self.keep_turn().await?;
                 let Some(found) = record.permit(Timestamp::default()) else {
                     continue;
                 };
@@ -351,7 +349,7 @@ impl<'a> DeleterTurn<'a> {
                     if give_up.is_some_and(|give_up| driver.clock().now() >= give_up) {
                         return Err(contended());
                     }
-                    self.keep().await?;
+                    self.keep_turn().await?;
                     driver.clock().sleep(PAUSE).await;
                 }
             }
@@ -362,7 +360,7 @@ impl<'a> DeleterTurn<'a> {
     /// Fails if the container has blobs.
     async fn look(&mut self) -> Result<(), StoreError> {
         self.shared.check_owner().await?;
-        self.keep().await?;
+        self.keep_turn().await?;
         let listing = self.shared.has_blobs(self.container, self.home.members());
         let has_blobs = self
             .in_turn(listing)
@@ -382,7 +380,7 @@ impl<'a> DeleterTurn<'a> {
         let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(PAGE);
         let mut deleted = 0;
         loop {
-            self.keep().await?;
+            self.keep_turn().await?;
             if (self.shared.backing.allowance)() < RESERVE {
                 return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
             }
@@ -396,7 +394,7 @@ impl<'a> DeleterTurn<'a> {
             let locations = locations
                 .collect::<object_store::Result<Vec<_>>>()
                 .map_err(failure::of_read)?;
-            self.keep().await?;
+            self.keep_turn().await?;
             deleted += self.remove(locations).await?;
         }
     }
@@ -446,7 +444,7 @@ impl<'a> DeleterTurn<'a> {
         let (prefix, mut after) = (self.prefix(), None);
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
-                self.keep().await?;
+                self.keep_turn().await?;
                 if record.permit(self.now()).is_none() {
                     let register = self.shared.driver.register();
                     register
@@ -479,7 +477,7 @@ impl<'a> DeleterTurn<'a> {
     }
 
     /// Renews the turn once half of it has passed.
-    async fn keep(&mut self) -> Result<(), StoreError> {
+    async fn keep_turn(&mut self) -> Result<(), StoreError> {
         if self.now().until(self.until) < TURN / 2 {
             self.replace(self.marked(self.mark)).await
         } else {

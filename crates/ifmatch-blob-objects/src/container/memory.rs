@@ -8,7 +8,7 @@ use std::time::Duration;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
 
-use super::state::{ContainerMembers, RegisteredContainer, RegisteredState};
+use super::state::{ContainerMembers, ContainerState, LiveContainer};
 
 /// Time for which a write may rely on a response about its container, counted from before the request.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
@@ -21,11 +21,12 @@ const CAPACITY: usize = 1_000;
 /// The register's responses about containers, for as long as reads may reuse them.
 pub(crate) struct MemberCache {
     lasts: Duration,
-    said: Mutex<Said>,
+    responses: Mutex<Responses>,
 }
 
+/// The latest responses, and the number of questions asked.
 #[derive(Default)]
-struct Said {
+struct Responses {
     containers: HashMap<ContainerName, ContainerResponse>,
     /// Number of the latest request.
     questions: u64,
@@ -37,7 +38,7 @@ struct ContainerResponse {
     members: Option<ContainerMembers>,
     question: RegisterQuestion,
     /// The container, if it existed.
-    home: Option<RegisteredContainer>,
+    home: Option<LiveContainer>,
     /// The register isn't asked again before this time, because it didn't respond.
     paused: Option<Timestamp>,
 }
@@ -51,7 +52,7 @@ pub(crate) struct RegisterQuestion {
 
 /// The responses about a container that a read can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContainerRecall {
+pub(crate) enum CachedMembers {
     /// A recent response.
     Recent(ContainerMembers),
     /// The register failed to respond a moment ago. The latest response, if any, may be outdated.
@@ -64,7 +65,7 @@ impl MemberCache {
     pub(crate) fn new(lasts: Duration) -> Self {
         Self {
             lasts,
-            said: Mutex::default(),
+            responses: Mutex::default(),
         }
     }
 
@@ -74,9 +75,9 @@ impl MemberCache {
     }
 
     /// Returns the knowledge about a container.
-    pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> ContainerRecall {
+    pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> CachedMembers {
         let answer = self
-            .said()
+            .responses()
             .containers
             .get(container)
             .copied()
@@ -87,23 +88,17 @@ impl MemberCache {
                 if members != ContainerMembers::NONE
                     && now < answer.question.at.saturating_add(self.lasts) =>
             {
-                ContainerRecall::Recent(members)
+                CachedMembers::Recent(members)
             }
-            known if answer.paused.is_some_and(|until| now < until) => {
-                ContainerRecall::Paused(known)
-            }
-            known => ContainerRecall::Old(known),
+            known if answer.paused.is_some_and(|until| now < until) => CachedMembers::Paused(known),
+            known => CachedMembers::Old(known),
         }
     }
 
     /// Returns a container that wasn't yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
     /// ([`FORGOTTEN_AFTER`]).
-    pub(crate) fn home(
-        &self,
-        container: &ContainerName,
-        now: Timestamp,
-    ) -> Option<RegisteredContainer> {
-        let answer = self.said().containers.get(container).copied()?;
+    pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<LiveContainer> {
+        let answer = self.responses().containers.get(container).copied()?;
         answer
             .home
             .filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
@@ -111,10 +106,10 @@ impl MemberCache {
 
     /// Begins a question to the register.
     pub(crate) fn ask(&self, now: Timestamp) -> RegisterQuestion {
-        let mut said = self.said();
-        said.questions += 1;
+        let mut responses = self.responses();
+        responses.questions += 1;
         RegisterQuestion {
-            number: said.questions,
+            number: responses.questions,
             at: now,
         }
     }
@@ -124,15 +119,15 @@ impl MemberCache {
         &self,
         container: &ContainerName,
         question: RegisterQuestion,
-        registered: RegisteredState,
+        registered: ContainerState,
     ) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
                 let home = match registered {
-                    RegisteredState::Known(home) => Some(home),
-                    RegisteredState::Closing(..)
-                    | RegisteredState::Deleting(_)
-                    | RegisteredState::Gone(_) => None,
+                    ContainerState::Known(home) => Some(home),
+                    ContainerState::Closing(..)
+                    | ContainerState::Deleting(_)
+                    | ContainerState::Gone(_) => None,
                 };
                 *answer = ContainerResponse {
                     members: Some(registered.members()),
@@ -154,15 +149,17 @@ impl MemberCache {
         if !self.is_enabled() {
             return;
         }
-        let containers = &mut self.said().containers;
+        let containers = &mut self.responses().containers;
         if containers.len() >= CAPACITY && !containers.contains_key(container) {
             containers.clear();
         }
         change(containers.entry(container.clone()).or_default());
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn responses(&self) -> MutexGuard<'_, Responses> {
+        self.responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,8 +187,8 @@ mod tests {
         ContainerMembers::since(Revision::new(revision))
     }
 
-    fn gone(revision: u64) -> RegisteredState {
-        RegisteredState::Gone(Revision::new(revision))
+    fn gone(revision: u64) -> ContainerState {
+        ContainerState::Gone(Revision::new(revision))
     }
 
     fn container() -> ContainerName {
@@ -201,32 +198,26 @@ mod tests {
     #[test]
     fn an_answer_lasts_and_then_replaces_a_register_that_does_not_answer() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        assert_eq!(cache.recall(&c, at(0)), ContainerRecall::Old(None));
+        assert_eq!(cache.recall(&c, at(0)), CachedMembers::Old(None));
         cache.keep(&c, cache.ask(at(1)), gone(7));
-        assert_eq!(cache.recall(&c, at(5)), ContainerRecall::Recent(since(7)));
-        assert_eq!(
-            cache.recall(&c, at(6)),
-            ContainerRecall::Old(Some(since(7)))
-        );
+        assert_eq!(cache.recall(&c, at(5)), CachedMembers::Recent(since(7)));
+        assert_eq!(cache.recall(&c, at(6)), CachedMembers::Old(Some(since(7))));
         let late = cache.ask(at(6));
         cache.pause(&c, at(7));
         assert_eq!(
             cache.recall(&c, at(11)),
-            ContainerRecall::Paused(Some(since(7)))
+            CachedMembers::Paused(Some(since(7)))
         );
-        assert_eq!(
-            cache.recall(&c, at(12)),
-            ContainerRecall::Old(Some(since(7)))
-        );
+        assert_eq!(cache.recall(&c, at(12)), CachedMembers::Old(Some(since(7))));
         cache.keep(&c, late, gone(8));
         assert_eq!(
             cache.recall(&c, at(10)),
-            ContainerRecall::Recent(since(8)),
+            CachedMembers::Recent(since(8)),
             "the late answer ends the pause"
         );
         assert_eq!(
             cache.recall(&c, at(11)),
-            ContainerRecall::Old(Some(since(8))),
+            CachedMembers::Old(Some(since(8))),
             "its age counts from the question"
         );
     }
@@ -237,13 +228,13 @@ mod tests {
         let (earlier, later) = (cache.ask(at(1)), cache.ask(at(2)));
         cache.keep(&c, later, gone(2));
         cache.keep(&c, earlier, gone(1));
-        assert_eq!(cache.recall(&c, at(3)), ContainerRecall::Recent(since(2)));
+        assert_eq!(cache.recall(&c, at(3)), CachedMembers::Recent(since(2)));
         let before = cache.ask(at(3));
-        cache.keep(&c, cache.ask(at(3)), RegisteredState::Deleting(at(9)));
+        cache.keep(&c, cache.ask(at(3)), ContainerState::Deleting(at(9)));
         cache.keep(&c, before, gone(2));
         assert_eq!(
             cache.recall(&c, at(3)),
-            ContainerRecall::Old(Some(ContainerMembers::NONE)),
+            CachedMembers::Old(Some(ContainerMembers::NONE)),
             "the deletion began after the question"
         );
     }
@@ -251,29 +242,29 @@ mod tests {
     #[test]
     fn a_deletion_is_never_recent() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        cache.keep(&c, cache.ask(at(1)), RegisteredState::Deleting(at(9)));
+        cache.keep(&c, cache.ask(at(1)), ContainerState::Deleting(at(9)));
         assert_eq!(
             cache.recall(&c, at(1)),
-            ContainerRecall::Old(Some(ContainerMembers::NONE))
+            CachedMembers::Old(Some(ContainerMembers::NONE))
         );
     }
 
     #[test]
     fn a_write_relies_on_a_container_for_a_moment() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        let home = RegisteredContainer {
+        let home = LiveContainer {
             incarnation: Revision::new(7),
             since: Revision::new(7),
         };
-        cache.keep(&c, cache.ask(at(1)), RegisteredState::Known(home));
+        cache.keep(&c, cache.ask(at(1)), ContainerState::Known(home));
         assert_eq!(cache.home(&c, at(1)), Some(home));
         assert_eq!(
             cache.home(&c, at(2)),
             None,
             "its age counts from the question"
         );
-        cache.keep(&c, cache.ask(at(2)), RegisteredState::Known(home));
-        cache.keep(&c, cache.ask(at(2)), RegisteredState::Deleting(at(9)));
+        cache.keep(&c, cache.ask(at(2)), ContainerState::Known(home));
+        cache.keep(&c, cache.ask(at(2)), ContainerState::Deleting(at(9)));
         assert_eq!(
             cache.home(&c, at(2)),
             None,
@@ -287,6 +278,6 @@ mod tests {
         let (cache, c) = (MemberCache::new(Duration::ZERO), container());
         cache.keep(&c, cache.ask(at(1)), gone(1));
         cache.pause(&c, at(1));
-        assert_eq!(cache.recall(&c, at(1)), ContainerRecall::Old(None));
+        assert_eq!(cache.recall(&c, at(1)), CachedMembers::Old(None));
     }
 }

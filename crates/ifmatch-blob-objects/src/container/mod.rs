@@ -1,4 +1,5 @@
-//! Containers: top-level folders, and their records in the register. Deletion is in [`delete`], the rules in [`state`].
+//! Containers: top-level folders, and their records in the register. [`delete`] deletes them, [`list`] lists them, and [`state`] has the
+//! rules.
 //!
 //! A container exists if the register contains it, or if there are blobs in its folder.
 //!
@@ -25,7 +26,6 @@
 //!   asks again, gets no response: fails, since the blobs are hidden, or the next container's
 //! ```
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
@@ -33,23 +33,22 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
 use ifmatch_blob::store::{
-    ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError,
-    StoreErrorKind,
+    ContainerInfo, MissingContainer, SetHeaders, StoreError, StoreErrorKind,
 };
 use ifmatch_core::command::{Command, Outcome, Refusal, Transition, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_register::{Key, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, RegisterErrorKind, Swap};
 use ifmatch_runtime::task::{detach, timeout};
-use memory::ContainerRecall;
-use state::{ContainerMembers, ContainerPayload, RegisteredContainer, RegisteredState};
+use memory::CachedMembers;
+use state::{ContainerMembers, ContainerPayload, ContainerState, LiveContainer};
 
-use crate::failure;
 use crate::store_state::{KeptData, StoreState};
 
 mod delete;
+mod list;
 pub(crate) mod memory;
 pub(crate) mod state;
 
@@ -62,6 +61,8 @@ const PATIENCE_WITH_ANSWER: Duration = Duration::from_millis(300);
 /// Maximum time that a read waits for the register without an earlier response. Late writes in a deleted container then count as
 /// blobs, so the time is longer.
 const PATIENCE_WITHOUT: Duration = Duration::from_secs(2);
+/// Pause before another attempt. Grows up to [`RETRY`] while another deleter has the turn.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Key prefix of containers.
 pub(crate) const KEYS: &str = "c/";
 
@@ -71,18 +72,18 @@ fn key(container: &ContainerName) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }
 
-/// The state of the container found by a write.
+/// What a write has found out about its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FoundContainer {
+pub(crate) enum ContainerLookup {
     /// The container doesn't exist.
     Absent(ContainerMembers),
     /// The container has blobs, but no record in the register.
     Unknown(ContainerMembers),
     /// The register contains the container.
-    Known(RegisteredContainer),
+    Known(LiveContainer),
 }
 
-impl FoundContainer {
+impl ContainerLookup {
     /// Returns the objects that are blobs of the container.
     pub(crate) fn members(&self) -> ContainerMembers {
         match self {
@@ -98,9 +99,9 @@ impl StoreState {
     pub(crate) async fn registered(
         &self,
         container: &ContainerName,
-    ) -> Result<RegisteredState, StoreError> {
+    ) -> Result<ContainerState, StoreError> {
         let record = self.container_record(container).await?;
-        RegisteredState::of(&record, self.driver.now())
+        ContainerState::of(&record, self.driver.now())
     }
 
     /// Loads the record of a container, and remembers what it says, for reads and writes: a write never finds a container that this
@@ -112,7 +113,7 @@ impl StoreState {
         self.member_cache.keep(
             container,
             question,
-            RegisteredState::of(&record, self.driver.now())?,
+            ContainerState::of(&record, self.driver.now())?,
         );
         Ok(record)
     }
@@ -121,10 +122,10 @@ impl StoreState {
     pub(crate) async fn container_for_write(
         &self,
         container: &ContainerName,
-    ) -> Result<RegisteredState, StoreError> {
+    ) -> Result<ContainerState, StoreError> {
         let now = self.driver.clock().now();
         if let Some(home) = self.member_cache.home(container, now) {
-            return Ok(RegisteredState::Known(home));
+            return Ok(ContainerState::Known(home));
         }
         self.registered(container).await
     }
@@ -133,16 +134,16 @@ impl StoreState {
     pub(crate) async fn exists(
         &self,
         container: &ContainerName,
-        registered: RegisteredState,
+        registered: ContainerState,
     ) -> Result<bool, StoreError> {
         match registered {
-            RegisteredState::Known(_) | RegisteredState::Closing(..) => Ok(true),
-            RegisteredState::Deleting(_) => Ok(false),
-            RegisteredState::Gone(_) => self.has_blobs(container, registered.members()).await,
+            ContainerState::Known(_) | ContainerState::Closing(..) => Ok(true),
+            ContainerState::Deleting(_) => Ok(false),
+            ContainerState::Gone(_) => self.has_blobs(container, registered.members()).await,
         }
     }
 
-    /// Looks up the container of a write. Only a [`Known`](FoundContainer::Known) one may come from memory, so be a moment old; its
+    /// Looks up the container of a write. Only a [`Known`](ContainerLookup::Known) one may come from memory, so be a moment old; its
     /// deletion hasn't ended yet.
     ///
     /// # Errors
@@ -150,7 +151,7 @@ impl StoreState {
     pub(crate) async fn find_for_write(
         &self,
         container: &ContainerName,
-    ) -> Result<FoundContainer, StoreError> {
+    ) -> Result<ContainerLookup, StoreError> {
         let registered = self.container_for_write(container).await?;
         self.found(container, registered).await
     }
@@ -162,20 +163,20 @@ impl StoreState {
     async fn found(
         &self,
         container: &ContainerName,
-        registered: RegisteredState,
-    ) -> Result<FoundContainer, StoreError> {
+        registered: ContainerState,
+    ) -> Result<ContainerLookup, StoreError> {
         match registered {
-            RegisteredState::Known(home) => Ok(FoundContainer::Known(home)),
-            RegisteredState::Closing(_, until) | RegisteredState::Deleting(until) => {
+            ContainerState::Known(home) => Ok(ContainerLookup::Known(home)),
+            ContainerState::Closing(_, until) | ContainerState::Deleting(until) => {
                 Err(self.deletion_in_progress(container, until))
             }
-            RegisteredState::Gone(_) => {
+            ContainerState::Gone(_) => {
                 let members = registered.members();
                 let exists = self.has_blobs(container, members).await?;
                 Ok(if exists {
-                    FoundContainer::Unknown(members)
+                    ContainerLookup::Unknown(members)
                 } else {
-                    FoundContainer::Absent(members)
+                    ContainerLookup::Absent(members)
                 })
             }
         }
@@ -200,7 +201,7 @@ impl StoreState {
         &self,
         container: &ContainerName,
         missing: MissingContainer,
-    ) -> Result<RegisteredContainer, StoreError> {
+    ) -> Result<LiveContainer, StoreError> {
         let registered = self.registered(container).await?;
         let found = self.found(container, registered).await?;
         self.enter(container, found, missing, None).await
@@ -211,10 +212,10 @@ impl StoreState {
     pub(crate) async fn enter(
         &self,
         container: &ContainerName,
-        found: FoundContainer,
+        found: ContainerLookup,
         missing: MissingContainer,
         expected: Option<Revision>,
-    ) -> Result<RegisteredContainer, StoreError> {
+    ) -> Result<LiveContainer, StoreError> {
         let lost = || match missing {
             MissingContainer::Refuse => StoreErrorKind::ContainerNotFound,
             MissingContainer::Create => StoreErrorKind::InFlight { retry_after: RETRY },
@@ -228,13 +229,13 @@ impl StoreState {
             return Err(lost().into());
         }
         let adopts = match found {
-            FoundContainer::Known(home) => return Ok(home),
-            FoundContainer::Absent(_) if missing == MissingContainer::Refuse => {
+            ContainerLookup::Known(home) => return Ok(home),
+            ContainerLookup::Absent(_) if missing == MissingContainer::Refuse => {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             }
             // Parts that were sent before the eviction have the earlier incarnation.
-            FoundContainer::Absent(_) => expected.is_some(),
-            FoundContainer::Unknown(_) => true,
+            ContainerLookup::Absent(_) => expected.is_some(),
+            ContainerLookup::Unknown(_) => true,
         };
         let home = self.remember(container, adopts).await?;
         if takes(home.members()) {
@@ -251,7 +252,7 @@ impl StoreState {
                 .await
         };
         match found.await {
-            Ok(FoundContainer::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
+            Ok(ContainerLookup::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
             Ok(_) => StoreErrorKind::NotFound.into(),
             Err(error) => error,
         }
@@ -268,8 +269,8 @@ impl StoreState {
     ) -> Result<ContainerMembers, StoreError> {
         let now = self.driver.clock().now();
         let known = match self.member_cache.recall(container, now) {
-            ContainerRecall::Recent(members) => return Ok(members),
-            ContainerRecall::Paused(known) => {
+            CachedMembers::Recent(members) => return Ok(members),
+            CachedMembers::Paused(known) => {
                 let why = "the register didn't respond a moment ago";
                 return without_register(
                     container,
@@ -277,7 +278,7 @@ impl StoreState {
                     StoreError::new(StoreErrorKind::Unavailable, why),
                 );
             }
-            ContainerRecall::Old(known) => known,
+            CachedMembers::Old(known) => known,
         };
         let answer = match self.me.upgrade().filter(|_| self.member_cache.is_enabled()) {
             None => self.ask(container).await,
@@ -339,16 +340,16 @@ impl StoreState {
         &self,
         container: &ContainerName,
         adopts: bool,
-    ) -> Result<RegisteredContainer, StoreError> {
+    ) -> Result<LiveContainer, StoreError> {
         let (record, _) = self
             .record_container(container, adopts, &BlobHeaders::default())
             .await?;
-        match RegisteredState::of(&record, self.driver.now())? {
-            RegisteredState::Known(home) => Ok(home),
-            RegisteredState::Closing(_, until) | RegisteredState::Deleting(until) => {
+        match ContainerState::of(&record, self.driver.now())? {
+            ContainerState::Known(home) => Ok(home),
+            ContainerState::Closing(_, until) | ContainerState::Deleting(until) => {
                 Err(self.deletion_in_progress(container, until))
             }
-            RegisteredState::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
+            ContainerState::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }
 
@@ -365,7 +366,7 @@ impl StoreState {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let RegisteredState::Gone(since) = RegisteredState::of(&record, now)? else {
+            let ContainerState::Gone(since) = ContainerState::of(&record, now)? else {
                 return Ok((record, false));
             };
             let content = ContainerPayload::new(adopts.then_some(since), headers).content()?;
@@ -378,6 +379,7 @@ impl StoreState {
             if self.swap(&key, &record, &next).await? {
                 return Ok((next, true));
             }
+            self.driver.clock().sleep(PAUSE).await;
         }
         Err(StoreErrorKind::Unavailable.into())
     }
@@ -407,7 +409,7 @@ impl StoreState {
         headers: &BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
         let registered = self.registered(container).await?;
-        if let RegisteredState::Deleting(until) = registered {
+        if let ContainerState::Deleting(until) = registered {
             return Err(self.deletion_in_progress(container, until));
         }
         if self.exists(container, registered).await? {
@@ -429,7 +431,7 @@ impl StoreState {
             return Ok(Some(unknown()));
         }
         let record = self.container_record(container).await?;
-        let registered = RegisteredState::of(&record, self.driver.now())?;
+        let registered = ContainerState::of(&record, self.driver.now())?;
         if registered.exists() {
             return self.info_of(&record);
         }
@@ -449,11 +451,11 @@ impl StoreState {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let registered = RegisteredState::of(&record, now)?;
-            if let RegisteredState::Closing(_, until) = registered {
+            let registered = ContainerState::of(&record, now)?;
+            if let ContainerState::Closing(_, until) = registered {
                 return Err(self.deletion_in_progress(container, until));
             }
-            let (RegisteredState::Known(_), Some(version)) =
+            let (ContainerState::Known(_), Some(version)) =
                 (registered, record.state(now).version())
             else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
@@ -471,7 +473,7 @@ impl StoreState {
                 .await
                 .map_err(of_driver)?;
             match applied.outcome {
-                Outcome::Refused(Refusal::Stale) => {}
+                Outcome::Refused(Refusal::Stale) => self.driver.clock().sleep(PAUSE).await,
                 Outcome::Written(_) | Outcome::Replayed(_) => {
                     return self
                         .info_of(&applied.after)?
@@ -518,108 +520,4 @@ fn unknown() -> ContainerInfo {
         created: None,
         lease: None,
     }
-}
-
-/// Listing containers: top-level folders, and empty containers in the register.
-impl StoreState {
-    pub(crate) async fn containers(
-        &self,
-        query: &ListQuery,
-    ) -> Result<Page<ContainerEntry>, StoreError> {
-        let query = &self.bounded(query);
-        let mut found = self.remembered(query).await?;
-        let prefix = Some(&self.backing.prefix).filter(|prefix| !prefix.as_ref().is_empty());
-        let listed = match self.backing.objects.list_with_delimiter(prefix).await {
-            Ok(listed) => listed.common_prefixes,
-            Err(error) if failure::is_absence(&error) => Vec::new(),
-            Err(error) => return Err(failure::of_read(error)),
-        };
-        let mut names: Vec<_> = listed
-            .iter()
-            .filter_map(|folder| ContainerName::new(folder.filename()?).ok())
-            .filter(|name| is_asked_for(query, name.as_str()))
-            .collect();
-        names.sort();
-        // One more than the page shows that others follow.
-        let wanted = query.limit.saturating_add(1);
-        for name in names {
-            while found.len() > wanted {
-                found.pop_last();
-            }
-            let last = found.last_key_value().map(|(last, _)| last);
-            if found.len() == wanted && last < Some(&name) {
-                break;
-            }
-            if found.contains_key(&name) {
-                continue;
-            }
-            let exists = match self.container(&name).await {
-                Err(error) if *error.kind() == StoreErrorKind::Unreadable => true,
-                container => container?.is_some(),
-            };
-            if exists {
-                found.insert(name, None);
-            }
-        }
-        let more = found.len() > query.limit;
-        let entry = |(name, info): (_, Option<_>)| ContainerEntry {
-            name,
-            info: info.unwrap_or_else(unknown),
-        };
-        let items: Vec<_> = found.into_iter().take(query.limit).map(entry).collect();
-        let next = items
-            .last()
-            .filter(|_| more)
-            .map(|last| last.name.as_str().to_owned());
-        Ok(Page { items, next })
-    }
-
-    /// Returns the first containers in the register, one more than requested.
-    async fn remembered(
-        &self,
-        query: &ListQuery,
-    ) -> Result<BTreeMap<ContainerName, Option<ContainerInfo>>, StoreError> {
-        let prefix = format!("{KEYS}{}", query.prefix);
-        let mut after = query.after.as_ref().map(|after| format!("{KEYS}{after}"));
-        let mut found = BTreeMap::new();
-        while found.len() <= query.limit {
-            let scan = Scan {
-                prefix: &prefix,
-                after: after.as_deref(),
-                limit: query.limit.saturating_add(1),
-            };
-            let page = self
-                .driver
-                .register()
-                .scan(&scan)
-                .await
-                .map_err(of_register)?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.as_str().to_owned());
-            for (key, record) in &page {
-                let name = key
-                    .as_str()
-                    .strip_prefix(KEYS)
-                    .and_then(|name| ContainerName::new(name).ok());
-                let now = self.driver.now();
-                // A container with an unreadable record refuses writes, and its blobs are there: it is listed.
-                if let (Some(name), Some(version)) = (name, record.state(now).version())
-                    && RegisteredState::of(record, now)
-                        .map_or(true, |registered| registered.exists())
-                {
-                    found.insert(name, info(record, version, now).ok());
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Returns `true` if a name is in the requested part of the listing.
-pub(crate) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
-    name.starts_with(&query.prefix)
-        && query
-            .after
-            .as_ref()
-            .is_none_or(|after| name > after.as_str())
 }

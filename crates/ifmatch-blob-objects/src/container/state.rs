@@ -62,16 +62,16 @@ impl ContainerMembers {
     }
 }
 
-/// A container in the register.
+/// A container that exists in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RegisteredContainer {
+pub(crate) struct LiveContainer {
     /// Revision that created the container. Each container of this name has a larger one than the container before.
     pub(crate) incarnation: Revision,
     /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
     pub(super) since: Revision,
 }
 
-impl RegisteredContainer {
+impl LiveContainer {
     /// Returns the objects that are blobs of the container.
     pub(crate) fn members(&self) -> ContainerMembers {
         ContainerMembers::since(self.since)
@@ -80,11 +80,11 @@ impl RegisteredContainer {
 
 /// The state of a container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RegisteredState {
+pub(crate) enum ContainerState {
     /// The container exists.
-    Known(RegisteredContainer),
+    Known(LiveContainer),
     /// The container exists and takes no writes while a deleter finds out if it is empty. Its turn ends at this time.
-    Closing(RegisteredContainer, Timestamp),
+    Closing(LiveContainer, Timestamp),
     /// The container is being deleted. The current deleter's turn ends at this time.
     Deleting(Timestamp),
     /// The container doesn't exist, unless its folder contains objects of this incarnation or a later one.
@@ -117,7 +117,7 @@ pub(crate) enum DeleterMove {
     Rest,
 }
 
-impl RegisteredState {
+impl ContainerState {
     /// Reads a container's record.
     ///
     /// # Errors
@@ -182,10 +182,10 @@ pub(crate) enum DeletionMark {
 
 impl DeletionMark {
     /// Returns the state of a container that has the mark until then.
-    pub(super) fn registered(self, home: RegisteredContainer, until: Timestamp) -> RegisteredState {
+    pub(super) fn registered(self, home: LiveContainer, until: Timestamp) -> ContainerState {
         match self {
-            Self::Closing => RegisteredState::Closing(home, until),
-            Self::Deleting => RegisteredState::Deleting(until),
+            Self::Closing => ContainerState::Closing(home, until),
+            Self::Deleting => ContainerState::Deleting(until),
         }
     }
 }
@@ -319,7 +319,7 @@ impl ContainerPayload {
 
     /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
-        let RegisteredContainer { incarnation, since } = self.home(version);
+        let LiveContainer { incarnation, since } = self.home(version);
         Self {
             created: Some(incarnation),
             since: Some(since),
@@ -342,9 +342,9 @@ impl ContainerPayload {
     }
 
     /// Returns the container at this version.
-    pub(super) fn home(&self, version: &Version) -> RegisteredContainer {
+    pub(super) fn home(&self, version: &Version) -> LiveContainer {
         let incarnation = self.created.unwrap_or(version.generation());
-        RegisteredContainer {
+        LiveContainer {
             incarnation,
             since: self.since.unwrap_or(incarnation),
         }
@@ -404,8 +404,8 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn home(revision: u64) -> RegisteredContainer {
-        RegisteredContainer {
+    fn home(revision: u64) -> LiveContainer {
+        LiveContainer {
             incarnation: Revision::new(revision),
             since: Revision::new(revision),
         }
@@ -420,22 +420,19 @@ mod tests {
         let (taken, over) = (at(11), at(10));
         for (state, [all, if_empty, finish]) in [
             (
-                RegisteredState::Known(home(1)),
+                ContainerState::Known(home(1)),
                 [Take(Deleting), Take(Closing), Rest],
             ),
-            (RegisteredState::Closing(home(1), taken), [Wait, Wait, Rest]),
+            (ContainerState::Closing(home(1), taken), [Wait, Wait, Rest]),
             // The deleter stopped: its swaps are refused from the next one on.
             (
-                RegisteredState::Closing(home(1), over),
+                ContainerState::Closing(home(1), over),
                 [Take(Deleting), Take(Closing), Open],
             ),
-            (RegisteredState::Deleting(taken), [Wait, Wait, Rest]),
+            (ContainerState::Deleting(taken), [Wait, Wait, Rest]),
             // A deletion that has begun is never undone.
-            (RegisteredState::Deleting(over), [Take(Deleting); 3]),
-            (
-                RegisteredState::Gone(Revision::new(1)),
-                [Adopt, Adopt, Rest],
-            ),
+            (ContainerState::Deleting(over), [Take(Deleting); 3]),
+            (ContainerState::Gone(Revision::new(1)), [Adopt, Adopt, Rest]),
         ] {
             for (purpose, expected) in [(All, all), (IfEmpty, if_empty), (Finish, finish)] {
                 assert_eq!(
@@ -519,32 +516,32 @@ mod tests {
 
     #[test]
     fn a_container_keeps_its_incarnation_until_it_ends() {
-        let read = |record: &Record| RegisteredState::of(record, at(9)).unwrap();
+        let read = |record: &Record| ContainerState::of(record, at(9)).unwrap();
         for adopted in [None, Some(Revision::new(1))] {
             let new = ContainerPayload::new(adopted, &BlobHeaders::default())
                 .content()
                 .unwrap();
             let created = written(&Record::absent(), new, 1);
             let incarnation = created.state(at(9)).version().unwrap().generation();
-            let home = RegisteredContainer {
+            let home = LiveContainer {
                 incarnation,
                 since: adopted.unwrap_or(incarnation),
             };
-            assert_eq!(read(&created), RegisteredState::Known(home));
+            assert_eq!(read(&created), ContainerState::Known(home));
             let mut record = created;
             for (change, expected) in [
                 (
                     DeleterSwap::Mark(DeletionMark::Closing, at(5)),
-                    RegisteredState::Closing(home, at(5)),
+                    ContainerState::Closing(home, at(5)),
                 ),
-                (DeleterSwap::Open, RegisteredState::Known(home)),
+                (DeleterSwap::Open, ContainerState::Known(home)),
                 (
                     DeleterSwap::Mark(DeletionMark::Closing, at(6)),
-                    RegisteredState::Closing(home, at(6)),
+                    ContainerState::Closing(home, at(6)),
                 ),
                 (
                     DeleterSwap::Mark(DeletionMark::Deleting, at(7)),
-                    RegisteredState::Deleting(at(7)),
+                    ContainerState::Deleting(at(7)),
                 ),
             ] {
                 let version = record.state(at(9)).version().unwrap();
@@ -563,7 +560,7 @@ mod tests {
                     .unwrap(),
                 3,
             );
-            assert_eq!(read(&ended), RegisteredState::Gone(ended.revision()));
+            assert_eq!(read(&ended), ContainerState::Gone(ended.revision()));
             assert!(
                 !ContainerMembers::since(ended.revision()).include(incarnation),
                 "a late object is no blob"

@@ -21,6 +21,9 @@ mod inside;
 /// Maximum number of times that a request is sent again.
 const RETRIES: usize = 4;
 
+/// Maximum length of an object's name: in bytes on S3 and Google Cloud Storage, in characters on Azure.
+const MAX_NAME: usize = 1_024;
+
 /// Prefixes of the settings that stores read from the environment.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
@@ -94,14 +97,12 @@ impl BackingStore {
             }
             ObjectStoreScheme::MicrosoftAzure => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
-                let advice = Some(credentials(&scheme));
-                let refusal = too_many_characters;
                 Ok(Self {
                     prefix,
                     ordered: true,
                     naming: MetadataNaming::Identifiers,
-                    advice,
-                    refusal,
+                    advice: Some(credentials(&scheme)),
+                    refusal: too_many_characters,
                     ..Self::new(objects)
                 })
             }
@@ -130,18 +131,18 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
 
 /// Refuses a name that is too long for S3 and Google Cloud Storage.
 fn too_many_bytes(path: &Path) -> Option<&'static str> {
-    (path.as_ref().len() > 1_024).then_some(
+    (path.as_ref().len() > MAX_NAME).then_some(
         "the name exceeds this store's 1,024 bytes, including the container and the store's prefix",
     )
 }
 
 /// Refuses a name that is too long for Azure.
 fn too_many_characters(path: &Path) -> Option<&'static str> {
-    (path.as_ref().chars().count() > 1_024)
+    (path.as_ref().chars().count() > MAX_NAME)
         .then_some("the name exceeds this store's 1,024 characters, including the container and the store's prefix")
 }
 
-/// S3's directory buckets, with names that end in `--x-s3`, list in no order.
+/// Returns `true` for one of S3's directory buckets, whose names end in `--x-s3`. They list in no order.
 fn is_directory_bucket(url: &Url) -> bool {
     url.host_str()
         .is_some_and(|bucket| bucket.ends_with("--x-s3"))

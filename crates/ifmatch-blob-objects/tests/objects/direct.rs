@@ -30,11 +30,8 @@ use object_store::{
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-use crate::{register, subject, within};
+use crate::{LONG, register, subject, within};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put, refusal};
-
-/// More than one request can send.
-const LONG: usize = 8 * 1024 * 1024 + 1;
 
 /// The platform's body.
 struct Raw {

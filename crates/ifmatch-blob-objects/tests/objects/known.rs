@@ -159,19 +159,19 @@ async fn a_write_keeps_a_container_created_meanwhile() {
 }
 
 /// A blob with an infinite lease, deleted by another program.
-async fn deleted_by_another_program(name: &str) -> (Arc<Faulty>, Subject, BlobPath) {
+async fn deleted_by_another_program() -> (Arc<Faulty>, Subject, BlobPath) {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
-    let blob = blob("c", name);
+    let blob = blob("c", "b");
     subject.write(&blob, "1").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
-    store.delete(&format!("c/{name}").into()).await.unwrap();
+    store.delete(&"c/b".into()).await.unwrap();
     (store, subject, blob)
 }
 
 #[tokio::test]
 async fn a_blob_deleted_by_another_program_loses_its_lease() {
-    let (_store, subject, lost) = deleted_by_another_program("b").await;
+    let (_store, subject, lost) = deleted_by_another_program().await;
     assert!(
         subject
             .write_if(&lost, if_absent(), "2")
@@ -181,7 +181,7 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
     );
     assert_eq!(subject.head(&lost).await.unwrap().lease, None);
 
-    let (_store, subject, lost) = deleted_by_another_program("b").await;
+    let (_store, subject, lost) = deleted_by_another_program().await;
     let late = Put {
         lease: LeaseUse::Write(Some(id(1))),
         ..put("late")
@@ -192,7 +192,7 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
         StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent)
     );
 
-    let (store, subject, lost) = deleted_by_another_program("b").await;
+    let (store, subject, lost) = deleted_by_another_program().await;
     let broken = subject
         .store
         .lease(
@@ -217,7 +217,7 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_disconnects_while_a_lease_is_ended_leaves_no_permit() {
     for is_write in [true, false] {
-        let (store, subject, lost) = deleted_by_another_program("b").await;
+        let (store, subject, lost) = deleted_by_another_program().await;
         let (asked, answer) = store.hold_second_read();
         let write = async { subject.store.put(&lost, put("left")).await.map(drop) };
         let operation = async { subject.store.lease(&lost, acquire(2)).await.map(drop) };
@@ -238,13 +238,7 @@ async fn a_client_that_disconnects_while_a_lease_is_ended_leaves_no_permit() {
     }
 }
 
-/// A blob with a lease that ends after this number of seconds.
-async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
-    let subject = durable(store).await;
-    let blob = lease_for(seconds, &subject).await;
-    (subject, blob)
-}
-
+/// Writes a blob with a lease that ends after this number of seconds.
 async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
@@ -260,7 +254,8 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
 #[tokio::test]
 async fn a_write_cut_short_by_its_lease_does_not_replace_the_next() {
     let store = Faulty::in_memory(true);
-    let (subject, blob) = leased_for(4, &store).await;
+    let subject = durable(&store).await;
+    let blob = lease_for(4, &subject).await;
     store.schedule([Fault::Late]);
     let cut = Put {
         lease: LeaseUse::Write(Some(id(1))),

@@ -10,10 +10,7 @@ use ifmatch_blob::store::{Delete, ListQuery, Put, StoreErrorKind, Upload};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use crate::{folder, objects, open, subject};
-
-/// More than fits into one request.
-const LONG: usize = 8 * 1024 * 1024 + 1;
+use crate::{LONG, folder, objects, open, subject};
 
 struct Place {
     root: tempfile::TempDir,

@@ -27,6 +27,9 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
+/// Length of a body that is sent in parts: more than fits into one request.
+const LONG: usize = 8 * 1024 * 1024 + 1;
+
 mod bounded;
 mod clocks;
 mod containers;
@@ -328,7 +331,7 @@ fn size() -> RaceSize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conforms_in_memory() {
+async fn an_object_register_conforms() {
     let register = ObjectRegister::open(BackingStore::new(Arc::new(InMemory::new())))
         .await
         .unwrap();
@@ -336,7 +339,7 @@ async fn conforms_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conforms_through_two_handles() {
+async fn an_object_register_conforms_through_two_handles() {
     let objects = Arc::new(InMemory::new());
     let open = async || {
         ObjectRegister::open(BackingStore::new(objects.clone()).with_prefix("a/b".into()))
@@ -347,7 +350,7 @@ async fn conforms_through_two_handles() {
 }
 
 #[tokio::test]
-async fn a_store_without_conditional_writes_is_refused() {
+async fn an_object_register_refuses_a_store_without_conditional_writes() {
     let folder = tempfile::tempdir().unwrap();
     let error = ObjectRegister::connect(&format!("file://{}", folder.path().display()), [])
         .await

@@ -18,10 +18,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
-use crate::{open, register, subject};
-
-/// Length of a body that is sent in parts.
-const LONG: usize = 8 * 1024 * 1024 + 1;
+use crate::{LONG, open, register, subject};
 
 fn store() -> (Arc<InMemory>, BackingStore) {
     let objects = Arc::new(InMemory::new());
@@ -275,7 +272,7 @@ async fn without_records_uncovered_changes_are_refused() {
         |error: StoreError| assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{error}");
     // The store has no conditional deletion.
     refused(gateway.delete_if(&blob, if_match(&tag)).await.unwrap_err());
-    let long = vec![0; (8 << 20) + 1];
+    let long = vec![0; LONG];
     refused(
         gateway
             .write_if(&blob, if_match(&tag), long.clone())

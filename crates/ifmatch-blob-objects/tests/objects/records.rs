@@ -28,7 +28,7 @@ use crate::{register, subject, within};
 /// Long before any of these tests runs.
 const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
-/// An old record: a version or a deletion, optionally with an infinite lease.
+/// Adds an old record: a version or a deletion, optionally with an infinite lease.
 async fn known(register: &Arc<dyn Register>, key: &str, content: Content, is_leased: bool) {
     let nothing = Preconditions::default();
     let write = Write::new(&Method::PUT, &nothing, content, 1).with_lease(LeaseUse::Read(None));
@@ -51,7 +51,7 @@ async fn known(register: &Arc<dyn Register>, key: &str, content: Content, is_lea
         .unwrap();
 }
 
-/// A container deleted at the given time.
+/// Records a container that was deleted long ago.
 pub(crate) async fn deleted_long_ago(register: &Arc<dyn Register>, key: &str) {
     known(register, key, Content::Absent, false).await;
 }

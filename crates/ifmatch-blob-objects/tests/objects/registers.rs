@@ -10,7 +10,6 @@ use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, kind, put};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, StoreError, StoreErrorKind,
 };
@@ -375,7 +374,7 @@ async fn a_stale_scan_lets_no_write_past_a_deletion() {
 async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     let register = FaultyRegister::default();
     let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
-    let blob: BlobPath = blob("c", "b");
+    let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     register.blind(true);

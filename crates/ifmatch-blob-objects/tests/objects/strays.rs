@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable, register};
+use crate::{LONG, durable, register};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{blob, if_absent, kind, pattern, put};
 
@@ -149,7 +149,7 @@ async fn a_late_upload_in_parts_does_not_restore_a_container() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let (blob, location) = (blob("c", "b"), Path::from("c/b"));
-    subject.write(&blob, pattern(8 * 1024 * 1024 + 1)).await;
+    subject.write(&blob, pattern(LONG)).await;
     assert!(store.modes().contains(&"multipart"));
     let uploaded = store.get(&location).await.unwrap();
     let attributes = uploaded.attributes.clone();
@@ -202,7 +202,7 @@ async fn objects_of_other_programs_are_blobs_of_any_container() {
     );
 }
 
-/// An object written to an incarnation of its container.
+/// Writes an object that carries this incarnation of its container.
 async fn plant(objects: &InMemory, location: &str, incarnation: u64) {
     let mut attributes = Attributes::new();
     let stamp = format!("{incarnation:016x}");

@@ -12,12 +12,9 @@ use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStore;
 
 use crate::faults::{Fault, Faulty};
-use crate::{open, register, subject};
+use crate::{LONG, open, register, subject};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, pattern, put};
-
-/// Length of a body that is sent in parts. Its completion carries no condition.
-const LONG: usize = 8 * 1024 * 1024 + 1;
 
 async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
     let store = Faulty::in_memory(ignores_conditions);

@@ -173,6 +173,7 @@ fn not_text(name: &str) -> Problem {
     ))
 }
 
+/// Returns the refusal of a field that is sent more than once.
 pub(super) fn repeated(name: &str) -> Problem {
     Problem::bad_request(format!("{name} is repeated. Send it once"))
 }
@@ -191,9 +192,9 @@ fn size(kept: &BlobHeaders) -> usize {
     named + own.sum::<usize>()
 }
 
-/// `Repr-Digest`
+/// `Repr-Digest` (RFC 9530 §3)
 pub(super) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
-/// `Content-Digest`
+/// `Content-Digest` (RFC 9530 §2)
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
 /// Returns the SHA-256 digest that a request declares. A whole body is its representation, so both fields apply.
@@ -215,7 +216,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Prefix of the header fields about leases.
 const LEASE: &str = "lease-";
 /// Maximum length of a key in bytes.
-const MAX_LEN: usize = 255;
+const MAX_KEY_LEN: usize = 255;
 
 /// Returns the identity of a request: its key, its query, and every header field that affects the outcome. The path isn't part of
 /// it, since answers are remembered per blob.
@@ -227,9 +228,9 @@ pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     if lines.next().is_some() {
         return Err(repeated(IDEMPOTENCY_KEY.as_str()));
     }
-    if key.is_empty() || key.len() > MAX_LEN {
+    if key.is_empty() || key.len() > MAX_KEY_LEN {
         return Err(Problem::bad_request(format!(
-            "{IDEMPOTENCY_KEY} is empty, or longer than {MAX_LEN} bytes"
+            "{IDEMPOTENCY_KEY} is empty, or longer than {MAX_KEY_LEN} bytes"
         )));
     }
     let mut fields: Vec<(&str, &[u8])> = head
@@ -253,6 +254,7 @@ pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     Ok(Some(RequestKey::of(&parts)))
 }
 
+/// Returns `true` if a header field affects the outcome of a write.
 fn decides(name: &HeaderName) -> bool {
     let kept = [
         CONTENT_TYPE,

@@ -91,7 +91,7 @@ pub(super) async fn get(
     Ok(response)
 }
 
-/// Weak, since the remaining time changes without it.
+/// Returns a weak tag, since the remaining time changes without it.
 fn tag(seen: Option<&SeenLease>) -> Option<EntityTag> {
     let token = seen
         .map(|seen| seen.lease.token().get())

@@ -18,6 +18,7 @@ use crate::store::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, Stor
 /// Maximum and default number of names per page.
 const MAX_LIMIT: usize = 1000;
 
+/// Answers a GET or HEAD of a container with a page of its blobs.
 pub(super) async fn blobs(
     shared: &Context,
     head: &Parts,
@@ -62,6 +63,7 @@ pub(super) async fn blobs(
     )
 }
 
+/// Answers a GET or HEAD of `/` with a page of the containers.
 pub(super) async fn containers(
     shared: &Context,
     head: &Parts,

@@ -42,15 +42,15 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::LeaseFailed(failure) => Problem::lease_failed(*failure),
         StoreErrorKind::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
         StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),
-        StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
-        StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),
-        StoreErrorKind::DigestMismatch => bad_body("digest-mismatch", error),
+        StoreErrorKind::Interrupted => bad_request("content-incomplete", error),
+        StoreErrorKind::LengthMismatch => bad_request("length-mismatch", error),
+        StoreErrorKind::DigestMismatch => bad_request("digest-mismatch", error),
         // No write of this dialect keeps the type or appends, and no deletion needs an empty container or keeps snapshots.
         StoreErrorKind::OtherType
         | StoreErrorKind::AppendFailed(_)
         | StoreErrorKind::ContainerNotEmpty
         | StoreErrorKind::SnapshotTaken
-        | StoreErrorKind::Unsupported => bad_body("unsupported", error),
+        | StoreErrorKind::Unsupported => bad_request("unsupported", error),
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
         StoreErrorKind::Crowded => Problem::unavailable(RETRY).detail(error.to_string()),
@@ -64,6 +64,6 @@ fn of(error: &StoreError) -> Problem {
     }
 }
 
-fn bad_body(name: &'static str, error: &StoreError) -> Problem {
+fn bad_request(name: &'static str, error: &StoreError) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, name).detail(error.to_string())
 }

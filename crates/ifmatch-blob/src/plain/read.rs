@@ -22,8 +22,7 @@ use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 use ifmatch_runtime::nonce;
 
-use super::fields;
-use super::fields::REPR_DIGEST;
+use super::fields::{self, REPR_DIGEST};
 use super::problem::no_such_blob;
 use crate::body::BlobBody;
 use crate::dialect::Context;
@@ -33,6 +32,7 @@ use crate::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError
 /// Number of fields of a usual response. More can be added.
 const USUAL_FIELDS: usize = 12;
 
+/// Answers a GET or HEAD of a blob.
 pub(super) async fn read(
     shared: &Context,
     head: &Parts,
@@ -186,7 +186,7 @@ async fn represent(
     Ok(response)
 }
 
-/// Only GET has ranges (RFC 9110 §14.2).
+/// Returns the selected ranges, or the whole for a method other than GET, which has none (RFC 9110 §14.2).
 fn selection(head: &Parts, info: &BlobInfo, now: Timestamp) -> Selection {
     if head.method != Method::GET {
         return Selection::Whole;

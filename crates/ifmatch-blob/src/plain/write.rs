@@ -8,13 +8,13 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
-use super::fields;
-use super::fields::REPR_DIGEST;
+use super::fields::{self, REPR_DIGEST};
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
 use crate::store::{Delete, Put, Upload, Written};
 
+/// Answers a PUT of a blob.
 pub(super) async fn put(
     shared: &Context,
     head: &Parts,
@@ -49,6 +49,7 @@ pub(super) async fn put(
     Ok(stored(&written, shared.wall()))
 }
 
+/// Answers a DELETE of a blob.
 pub(super) async fn delete(
     shared: &Context,
     head: &Parts,
@@ -68,7 +69,7 @@ pub(super) async fn delete(
     Ok(response)
 }
 
-/// Returns the conditions of a write, if the policy allows it.
+/// Returns the conditions of a write. Refuses a query, and a write without a condition that the policy requires.
 fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> {
     if head.uri.query().is_some_and(|query| !query.is_empty()) {
         // In other dialects parameters change the meaning of a write. Such a request must not replace the blob.
@@ -83,6 +84,7 @@ fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> 
     Ok(preconditions)
 }
 
+/// Returns the declared length of a body (RFC 9110 §8.6).
 fn length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let Some(line) = lines.next() else {
@@ -101,6 +103,7 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .ok_or_else(|| Problem::bad_request("content-length is not a number of bytes"))
 }
 
+/// Returns the response to a PUT that took effect.
 fn stored(written: &Written, now: Timestamp) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = if written.created {

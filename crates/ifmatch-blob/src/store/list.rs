@@ -174,7 +174,7 @@ const STEP: usize = 500;
 /// Sorts after all names with the same prefix.
 const LAST: char = char::MAX;
 
-/// A page of a listing in which a folder stands for all names in it.
+/// The page of a listing to return, in which a folder stands for all names in it.
 ///
 /// ```
 /// use ifmatch_blob::store::Hierarchy;

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub struct Turns(KeyedQueue<BlobPath>);
 
-/// What an attempt has shown.
+/// The result of an attempt.
 enum Attempt<T> {
     Done(T),
     /// Another process was faster.

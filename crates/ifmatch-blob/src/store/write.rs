@@ -40,18 +40,18 @@ pub struct Put {
     /// A blob that had the bytes with this [`digest`](Self::digest) when the write began. A store that finds them there may keep them
     /// without reading the body.
     pub source: Option<BlobPath>,
-    /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`](crate::store::StoreErrorKind::LengthMismatch).
+    /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`].
     pub length: Option<u64>,
-    /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`](crate::store::StoreErrorKind::DigestMismatch).
+    /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`].
     pub digest: Option<ContentHash>,
     /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
     /// Refuse to replace an append blob by another kind of blob, or the reverse, with
-    /// [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType), in the same step as the write.
+    /// [`StoreErrorKind::OtherType`], in the same step as the write.
     pub keeps_type: bool,
     /// Keep the tags of the version that is replaced, in the same step as the write, in place of those in the headers.
     pub keeps_tags: bool,
-    /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`](crate::store::StoreErrorKind::TooLarge).
+    /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`].
     pub limit: u64,
 }
 
@@ -77,8 +77,8 @@ impl Put {
     }
 
     /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
-    /// blocks and without the tier. The bytes belong to this very version: a write in between changes nothing, or fails the copy. They are streamed,
-    /// unless the store can share them.
+    /// blocks, the copy that made it, and the tier. The bytes belong to this very version: a write in between changes nothing, or fails the
+    /// copy. They are streamed, unless the store can share them.
     ///
     /// # Errors
     /// The bytes can't be read.
@@ -111,7 +111,7 @@ impl Put {
 pub enum MissingContainer {
     /// Creates the container.
     Create,
-    /// Fails with [`StoreErrorKind::ContainerNotFound`](crate::store::StoreErrorKind::ContainerNotFound), also if the container is deleted before the whole body has
+    /// Fails with [`StoreErrorKind::ContainerNotFound`], also if the container is deleted before the whole body has
     /// arrived, even if another one has its name by then.
     Refuse,
 }
@@ -125,7 +125,7 @@ pub struct Delete {
     pub lease: LeaseUse,
     /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
-    /// Deletes only a blob whose last snapshot is this one: otherwise [`StoreErrorKind::SnapshotTaken`](crate::store::StoreErrorKind::SnapshotTaken).
+    /// Deletes only a blob whose last snapshot is this one: otherwise [`StoreErrorKind::SnapshotTaken`].
     pub last_snapshot: Option<LastSnapshot>,
 }
 
@@ -298,7 +298,7 @@ pub enum HeaderChange {
     /// Replaces the access tier, and keeps all fields.
     Tier(Tier),
     /// A snapshot was taken of a blob that was created at this time: all other fields stay. Fails with
-    /// [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound) if another blob has its name.
+    /// [`StoreErrorKind::NotFound`] if another blob has its name.
     Snapshot {
         /// The new [`BlobHeaders::last_snapshot`], which no other snapshot has had.
         last: FieldText,
@@ -311,7 +311,7 @@ pub enum HeaderChange {
 
 impl HeaderChange {
     /// Returns `true` if the blob keeps its version, with its tag and its date. Stores that can't do that refuse the change with
-    /// [`StoreErrorKind::Unsupported`](crate::store::StoreErrorKind::Unsupported).
+    /// [`StoreErrorKind::Unsupported`].
     pub const fn keeps_version(&self) -> bool {
         matches!(self, Self::Tags(_) | Self::Tier(_) | Self::Snapshot { .. })
     }
@@ -319,8 +319,8 @@ impl HeaderChange {
     /// Checks that the change is possible for a blob with these fields, this length and this time of creation.
     ///
     /// # Errors
-    /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`](crate::store::StoreErrorKind::NotFound). Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType) if it isn't an append blob, and
-    /// [`StoreErrorKind::AppendFailed`](crate::store::StoreErrorKind::AppendFailed) if a condition is false.
+    /// Of [`HeaderChange::Snapshot`]: [`StoreErrorKind::NotFound`]. Of [`HeaderChange::Seal`]: [`StoreErrorKind::OtherType`] if it isn't
+    /// an append blob, and [`StoreErrorKind::AppendFailed`] if a condition is false.
     pub fn check(
         &self,
         kept: &BlobHeaders,

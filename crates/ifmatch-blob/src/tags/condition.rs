@@ -88,6 +88,7 @@ fn quoted(rest: &mut &str, quote: char) -> Option<String> {
     }
 }
 
+/// Takes a word, which may be empty, and the spaces around it.
 fn word<'a>(rest: &mut &'a str) -> &'a str {
     let text = rest.trim_start();
     let end = text

@@ -231,7 +231,7 @@ async fn an_index_failure_before_the_swap_keeps_the_old_blob() {
 
 /// The process doesn't know which of the two bodies is in use, so neither may be removed.
 #[tokio::test]
-async fn both_bodies_stay_after_a_swap_without_an_answer() {
+async fn the_current_version_is_readable_after_a_swap_without_an_answer() {
     let unknown = (
         StatusCode::SERVICE_UNAVAILABLE,
         "outcome-unknown".to_owned(),
