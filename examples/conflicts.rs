@@ -1,6 +1,7 @@
 //! A service that counts its conflicts by route: where writers keep hitting conflicts, and how long they waited.
 //!
-//! Run it: `cargo run --example conflicts -- 127.0.0.1:3000`, write `/notes/a` twice with one tag, and get `/conflicts`.
+//! Run it: `cargo run -p ifmatch-examples --example conflicts -- 127.0.0.1:3000`, write `/notes/a` twice with one tag, and
+//! get `/conflicts`.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::collections::BTreeMap;

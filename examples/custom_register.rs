@@ -3,7 +3,7 @@
 //! A register implements three methods over opaque records. `tests/examples/main.rs` here runs the public conformance suite
 //! on this one.
 //!
-//! Run it: `cargo run --example custom_register`
+//! Run it: `cargo run -p ifmatch-examples --example custom_register`
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -1,6 +1,6 @@
 //! A JSON document API with two editors. The second one gets 412, re-reads, merges, and saves again. No update is lost.
 //!
-//! Run it: `cargo run --example documents`. It starts the server and both editors, and prints their requests.
+//! Run it: `cargo run -p ifmatch-examples --example documents`. It starts the server and both editors, and prints their requests.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::collections::BTreeMap;

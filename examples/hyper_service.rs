@@ -2,7 +2,7 @@
 //!
 //! The function takes a [`RequestBody`] around hyper's own.
 //!
-//! Run it: `cargo run --example hyper_service`, then `curl -i localhost:3001/`
+//! Run it: `cargo run -p ifmatch-examples --example hyper_service`, then `curl -i localhost:3001/`
 
 use std::convert::Infallible;
 

@@ -1,8 +1,8 @@
 //! Updates two tables under one lease. Only the holder can update them; other clients get 409 or 412. If the holder
 //! crashes, another client takes over when the lease expires.
 //!
-//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and prints their requests. The layer has a manual
-//! clock, so the lease expires without a real wait.
+//! Run it: `cargo run -p ifmatch-examples --example leased_update`. It starts the server and its clients, and prints their
+//! requests. The layer has a manual clock, so the lease expires without a real wait.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::error::Error;

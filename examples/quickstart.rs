@@ -1,6 +1,6 @@
 //! The smallest service: a note that clients can't overwrite by accident. It runs in one process; `replicas.rs` runs in several.
 //!
-//! Run it: `cargo run --example quickstart`, then
+//! Run it: `cargo run -p ifmatch-examples --example quickstart`, then
 //!
 //! ```text
 //! curl -i localhost:3000/note                                     200 and an ETag

@@ -2,8 +2,8 @@
 //! each, updates are lost, although every write was conditional and acknowledged. For comparison, the same service runs
 //! with a hand-written version column.
 //!
-//! Run it: `cargo run --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its tables in the
-//! schema `ifmatch_example`, and drops them at the end.
+//! Run it: `cargo run -p ifmatch-examples --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its
+//! tables in the schema `ifmatch_example`, and drops them at the end.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::error::Error;

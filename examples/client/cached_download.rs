@@ -2,7 +2,7 @@
 //!
 //! The usual sample compares `Last-Modified`, and misses the second change within a second. Here, the strong tag shows it.
 //!
-//! Run it: `cargo run --example cached_download -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example cached_download -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, Read};

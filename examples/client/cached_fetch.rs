@@ -2,7 +2,7 @@
 //!
 //! The usual sample keeps the last body with its tag. It ignores `max-age`, `Vary` and its own writes.
 //!
-//! Run it: `cargo run --example cached_fetch -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example cached_fetch -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use bytes::Bytes;

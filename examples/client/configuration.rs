@@ -3,7 +3,7 @@
 //! The usual sample polls, and replaces a good configuration with a broken or empty one. Here, the last good value stays, and
 //! a server with long polls reports changes at once.
 //!
-//! Run it: `cargo run --example configuration -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example configuration -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::Client;

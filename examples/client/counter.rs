@@ -3,7 +3,7 @@
 //! The usual sample counts a write twice if it retries after a lost response. Here, each write leaves a random number in its
 //! shard, which shows that it was counted.
 //!
-//! Run it: `cargo run --example counter -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example counter -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, Error};

@@ -3,7 +3,7 @@
 //! The usual sample deletes the lock blob to release it, even if it belongs to another client by now. Here, a release names the
 //! version that it releases, and a dropped future or a panic releases the lock, too.
 //!
-//! Run it: `cargo run --example distributed_lock -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example distributed_lock -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::time::Duration;

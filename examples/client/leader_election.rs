@@ -3,7 +3,7 @@
 //! The usual sample only logs a failed renewal, and continues as the leader. Here, the work is dropped before another
 //! candidate can lead, even without a network.
 //!
-//! Run it: `cargo run --example leader_election -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example leader_election -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::Client;

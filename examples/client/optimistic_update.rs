@@ -3,7 +3,7 @@
 //! The usual sample retries a write whose response was lost, gets 412 from its own first attempt, and reports a conflict. Here, the
 //! document shows that the first attempt took effect.
 //!
-//! Run it: `cargo run --example optimistic_update -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example optimistic_update -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, ErrorKind};

@@ -3,7 +3,7 @@
 //! The usual sample holds a lease, but its writes name no fencing token: after a pause, it overwrites the next holder's work.
 //! Here, the document rejects such a write.
 //!
-//! Run it: `cargo run --example pessimistic_update -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example pessimistic_update -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::Client;

@@ -3,7 +3,7 @@
 //! The usual sample reads the tag again right before it saves, so its condition is always true. Here, it saves with the
 //! version that the form showed.
 //!
-//! Run it: `cargo run --example replace_by_tag -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example replace_by_tag -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, Version};

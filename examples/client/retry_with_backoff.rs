@@ -3,7 +3,7 @@
 //! The usual sample retries at once, so all clients collide again, and after three conflicts it gives up and loses the update.
 //! Here, pauses grow and are random, and the error tells contention from an unknown outcome.
 //!
-//! Run it: `cargo run --example retry_with_backoff -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example retry_with_backoff -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, Error};

@@ -3,7 +3,7 @@
 //! The usual sample checks the lease once, before its first update. Here, each update checks the lock, names its
 //! fencing token, and fails if another holder has written.
 //!
-//! Run it: `cargo run --example several_documents -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example several_documents -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use ifmatch_client::{Client, Error};

@@ -3,7 +3,7 @@
 //! The usual sample deletes a job by name when it's done, even if the job has expired and another worker has it. Here,
 //! the late worker gets an error, and the number of attempts exposes jobs that never succeed.
 //!
-//! Run it: `cargo run --example work_queue -- http://127.0.0.1:10000/box`
+//! Run it: `cargo run -p ifmatch-examples --example work_queue -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::time::Duration;

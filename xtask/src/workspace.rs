@@ -13,8 +13,8 @@ pub(crate) const SELECTION: &str = "--workspace --exclude wasm-harness --all-fea
 
 /// What needs other programs, and the gateway with all features: what `cargo test` leaves out.
 pub(crate) const FULL: &str = "--all-features --package ifmatch-gateway --package ifmatch-servers --package ifmatch-postgres \
-     --package ifmatch-redis --package ifmatch-etcd --package ifmatch-testbed --package ifmatch-examples --package xtask \
-     --package xtask-docs --package xtask-registers";
+     --package ifmatch-redis --package ifmatch-etcd --package ifmatch-testbed --package ifmatch-examples --package ifmatch-workspace \
+     --package xtask --package xtask-docs --package xtask-registers";
 
 /// Returns the time of a file's last change, or `None` if it can't be read.
 pub(crate) fn changed(file: &Path) -> Option<SystemTime> {

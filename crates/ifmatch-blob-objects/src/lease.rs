@@ -17,7 +17,7 @@ use ifmatch_core::record::{Record, Revision, State, Variant};
 use object_store::path::Path;
 
 use crate::attributes::StoredVersion;
-use crate::container::state::ContainerMembers;
+use crate::container_state::ContainerMembers;
 use crate::failure::contended;
 use crate::permit::{GuardedChange, GuardedOutcome, check, key};
 use crate::store_state::{KeptData, StoreState, in_a_task};

@@ -80,10 +80,10 @@ use ifmatch_blob::store::{
 
 pub use attributes::{MetadataNaming, metadata_name};
 pub use backing::{BackingStore, ConditionalDeletion, DescribedListing};
-use container::memory::MemberCache;
-use container::state::DeletionPurpose;
+use container_state::DeletionPurpose;
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::{OpenError, OpenErrorKind, TooSoon};
+use member_cache::MemberCache;
 pub use object_register::ObjectRegister;
 use owner::StoreOwner;
 pub use owner::{claim_bodies, forget_store};
@@ -96,11 +96,13 @@ pub use upload::RunningHash;
 mod attributes;
 mod backing;
 mod container;
+mod container_state;
 mod delete;
 mod direct;
 mod failure;
 mod lease;
 mod list;
+mod member_cache;
 mod object_register;
 mod owner;
 mod permit;

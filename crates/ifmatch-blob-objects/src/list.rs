@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
 use crate::attributes::StoredVersion;
-use crate::container::state::ContainerMembers;
+use crate::container_state::ContainerMembers;
 use crate::failure;
 use crate::store_state::StoreState;
 

@@ -38,7 +38,7 @@ use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
 use crate::attributes::StoredVersion;
-use crate::container::state::{ContainerMembers, ContainerState};
+use crate::container_state::{ContainerMembers, ContainerState};
 use crate::list::name_of;
 use crate::permit::{self, GRACE, GuardedChange, GuardedOutcome, LateWriteGuard};
 use crate::store_state::StoreState;

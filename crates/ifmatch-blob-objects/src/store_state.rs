@@ -15,9 +15,9 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
 use crate::attributes::StoredVersion;
 use crate::backing::BackingStore;
-use crate::container::memory::MemberCache;
-use crate::container::state::ContainerMembers;
+use crate::container_state::ContainerMembers;
 use crate::failure::{self, lost};
+use crate::member_cache::MemberCache;
 use crate::owner::{StoreClaim, StoreOwner};
 use crate::probe::StoreCapabilities;
 use crate::recent_records::RecentRecords;

@@ -14,7 +14,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 
 use crate::container::KEYS;
-use crate::container::state::ContainerPayload;
+use crate::container_state::ContainerPayload;
 
 /// Number of blobs whose writers take turns in this process.
 const CAPACITY: usize = 10_000;

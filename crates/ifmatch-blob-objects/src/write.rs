@@ -18,7 +18,7 @@ use object_store::{Error, GetOptions, PutMode, PutOptions, PutPayload, PutResult
 
 use crate::attributes::{StoredVersion, WriteStamp, tag};
 use crate::container::ContainerLookup;
-use crate::container::state::{ContainerMembers, LiveContainer};
+use crate::container_state::{ContainerMembers, LiveContainer};
 use crate::direct::DirectBody;
 use crate::failure::{self, WriteFailure, contended, lost};
 use crate::permit::{

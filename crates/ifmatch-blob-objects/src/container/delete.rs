@@ -69,13 +69,13 @@ use ifmatch_register::Key;
 use ifmatch_runtime::task::{Elapsed, detach};
 use object_store::path::Path;
 
-use super::memory::FORGOTTEN_AFTER;
-use super::state::{
+use super::{PAUSE, RETRY, key};
+use crate::container_state::{
     ContainerPayload, ContainerState, DeleterMove, DeleterStep, DeleterSwap, DeletionContext,
     DeletionMark, DeletionPurpose, LiveContainer, StepOutcome,
 };
-use super::{PAUSE, RETRY, key};
 use crate::failure::{self, WriteFailure, contended, lost};
+use crate::member_cache::FORGOTTEN_AFTER;
 use crate::permit::{GRACE, KEYS};
 use crate::store_state::{PATIENCE, StoreState, in_a_task};
 

@@ -9,8 +9,8 @@ use ifmatch_blob::store::{
 };
 use ifmatch_register::Scan;
 
-use super::state::ContainerState;
 use super::{KEYS, info, unknown};
+use crate::container_state::ContainerState;
 use crate::failure;
 use crate::list::is_asked_for;
 use crate::store_state::StoreState;

@@ -1,5 +1,5 @@
-//! Containers: top-level folders, and their records in the register. [`delete`] deletes them, [`list`] lists them, and [`state`] has the
-//! rules.
+//! Containers: top-level folders, and their records in the register. [`delete`] deletes them, [`list`] lists them, and
+//! [`container_state`](crate::container_state) has the rules.
 //!
 //! A container exists if the register contains it, or if there are blobs in its folder.
 //!
@@ -42,15 +42,13 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Swap};
 use ifmatch_runtime::task::{detach, timeout};
-use memory::CachedMembers;
-use state::{ContainerMembers, ContainerPayload, ContainerState, LiveContainer};
 
+use crate::container_state::{ContainerMembers, ContainerPayload, ContainerState, LiveContainer};
+use crate::member_cache::CachedMembers;
 use crate::store_state::{KeptData, StoreState};
 
 mod delete;
 mod list;
-pub(crate) mod memory;
-pub(crate) mod state;
 
 /// Maximum number of attempts at a change that loses races.
 const ATTEMPTS: usize = 100;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
 
-use super::state::{ContainerMembers, ContainerState, LiveContainer};
+use crate::container_state::{ContainerMembers, ContainerState, LiveContainer};
 
 /// Time for which a write may rely on a response about its container, counted from before the request.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
