@@ -15,10 +15,6 @@ const CYCLES: &[(&str, &str)] = &[
         "append body_files draft payload snapshot swap write",
     ),
     (
-        "ifmatch-blob-objects",
-        "backing container list permit probe records store_state",
-    ),
-    (
         "ifmatch-cache",
         "builder fetch inner_service layer lookup metrics respond state store",
     ),

@@ -70,8 +70,8 @@ mod collect;
 mod container;
 mod decoded;
 mod disk;
-#[cfg(unix)]
-#[cfg(test)]
+// Linux shows the open files of a process.
+#[cfg(all(test, target_os = "linux"))]
 mod disk_tests;
 mod draft;
 mod error;

@@ -38,7 +38,8 @@ pub enum ErrorKind {
     Contended,
     /// It is unknown whether the request took effect.
     Unknown,
-    /// The server or this client rejects the request; a retry won't help. Nothing was written.
+    /// The server or this client rejects the request; a retry won't help. Nothing was written, unless the server ignores conditions:
+    /// what was written to find that out may be left.
     Refused,
     /// The lock is lost, or another holder has written since. Nothing was written.
     Lost,

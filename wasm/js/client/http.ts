@@ -8,7 +8,8 @@ export type Kind =
   | "contended"
   /** The lock is lost, or a later holder has written. Nothing was written. */
   | "lost"
-  /** The server rejects the request, ignores conditions, or names no strong tag. Nothing was written. */
+  /** The server rejects the request, or names no strong tag; nothing was written. Or it ignores conditions, and what was written to find
+   *  that out may be left. */
   | "refused"
   /** There was no response, and the document doesn't show whether the write took effect. */
   | "unknown";

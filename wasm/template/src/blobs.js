@@ -35,7 +35,7 @@ export class Blobs extends WorkerEntrypoint {
     const headers = fields(options, { ...CONDITIONS, ...LEASE, ...KEPT });
     for (const [name, value] of Object.entries(metadata)) headers.set(`x-meta-${name}`, value);
     // R2 takes a stream as it is only if its length is known.
-    const body = size === undefined ? content : content.pipeThrough(new FixedLengthStream(size));
+    const body = size === undefined || !(content instanceof ReadableStream) ? content : content.pipeThrough(new FixedLengthStream(size));
     const answer = await this.#ask("PUT", name, { headers, body });
     return answer.ok ? { ok: true, created: answer.response.status === 201, etag: answer.response.headers.get("etag") } : answer;
   }
