@@ -54,7 +54,7 @@ const calls = {
     return { created, again, found, text, unchanged, head, stale, deleted, gone };
   },
   async race(blobs) {
-    const { etag } = await blobs.put("docs/race", "start");
+    const { etag } = await blobs.put("docs/race", "start", { size: 5 });
     const writes = Array.from({ length: 8 }, (_, at) => blobs.put("docs/race", String(at), { ifMatch: etag }));
     return (await Promise.all(writes)).map((written) => written.ok || written.status);
   },

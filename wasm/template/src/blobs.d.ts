@@ -138,7 +138,7 @@ export interface Broken {
 export class Blobs extends WorkerEntrypoint {
   get(name: string, options?: GetOptions): Promise<Opened | Refused>;
   head(name: string, options?: ReadOptions): Promise<Found | Refused>;
-  put(name: string, content: string | ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array>, options?: PutOptions): Promise<Written | Refused>;
+  put(name: string, content: string | ArrayBuffer | ArrayBufferView | ReadableStream<Uint8Array>, options?: PutOptions): Promise<Written | Refused>;
   delete(name: string, options?: WriteOptions): Promise<Done | Refused>;
   acquireLease(name: string, options: LeaseOptions): Promise<Lease | Refused>;
   renewLease(name: string, id: string): Promise<Lease | Refused>;

@@ -31,7 +31,7 @@ export class Blobs extends WorkerEntrypoint {
   async put(name, content, { size, metadata = {}, ...options } = {}) {
     if (content === undefined || content === null) throw new TypeError("content is missing: pass \"\" for an empty blob");
     // fetch would send "[object Object]" for anything else.
-    if (!isContent(content)) throw new TypeError("content must be a string, an ArrayBuffer, a view of one, a Blob or a ReadableStream");
+    if (!isContent(content)) throw new TypeError("content must be a string, an ArrayBuffer, a view of one or a ReadableStream");
     const headers = fields(options, { ...CONDITIONS, ...LEASE, ...KEPT });
     for (const [name, value] of Object.entries(metadata)) headers.set(`x-meta-${name}`, value);
     // R2 takes a stream as it is only if its length is known.
@@ -127,7 +127,7 @@ function fields(options, known) {
 
 function isContent(content) {
   const isBytes = content instanceof ArrayBuffer || ArrayBuffer.isView(content);
-  return typeof content === "string" || isBytes || content instanceof Blob || content instanceof ReadableStream;
+  return typeof content === "string" || isBytes || content instanceof ReadableStream;
 }
 
 /** Returns the path of a blob. In a URL, some segments would name another blob. */
