@@ -25,6 +25,19 @@ fn one() -> Purges {
     purges(1, &[1_000, 985], 4)
 }
 
+/// A purge arrives at each node, so the log can have a gap.
+fn two() -> Purges {
+    purges(2, &[1_000, 985], 3)
+}
+
+/// A failover loses the only purge.
+fn one_lost() -> Purges {
+    Purges {
+        failovers: 1,
+        ..purges(1, &[1_000, 985], 3)
+    }
+}
+
 #[test]
 fn one_purge_and_a_slow_clock() {
     holds([one()]);
@@ -32,7 +45,7 @@ fn one_purge_and_a_slow_clock() {
 
 #[test]
 fn purges_at_both_nodes_with_a_gap_in_the_log() {
-    holds([purges(2, &[1_000, 985], 3)]);
+    holds([two()]);
 }
 
 #[test]
@@ -45,10 +58,7 @@ fn one_purge_and_a_node_that_restarts() {
 
 #[test]
 fn one_purge_that_a_failover_loses() {
-    holds([Purges {
-        failovers: 1,
-        ..purges(1, &[1_000, 985], 3)
-    }]);
+    holds([one_lost()]);
 }
 
 #[test]
@@ -67,12 +77,6 @@ fn each_rule_is_necessary() {
     ] {
         breaks(sabotage, one());
     }
-    breaks(Sabotage::IgnoreGap, purges(2, &[1_000, 985], 4));
-    breaks(
-        Sabotage::IgnoreFailover,
-        Purges {
-            failovers: 1,
-            ..one()
-        },
-    );
+    breaks(Sabotage::IgnoreGap, two());
+    breaks(Sabotage::IgnoreFailover, one_lost());
 }
