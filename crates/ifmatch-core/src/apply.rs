@@ -274,9 +274,7 @@ impl Record {
         }
         // The resource's own date identifies one state only if its second has ended and it is later than every earlier
         // date.
-        let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-        let later = |date: &HttpDate| self.latest < *date;
-        let dated = last_modified.filter(over).filter(later);
+        let dated = last_modified.filter(|date| date.has_ended(now) && self.latest < *date);
         let modified = dated.unwrap_or_else(|| self.next_date(now));
         State::Present(Version {
             dated,

@@ -160,8 +160,8 @@ enum RequestKind {
 }
 
 impl RequestKind {
-    /// Safe methods (RFC 9110 §9.2.1, and those registered as safe elsewhere) other than GET and HEAD have no conditions
-    /// that this layer could evaluate.
+    /// CONNECT, OPTIONS and TRACE ignore conditions (RFC 9110 §13.2.1). The layer can't evaluate those of the other safe
+    /// methods: they don't select the representation that GET does.
     fn of(method: &Method) -> Self {
         match method.as_str() {
             "GET" | "HEAD" => Self::Read,

@@ -67,6 +67,7 @@ impl From<Bytes> for BufferedBody {
 /// The continuation of a partly read body.
 pub(crate) enum BodyRest<B: Body> {
     Body(Pin<Box<B>>),
+    /// The error that ends the body, until it is returned.
     Error(Option<B::Error>),
 }
 
