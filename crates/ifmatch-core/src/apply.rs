@@ -220,6 +220,7 @@ impl Record {
         observed.filter(|observed| observed.snapshot.0 == self.revision)
     }
 
+    /// Returns the state at `now`, after the result of a probe if there is one.
     fn seen(&self, observed: Option<&Observed>, revision: Revision, now: Timestamp) -> State {
         match observed {
             Some(seen) => self.merge(seen, revision, now),
@@ -307,6 +308,7 @@ impl Record {
         }
     }
 
+    /// Returns the record after a write of this content, and the write's receipt.
     fn become_content(
         &self,
         content: &Content,
@@ -359,6 +361,7 @@ impl Record {
         )
     }
 
+    /// Returns the record after a change of these parts. An ineffective lease is removed.
     fn with(
         &self,
         revision: Revision,
@@ -395,6 +398,7 @@ impl Record {
         self.lease.filter(|lease| lease.state(now).is_locked())
     }
 
+    /// Returns the remembered response to a request.
     fn answer(&self, request: Option<RequestId>) -> Option<&RememberedAnswer> {
         let request = request?;
         self.replies
@@ -403,6 +407,7 @@ impl Record {
             .map(|reply| &reply.answer)
     }
 
+    /// Remembers the response to a request that has an identity.
     fn remember(
         &mut self,
         request: Option<RequestId>,

@@ -123,6 +123,7 @@ pub struct Lanes {
     swaps: Vec<mpsc::Sender<Job<QueuedSwap, Swap>>>,
     loads: Vec<mpsc::Sender<Job<Key, Option<Record>>>>,
     hasher: RandomState,
+    /// Time limit of each call.
     limit: Duration,
 }
 
