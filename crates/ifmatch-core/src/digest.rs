@@ -227,6 +227,7 @@ impl fmt::Debug for Hasher {
     }
 }
 
+/// The state of a hash function.
 #[derive(Clone)]
 enum HashState {
     Sha256(Sha256),

@@ -198,6 +198,7 @@ pub(crate) struct Reply {
     pub(crate) answer: RememberedAnswer,
 }
 
+/// The result that the first attempt of a request had.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum RememberedAnswer {
     Written(Receipt),

@@ -152,6 +152,7 @@ const CAPACITY: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct PeerClocks(Mutex<Seen>);
 
+/// What records have shown of other clocks.
 #[derive(Debug, Default)]
 struct Seen {
     /// Revisions that were ahead, by their keys.

@@ -324,6 +324,7 @@ async fn swap_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Q
     }
 }
 
+/// Where the results of a batch go, in its order.
 type Answers = Vec<oneshot::Sender<Result<Swap, RegisterError>>>;
 
 /// Takes the first swap of each key from the queue.

@@ -41,6 +41,7 @@ struct Limit {
     bytes: usize,
 }
 
+/// The records that one lock protects.
 #[derive(Debug)]
 struct Shard {
     records: IndexMap<Key, Record, RandomState>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::{CertificateError, InvalidMessage};
 
+/// An error that several handles share.
 type Shared = Arc<dyn Error + Send + Sync>;
 
 /// The cause of a failed connection.

@@ -25,8 +25,10 @@ pub(crate) const DEFAULT_CACHE_CAPACITY: u64 = 32 * 1024 * 1024;
 /// Makes the media type and the content of an error.
 pub(crate) type ErrorBody = Arc<dyn Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync>;
 
+/// Selects requests by their heads.
 pub(crate) type RequestPredicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
+/// The settings. [`Builder`](crate::Builder) documents each.
 #[derive(Clone)]
 #[expect(
     clippy::struct_excessive_bools,

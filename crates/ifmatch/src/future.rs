@@ -42,6 +42,7 @@ pin_project! {
 }
 
 pin_project! {
+    /// What the response waits for.
     #[project = KindProjection]
     enum FutureKind<F, T: Body, E> {
         /// The response exists.

@@ -90,6 +90,7 @@ pub struct PathKey {
     ignores_trailing_slash: bool,
 }
 
+/// The part of the query that belongs to the key.
 #[derive(Clone, Debug, Default)]
 enum QueryInKey {
     #[default]

@@ -153,6 +153,7 @@ where
     }
 }
 
+/// The way in which the layer handles a request.
 enum RequestKind {
     Read,
     Write,
@@ -160,8 +161,8 @@ enum RequestKind {
 }
 
 impl RequestKind {
-    /// CONNECT, OPTIONS and TRACE ignore conditions (RFC 9110 §13.2.1). The layer can't evaluate those of the other safe
-    /// methods: they don't select the representation that GET does.
+    /// CONNECT, OPTIONS and TRACE ignore conditions (RFC 9110 §13.2.1). The layer can't evaluate them for other safe
+    /// methods, which don't select the representation that GET does.
     fn of(method: &Method) -> Self {
         match method.as_str() {
             "GET" | "HEAD" => Self::Read,

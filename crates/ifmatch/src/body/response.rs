@@ -32,6 +32,7 @@ pin_project! {
 }
 
 pin_project! {
+    /// Where the frames come from.
     #[project = KindProjection]
     enum BodyKind<B: Body> {
         Inner { #[pin] body: B },

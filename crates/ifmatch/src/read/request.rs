@@ -43,6 +43,7 @@ pub(crate) struct ReadBaseline {
     pub(crate) state: BaselineState,
 }
 
+/// What is known of a resource when a read begins.
 #[derive(Debug)]
 pub(crate) enum BaselineState {
     /// The register failed.

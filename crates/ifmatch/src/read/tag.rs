@@ -31,6 +31,7 @@ pub(crate) struct TaggedResponse<T: Body> {
     pub(crate) is_too_long: bool,
 }
 
+/// The body of a tagged response.
 pub(crate) enum TaggedBody<B: Body> {
     /// The whole body.
     Whole(BufferedBody),

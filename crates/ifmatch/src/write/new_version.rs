@@ -63,6 +63,7 @@ pub(super) struct WrittenVersion {
 }
 
 impl WrittenVersion {
+    /// A version of which nothing is known.
     pub(super) const UNKNOWN: Self = Self {
         content: Content::Unknown,
         tag: None,

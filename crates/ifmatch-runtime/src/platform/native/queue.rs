@@ -30,6 +30,7 @@ pub struct KeyedQueue<K: Eq + Hash> {
     queues: Mutex<HashMap<K, Queue>>,
 }
 
+/// The queue of one key.
 #[derive(Debug, Default)]
 struct Queue {
     notify: Arc<Notify>,
