@@ -220,6 +220,7 @@ impl Record {
         observed.filter(|observed| observed.snapshot.0 == self.revision)
     }
 
+    /// Returns the state at `now`, after the result of a probe if there is one.
     fn seen(&self, observed: Option<&Observed>, revision: Revision, now: Timestamp) -> State {
         match observed {
             Some(seen) => self.merge(seen, revision, now),
@@ -274,9 +275,7 @@ impl Record {
         }
         // The resource's own date identifies one state only if its second has ended and it is later than every earlier
         // date.
-        let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-        let later = |date: &HttpDate| self.latest < *date;
-        let dated = last_modified.filter(over).filter(later);
+        let dated = last_modified.filter(|date| date.has_ended(now) && self.latest < *date);
         let modified = dated.unwrap_or_else(|| self.next_date(now));
         State::Present(Version {
             dated,
@@ -309,6 +308,7 @@ impl Record {
         }
     }
 
+    /// Returns the record after a write of this content, and the write's receipt.
     fn become_content(
         &self,
         content: &Content,
@@ -361,6 +361,7 @@ impl Record {
         )
     }
 
+    /// Returns the record after a change of these parts. An ineffective lease is removed.
     fn with(
         &self,
         revision: Revision,
@@ -397,6 +398,7 @@ impl Record {
         self.lease.filter(|lease| lease.state(now).is_locked())
     }
 
+    /// Returns the remembered response to a request.
     fn answer(&self, request: Option<RequestId>) -> Option<&RememberedAnswer> {
         let request = request?;
         self.replies
@@ -405,6 +407,7 @@ impl Record {
             .map(|reply| &reply.answer)
     }
 
+    /// Remembers the response to a request that has an identity.
     fn remember(
         &mut self,
         request: Option<RequestId>,

@@ -394,7 +394,7 @@ pub enum Content {
 /// A command's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A permit to write was granted.
+    /// A permit to write was granted, or extended.
     Granted(Grant),
     /// The write was recorded.
     Written(Receipt),
@@ -402,7 +402,7 @@ pub enum Outcome {
     Replayed(Receipt),
     /// The permit was returned.
     Released,
-    /// The observation was recorded.
+    /// The observation was recorded, or the state is unknown from now on, as the command said.
     Observed,
     /// The lease operation was recorded, now or earlier.
     Leased(LeaseReceipt),

@@ -126,6 +126,20 @@ impl HttpDate {
         self.0 <= now.whole_seconds()
     }
 
+    /// Returns `true` if this second has ended. Until then, a resource may change again without a new date, so the date
+    /// is a weak validator (RFC 9110 §8.8.2.2).
+    ///
+    /// ```
+    /// use ifmatch_core::date::{HttpDate, Timestamp};
+    ///
+    /// let date = HttpDate::from_unix(2);
+    /// assert!(!date.has_ended(Timestamp::from_micros(2_999_999)));
+    /// assert!(date.has_ended(Timestamp::from_micros(3_000_000)));
+    /// ```
+    pub const fn has_ended(self, now: Timestamp) -> bool {
+        self.0 < now.whole_seconds()
+    }
+
     /// Returns the value of a header field, in the preferred format.
     pub fn to_header(self) -> HeaderValue {
         header_value(self.text())
@@ -230,8 +244,9 @@ impl Timestamp {
         HttpDate::from_unix(self.whole_seconds() + 1)
     }
 
-    /// The quotient is below 2^45.
+    /// Returns the whole seconds since 1970.
     const fn whole_seconds(self) -> i64 {
+        // The quotient is below 2^45.
         (self.0 / 1_000_000).cast_signed()
     }
 }
@@ -249,8 +264,9 @@ const LONGEST: usize = 33;
 
 /// Moves a four-digit year before 1970 by [`LIFT`] cycles, in place. Returns the number of cycles.
 fn lift_year(text: &mut [u8]) -> i64 {
+    // The lengths of the preferred format, and of asctime's.
     let at = match text.len() {
-        29 => 12..16,
+        29 => YEAR,
         24 => 20..24,
         _ => return 0,
     };

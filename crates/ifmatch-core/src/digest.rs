@@ -138,7 +138,7 @@ impl TagFormat {
 #[derive(Clone)]
 pub struct Hasher {
     format: TagFormat,
-    state: State,
+    state: HashState,
 }
 
 impl Hasher {
@@ -146,7 +146,7 @@ impl Hasher {
     pub fn new(format: TagFormat) -> Self {
         Self {
             format,
-            state: State::new(format),
+            state: HashState::new(format),
         }
     }
 
@@ -161,9 +161,9 @@ impl Hasher {
     /// ```
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Sha256(state) => state.update(bytes),
+            HashState::Sha256(state) => state.update(bytes),
             #[cfg(feature = "blake3")]
-            State::Blake3(state) => {
+            HashState::Blake3(state) => {
                 state.update(bytes);
             }
         }
@@ -182,9 +182,9 @@ impl Hasher {
     /// ```
     pub fn state(&self) -> Option<Box<[u8]>> {
         match &self.state {
-            State::Sha256(state) => Some(state.serialize().to_vec().into()),
+            HashState::Sha256(state) => Some(state.serialize().to_vec().into()),
             #[cfg(feature = "blake3")]
-            State::Blake3(_) => None,
+            HashState::Blake3(_) => None,
         }
     }
 
@@ -192,7 +192,7 @@ impl Hasher {
     /// release may have another meaning: compare the hash so far before the first update.
     pub fn resume(state: &[u8]) -> Option<Self> {
         let state = SerializedState::<Sha256>::try_from(state).ok()?;
-        let state = State::Sha256(Sha256::deserialize(&state).ok()?);
+        let state = HashState::Sha256(Sha256::deserialize(&state).ok()?);
         Some(Self {
             format: TagFormat::Sha256,
             state,
@@ -202,9 +202,9 @@ impl Hasher {
     /// Returns the hash of all bytes.
     pub fn finish(self) -> ContentHash {
         let bytes = match self.state {
-            State::Sha256(state) => state.finalize().into(),
+            HashState::Sha256(state) => state.finalize().into(),
             #[cfg(feature = "blake3")]
-            State::Blake3(state) => state.finalize().into(),
+            HashState::Blake3(state) => state.finalize().into(),
         };
         ContentHash {
             format: self.format,
@@ -227,14 +227,15 @@ impl fmt::Debug for Hasher {
     }
 }
 
+/// The state of a hash function.
 #[derive(Clone)]
-enum State {
+enum HashState {
     Sha256(Sha256),
     #[cfg(feature = "blake3")]
     Blake3(Box<blake3::Hasher>),
 }
 
-impl State {
+impl HashState {
     fn new(format: TagFormat) -> Self {
         match format {
             TagFormat::Sha256 | TagFormat::Sha256Truncated => Self::Sha256(Sha256::new()),

@@ -44,6 +44,7 @@ impl LeaseDuration {
 pub struct BreakPeriod(u8);
 
 impl BreakPeriod {
+    /// The longest period.
     const LONGEST: Duration = Duration::from_secs(60);
 
     /// Returns the period for the number on the wire, or `None` if it isn't 0 to 60.
@@ -245,6 +246,7 @@ pub struct Lease {
     holder: Option<Holder>,
 }
 
+/// Whether a lease was broken, and when it stops locking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Phase {
     /// Held until this time, or without an end.

@@ -286,7 +286,7 @@ impl Problem {
             .detail("no space left; nothing was changed")
     }
 
-    /// Whole seconds, rounded up, at least one.
+    /// Adds `Retry-After` (RFC 9110 §10.2.3) in whole seconds, rounded up, at least one.
     fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait
             .as_secs()

@@ -79,7 +79,7 @@ pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) 
     if let Ok(tag) = EntityTag::from_header(line) {
         return Some(sent.tag.is_some_and(|current| current.strong_eq(&tag)));
     }
-    let date = HttpDate::parse(line.as_bytes()).filter(|date| is_over(*date, now));
+    let date = HttpDate::parse(line.as_bytes()).filter(|date| date.has_ended(now));
     Some(date.is_some() && date == sent.last_modified)
 }
 
@@ -325,9 +325,4 @@ fn overlap(parts: &[ByteRange]) -> bool {
     let mut sorted = parts.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[1].start <= pair[0].end)
-}
-
-/// Returns `true` if the second of a date has ended. Until then, the representation may change without a new date.
-fn is_over(date: HttpDate, now: Timestamp) -> bool {
-    date < now.last_modified().previous()
 }

@@ -22,7 +22,7 @@ pub use crate::revision::Revision;
 /// Size in memory of an allocation beyond its content, in bytes.
 const ALLOCATION: usize = 32;
 
-/// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
+/// Identifies a grant. `Renew`, `Commit`, `Abort` and `Doubt` must present it.
 ///
 /// The revision is the fencing token: it is larger than in every earlier grant for the resource. The nonce
 /// distinguishes grants that two processes computed from the same record in the same microsecond.
@@ -191,12 +191,14 @@ pub struct Receipt {
     pub modified: Option<HttpDate>,
 }
 
+/// The response to a request, remembered for its retries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) request: RequestId,
     pub(crate) answer: RememberedAnswer,
 }
 
+/// The result that the first attempt of a request had.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum RememberedAnswer {
     Written(Receipt),
@@ -218,7 +220,7 @@ impl RememberedAnswer {
 
 /// The record of one resource.
 ///
-/// A record never changes in place: [`Record::apply`](crate::command) computes the next one, and a register swaps it
+/// A record never changes in place: [`Record::apply`] computes the next one, and a register swaps it
 /// in if the revision is still the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {

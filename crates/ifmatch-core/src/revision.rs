@@ -44,7 +44,7 @@ impl Revision {
         Self(now.micros().max(self.0.saturating_add(1)))
     }
 
-    /// Returns the time of the change. It may be a little late if several changes were made in one microsecond.
+    /// Returns the time of the change. It is late if several changes were made in one microsecond, or the clock has gone back.
     pub const fn timestamp(self) -> Timestamp {
         Timestamp::from_micros(self.0)
     }

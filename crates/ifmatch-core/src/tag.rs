@@ -54,6 +54,10 @@ impl EntityTag {
     }
 
     /// Parses the value of an `ETag` header field. Shares the header's memory.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`parse`](Self::parse).
     pub fn from_header(value: &HeaderValue) -> Result<Self, InvalidTag> {
         check(value.as_bytes())?;
         let mut value = value.clone();
@@ -245,6 +249,7 @@ impl<'de> Deserialize<'de> for EntityTag {
 )]
 pub struct InvalidTag;
 
+/// Begins a weak tag.
 const WEAK: &[u8] = b"W/";
 
 fn check(bytes: &[u8]) -> Result<(), InvalidTag> {
@@ -352,10 +357,13 @@ impl TagList {
     }
 }
 
+/// Collects the members of a list, line by line.
 #[derive(Default)]
 struct Reader {
     tags: Vec<EntityTag>,
+    /// Number of members so far, malformed and empty ones included.
     elements: usize,
+    /// `true` if one of them is `*`.
     star: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::key::Key;
 
 /// Permitted error of the rates of the clocks, in parts per million: for a clock without NTP, and for one that is slewed.
 const RATE_ERROR: u64 = 500;
-/// Age of the last sample at which the time is unknown.
+/// Maximum age of the last sample. Later, the latest time is unlimited.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Bounds of an engine's time.
@@ -123,11 +123,12 @@ fn rate_error(interval: Duration) -> Duration {
 }
 
 /// Time for which a revision shows that a process with another clock is running.
-const COUNTS: Duration = Duration::from_secs(60);
-/// A change in the past of its record's revision adds a microsecond, and one by a clock that is ahead the time since.
-const ADVANCE: Duration = Duration::from_secs(1);
-/// Difference of clocks that is worth a warning: no permit has a larger margin.
-const NOTABLE: Duration = Duration::from_secs(3);
+const EVIDENCE_TIME: Duration = Duration::from_secs(60);
+/// Least growth of a revision that shows such a clock. A change by a clock behind the revision adds a microsecond, and one by a
+/// clock that is ahead adds the time since the change before.
+const MIN_ADVANCE: Duration = Duration::from_secs(1);
+/// Largest margin of a permit. A larger difference of clocks is worth a warning.
+const MAX_MARGIN: Duration = Duration::from_secs(3);
 /// Maximum number of records that are remembered. If there are more, they count again.
 const CAPACITY: usize = 1_024;
 
@@ -151,6 +152,7 @@ const CAPACITY: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct PeerClocks(Mutex<Seen>);
 
+/// What records have shown of other clocks.
 #[derive(Debug, Default)]
 struct Seen {
     /// Revisions that were ahead, by their keys.
@@ -179,7 +181,8 @@ impl PeerClocks {
             return None;
         }
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |before: &Revision| before.timestamp().until(revision.timestamp()) > ADVANCE;
+        let is_new =
+            |before: &Revision| before.timestamp().until(revision.timestamp()) > MIN_ADVANCE;
         if !seen.revisions.get(key).is_none_or(is_new) {
             return None;
         }
@@ -191,8 +194,8 @@ impl PeerClocks {
             .ahead
             .filter(|(_, end)| now < *end)
             .map_or(Duration::ZERO, |(ahead, _)| ahead);
-        seen.ahead = Some((ahead.max(before), now.saturating_add(COUNTS)));
-        (ahead > NOTABLE && before <= NOTABLE).then_some(ClockAhead(ahead))
+        seen.ahead = Some((ahead.max(before), now.saturating_add(EVIDENCE_TIME)));
+        (ahead > MAX_MARGIN && before <= MAX_MARGIN).then_some(ClockAhead(ahead))
     }
 
     /// Returns the bounds of the time of all processes: this one's, and the latest that another one may have. Returns `None`

@@ -72,6 +72,7 @@ impl<C: Change<Context = ()> + Sync> Staging<C> for () {
     }
 }
 
+/// What a combiner shares with its tasks.
 struct Shared<C: Change, S> {
     driver: Driver,
     staging: S,
@@ -79,11 +80,13 @@ struct Shared<C: Change, S> {
     queues: Mutex<HashMap<Key, VecDeque<Waiting<C>>>>,
 }
 
+/// A change that waits for its group.
 struct Waiting<C: Change> {
     change: C,
     answer: oneshot::Sender<Answer<C>>,
 }
 
+/// The effect of a change or its own error, unless its whole group failed.
 type Answer<C> = Result<Result<Applied, <C as Change>::Error>, DriverError>;
 
 impl<C> Combiner<C>

@@ -10,15 +10,13 @@ use ifmatch_core::command::{Applied, Begin, Command, Grant, Outcome, Refusal, Tr
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::group::{Change, Group};
 use ifmatch_core::record::{Record, Revision};
-
 use ifmatch_runtime::task::{self, Elapsed};
 use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, jittered};
 
 use crate::ambiguous::Ambiguous;
 use crate::combiner::Staging;
 use crate::deadlines::Deadlines;
-use crate::key::Key;
-use crate::key::{KeyLock, KeyLocks};
+use crate::key::{Key, KeyLock, KeyLocks};
 use crate::metrics;
 use crate::recent::Recent;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
@@ -27,9 +25,9 @@ use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
-/// Maximum error of the engine's time when a permit is granted, as a share of its duration and in total: the margin by
+/// Maximum error of the engine's time when a permit is granted, unless a tenth of its duration is less: the margin by
 /// which handlers end before their permits.
-const TIME_ERROR: (u32, Duration) = (10, Duration::from_secs(3));
+const MAX_TIME_ERROR: Duration = Duration::from_secs(3);
 /// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
 /// Each is lengthened at random, to up to twice its length.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
@@ -575,7 +573,7 @@ impl Driver {
         let Some(time) = self.register().engine().time else {
             return Ok(());
         };
-        if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
+        if time.error() <= (ttl / 10).min(MAX_TIME_ERROR) {
             return Ok(());
         }
         Err(RegisterError::new(
@@ -766,6 +764,7 @@ fn pauses(max: Duration) -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(PAUSE.0), move |pause| Some((*pause * 2).min(max)))
 }
 
+/// Returns the deadline of the write in flight for which the command was refused.
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {
     match outcome {
         Outcome::Refused(Refusal::InFlight { deadline }) => Some(*deadline),

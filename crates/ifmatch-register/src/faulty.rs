@@ -50,6 +50,7 @@ pub enum Fault {
 #[derive(Clone, Debug)]
 pub struct FaultyRegister(Arc<State>);
 
+/// What clones share.
 struct State {
     records: Arc<MemoryRegister>,
     engine: Mutex<Engine>,

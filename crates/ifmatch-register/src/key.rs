@@ -56,6 +56,7 @@ impl fmt::Display for Key {
     }
 }
 
+/// The locks of this process's writers.
 #[derive(Debug, Default)]
 pub(crate) struct KeyLocks(KeyedLocks<Key>);
 

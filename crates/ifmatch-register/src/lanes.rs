@@ -123,6 +123,7 @@ pub struct Lanes {
     swaps: Vec<mpsc::Sender<Job<QueuedSwap, Swap>>>,
     loads: Vec<mpsc::Sender<Job<Key, Option<Record>>>>,
     hasher: RandomState,
+    /// Time limit of each call.
     limit: Duration,
 }
 
@@ -323,6 +324,7 @@ async fn swap_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Q
     }
 }
 
+/// Where the results of a batch go, in its order.
 type Answers = Vec<oneshot::Sender<Result<Swap, RegisterError>>>;
 
 /// Takes the first swap of each key from the queue.

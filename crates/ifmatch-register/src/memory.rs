@@ -13,6 +13,7 @@ use indexmap::map::RawEntryApiV1;
 use crate::key::Key;
 use crate::register::{Engine, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
+/// Number of parts that are locked separately.
 const SHARDS: usize = 64;
 /// Number of slots per shard for the revisions of evicted records. Keys that share a slot are revalidated needlessly after
 /// an eviction.
@@ -40,10 +41,11 @@ struct Limit {
     bytes: usize,
 }
 
+/// The records that one lock protects.
 #[derive(Debug)]
 struct Shard {
     records: IndexMap<Key, Record, RandomState>,
-    /// Size of the records in memory.
+    /// Size of the records in memory, in bytes.
     bytes: usize,
     /// Highest revision and latest date of evicted records, by the hash of the key. A key without a record has this
     /// revision, so a read which began before the eviction can't record a stale observation.
@@ -243,7 +245,7 @@ impl Shard {
     }
 }
 
-/// Returns the approximate size of a record in memory. Its place counts twice, since the table grows by doubling.
+/// Returns the approximate size of a record in memory, in bytes. Its place counts twice, since the table grows by doubling.
 fn size(key: &Key, record: &Record) -> usize {
     let place = size_of::<(u64, Key, Record)>() + 2 * size_of::<usize>();
     2 * place + key.as_str().len() + record.size() - size_of::<Record>()

@@ -66,7 +66,7 @@ pub fn key(name: &str) -> Option<Key> {
 /// revision zero and a random number, since a store may derive its tags from the content.
 ///
 /// # Errors
-/// Fails if the system provides no random number for a removed record.
+/// Fails if the system provides no random number for a removed record. No [`Key`] is too long.
 pub fn encode(key: &Key, record: Option<&Record>) -> Result<Vec<u8>, RegisterError> {
     let revision = record
         .map_or(Revision::NONE, Record::revision)

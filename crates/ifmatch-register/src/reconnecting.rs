@@ -30,7 +30,7 @@ pub trait Connect: Send + Sync + 'static {
 }
 
 /// A connection that opens when needed. After three failures in a row, calls fail at once, and a task tries to connect
-/// every 250 ms until it succeeds.
+/// about every 250 ms until it succeeds.
 ///
 /// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after a response. A call that fails,
 /// or is dropped halfway, doesn't keep it, and the next call gets a new one. A kept connection that has ended since is

@@ -47,7 +47,9 @@ pub trait Pages: Send + 'static {
 #[derive(Debug)]
 pub struct Scans<P> {
     pages: Arc<Mutex<P>>,
+    /// Maximum number of records in a page.
     page: usize,
+    /// Time limit of a scan.
     limit: Duration,
 }
 

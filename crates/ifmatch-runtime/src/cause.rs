@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::{CertificateError, InvalidMessage};
 
+/// An error that several handles share.
 type Shared = Arc<dyn Error + Send + Sync>;
 
 /// The cause of a failed connection.
@@ -40,7 +41,7 @@ impl Cause {
             if let Some(error) = innermost.downcast_ref::<rustls::Error>() {
                 return Self::of_tls(error, plain, trust);
             }
-            // These two have the source of the error that they wrap.
+            // The `source` of these two skips the error that they wrap.
             let in_io = innermost
                 .downcast_ref::<io::Error>()
                 .and_then(io::Error::get_ref);
@@ -55,7 +56,7 @@ impl Cause {
             }
         }
         let text = innermost.to_string();
-        // Of hyper, which got the alert of a server that expects TLS.
+        // The text of hyper, to which a server that expects TLS has sent an alert.
         if text.starts_with("invalid HTTP version") {
             return Self::lasting(
                 "the server doesn't speak HTTP at this port. If it speaks TLS, use https://",
@@ -150,7 +151,7 @@ impl Cause {
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                 "the server's certificate is for another host. Use the name in the certificate, or reissue it for this one"
             }
-            // Of webpki, as text: its error has no other form here.
+            // webpki's error, which is known here by its text only.
             Certificate::Other(cause) if cause.to_string().contains("CaUsedAsEndEntity") => {
                 "the server's certificate is a CA certificate, which can't be a server's. With `openssl req -x509`, add -addext \
                  basicConstraints=critical,CA:FALSE"

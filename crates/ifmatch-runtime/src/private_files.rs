@@ -59,6 +59,7 @@ mod imp {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
     use std::path::Path;
 
+    /// The rights of the group and of all others.
     const OTHERS: u32 = 0o077;
 
     pub(super) fn create_dir(path: &Path) -> io::Result<()> {

@@ -14,7 +14,7 @@ use ifmatch_core::problem::Problem;
 use ifmatch_register::{Driver, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, KeyedQueue, SystemClock};
 
-use crate::config::{LayerConfig, MEMORY, RECORDS};
+use crate::config::{DEFAULT_CACHE_CAPACITY, DEFAULT_RECORDS, LayerConfig};
 use crate::events::Observer;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
@@ -40,17 +40,18 @@ pub struct Builder {
     register: Arc<dyn Register>,
     clock: Arc<dyn Clock>,
     config: LayerConfig,
-    memory: u64,
+    /// In bytes.
+    cache_capacity: u64,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        let register = MemoryRegister::with_capacity(RECORDS);
+        let register = MemoryRegister::with_capacity(DEFAULT_RECORDS);
         Self {
             register: Arc::new(register),
             clock: Arc::new(SystemClock),
             config: LayerConfig::default(),
-            memory: MEMORY,
+            cache_capacity: DEFAULT_CACHE_CAPACITY,
         }
     }
 }
@@ -83,15 +84,14 @@ impl Builder {
     ///
     /// [`build`](Self::build) panics if the register may lose acknowledged swaps
     /// ([`Guarantee::UntilFailover`](ifmatch_register::Guarantee::UntilFailover)): the layer could evaluate conditions
-    /// against a replaced version.
+    /// against a replaced version. [`allow_lost_updates`](Self::allow_lost_updates) accepts this.
     #[must_use]
     pub fn authoritative(mut self) -> Self {
         self.config.authority = Authority::Register;
         self
     }
 
-    /// Sets an observer for every 304, 409, 412, 428 and 503 that the layer itself sends. None by default; see
-    /// [`Observer`].
+    /// Sets an observer for every 304 and every error that the layer itself sends. None by default; see [`Observer`].
     ///
     /// ```
     /// use ifmatch::{ConditionalLayer, Event};
@@ -189,8 +189,8 @@ impl Builder {
     /// Sets how many bytes of a request body to receive before the write takes its turn. Defaults to 256 KiB.
     ///
     /// This way, a slow client doesn't keep other writes waiting. A longer body arrives while its write holds the
-    /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). Each write
-    /// takes at most this much memory for its body.
+    /// permit, which is renewed as long as at least 16 KiB arrive within two thirds of the
+    /// [write timeout](Self::write_timeout). Each write takes at most this much memory for its body.
     #[must_use]
     pub fn request_buffer_limit(mut self, bytes: u64) -> Self {
         self.config.request_buffer_limit = bytes;
@@ -219,8 +219,8 @@ impl Builder {
     /// with `ETag`, with the representation and a `Content-Location`, or with [`NewVersion`](crate::NewVersion). If you
     /// turn it off, other responses have no tag.
     #[must_use]
-    pub fn get_after_writes(mut self, probes: bool) -> Self {
-        self.config.gets_after_writes = probes;
+    pub fn get_after_writes(mut self, enabled: bool) -> Self {
+        self.config.gets_after_writes = enabled;
         self
     }
 
@@ -249,7 +249,8 @@ impl Builder {
 
     /// Guards only the writes that match the predicate. By default, all writes are guarded, and run one at a time per
     /// resource, except for POST without a condition: it's usually a login, a search or a creation, and doesn't write
-    /// the resource that it addresses.
+    /// the resource that it addresses. Where a condition is [required](Self::require_preconditions) or
+    /// [leases](Self::leases) are enabled, such a POST is guarded, too.
     ///
     /// Other writes run concurrently, with their conditions unchanged, and leave the resource's state unknown. If an
     /// unguarded request changes the resource that it addresses, it may overwrite a concurrent guarded write, or be
@@ -271,7 +272,8 @@ impl Builder {
 
     /// Guards every unsafe method, POST without a condition included, for resources that POST changes in place.
     ///
-    /// By default, such a POST is assumed to create another resource, and runs concurrently with other writes.
+    /// By default, such a POST is assumed to create another resource, and runs concurrently with other writes; see
+    /// [`guard_where`](Self::guard_where).
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -368,7 +370,7 @@ impl Builder {
     /// MiB.
     #[must_use]
     pub fn cache_capacity(mut self, bytes: u64) -> Self {
-        self.memory = bytes;
+        self.cache_capacity = bytes;
         self
     }
 
@@ -461,7 +463,7 @@ impl Builder {
             .remembering();
         Ok(ConditionalLayer::from(LayerState {
             driver,
-            memory: ResponseMemory::with_capacity(self.memory),
+            memory: ResponseMemory::with_capacity(self.cache_capacity),
             dates: VersionDates::default(),
             probing: KeyedQueue::default(),
             unguarded: UnguardedWrites::default(),

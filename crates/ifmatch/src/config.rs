@@ -18,15 +18,17 @@ use crate::events::Observer;
 use crate::key::{KeyExtractor, PathKey};
 
 /// Number of records that the default register holds.
-pub(crate) const RECORDS: usize = 100_000;
-/// Default size of the memory in bytes.
-pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
+pub(crate) const DEFAULT_RECORDS: usize = 100_000;
+/// Default size of the memory for 304s, in bytes.
+pub(crate) const DEFAULT_CACHE_CAPACITY: u64 = 32 * 1024 * 1024;
 
 /// Makes the media type and the content of an error.
 pub(crate) type ErrorBody = Arc<dyn Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync>;
 
+/// Selects requests by their heads.
 pub(crate) type RequestPredicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
+/// The settings. [`Builder`](crate::Builder) documents each.
 #[derive(Clone)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -140,7 +142,7 @@ impl LayerConfig {
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
+        f.debug_struct("LayerConfig")
             .field("authority", &self.authority)
             .field("hash_limit", &self.hash_limit)
             .field("request_buffer_limit", &self.request_buffer_limit)
@@ -151,6 +153,7 @@ impl fmt::Debug for LayerConfig {
             .field("require", &self.require)
             .field("leases", &self.leases)
             .field("ephemeral_leases", &self.ephemeral_leases)
+            .field("allows_lost_updates", &self.allows_lost_updates)
             .field("write_timeout", &self.write_timeout)
             .field("lock_timeout", &self.lock_timeout)
             .field("grace_period", &self.grace_period)

@@ -23,6 +23,7 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// A 304.
     pub(crate) const NOT_MODIFIED: Self = Self::new(StatusCode::NOT_MODIFIED, "not-modified");
 
     /// Creates a decision, for tests of an [`Observer`].

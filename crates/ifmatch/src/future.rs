@@ -42,11 +42,12 @@ pin_project! {
 }
 
 pin_project! {
+    /// What the response waits for.
     #[project = KindProjection]
     enum FutureKind<F, T: Body, E> {
         /// The response exists.
         Ready { response: Option<Response<ResponseBody<T>>> },
-        /// The inner service runs for a read, most likely of the remembered version.
+        /// The inner service runs for a read that needn't ask the register first.
         Read { #[pin] inner: F, context: Option<ReadContext> },
         /// Anything that takes longer.
         Boxed { response: BoxedResponse<T, E> },

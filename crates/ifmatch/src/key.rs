@@ -90,6 +90,7 @@ pub struct PathKey {
     ignores_trailing_slash: bool,
 }
 
+/// The part of the query that belongs to the key.
 #[derive(Clone, Debug, Default)]
 enum QueryInKey {
     #[default]
@@ -132,7 +133,7 @@ impl PathKey {
 
     /// Returns the normal form of a path: the same text for all spellings that have one key.
     pub fn normal_path(&self, path: &str) -> String {
-        let mut normal = self.with_trailing_slash(path);
+        let mut normal = self.normal_spelling(path);
         if self.ignores_trailing_slash && normal.len() > 1 && normal.ends_with('/') {
             normal.pop();
         }
@@ -147,15 +148,15 @@ impl PathKey {
     /// assert!(PathKey::new().is_below("/n%6Ftes%2F7", "/notes/") && !PathKey::new().is_below("/notes", "/notes/"));
     /// ```
     pub fn is_below(&self, path: &str, prefix: &str) -> bool {
-        let mut path = self.with_trailing_slash(path);
+        let mut path = self.normal_spelling(path);
         if self.ignores_trailing_slash && !path.ends_with('/') {
             path.push('/');
         }
-        path.starts_with(&self.with_trailing_slash(prefix))
+        path.starts_with(&self.normal_spelling(prefix))
     }
 
-    /// Returns the normal form of a path, with a trailing slash if it has one.
-    fn with_trailing_slash(&self, path: &str) -> String {
+    /// Returns the normal form of a path, except that a trailing slash stays.
+    fn normal_spelling(&self, path: &str) -> String {
         if !self.ignores_case && is_canonical(path) {
             return path.to_owned();
         }

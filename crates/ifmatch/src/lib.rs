@@ -12,8 +12,9 @@
 //! or because the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
 //!
 //! **Every unsafe method** is a write, and needs a permit from the register: one write at a time per resource, across
-//! all processes that share the register. POST needs one only with a condition, unless [`Builder::guard_posts`] or
-//! [`Builder::guard_where`] says otherwise. The layer receives the request body before it asks for the permit, up to a
+//! all processes that share the register. By default, POST needs one only with a condition, where a condition is
+//! [required](Builder::require_preconditions), and where [leases](Builder::leases) are enabled; see [`Builder::guard_posts`] and
+//! [`Builder::guard_where`]. The layer receives the request body before it asks for the permit, up to a
 //! [limit](Builder::request_buffer_limit); while a longer body arrives, the permit is renewed. Granting the permit and
 //! evaluating the conditions are one step. If the current version isn't certain, the layer first sends a GET to the
 //! inner service, the *probe*. The handler gets the [`Permit`] as a request extension, and no conditions except `*`.
@@ -63,8 +64,9 @@
 //! An operation that the lease's state doesn't allow gets 409, a missing or malformed field 400, and a missing resource
 //! 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its `x-ms-lease-id`
 //! gets 412; reads need no id. Reads and writes may also name it in `Lease-Id`, as in the gateway's plain dialect.
-//! Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
-//! and doesn't affect a lease acquired since. Different requests mustn't share an id.
+//! Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from a stale tag.
+//! `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict, and doesn't
+//! affect a lease acquired since. Different requests mustn't share an id.
 //!
 //! A resource has at most one lease holder, and writes never overlap a lease: a lease isn't granted while a write is in
 //! flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the

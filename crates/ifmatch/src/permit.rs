@@ -168,10 +168,7 @@ impl ExpectedVersion {
             Self::Any => Ok(None),
             Self::Absent => Err(PreconditionFailed),
             Self::Tag(tag) => {
-                let text = tag
-                    .opaque_str()
-                    .filter(|_| !tag.is_weak())
-                    .ok_or(PreconditionFailed)?;
+                let text = version_in(tag).ok_or(PreconditionFailed)?;
                 // `"+4"` is another tag than `"4"`.
                 let version = text
                     .parse()
@@ -255,11 +252,8 @@ impl ExpectedVersion {
         let holds = match self {
             Self::Any => true,
             Self::Absent => current.is_none(),
-            Self::Tag(tag) => {
-                let named = tag.opaque_str().filter(|_| !tag.is_weak());
-                current
-                    .is_some_and(|current| named.is_some_and(|named| named == current.to_string()))
-            }
+            Self::Tag(tag) => current
+                .is_some_and(|current| version_in(tag).is_some_and(|it| it == current.to_string())),
         };
         if holds {
             Ok(())
@@ -301,4 +295,9 @@ impl ExpectedVersion {
             .or(version.tags().first())
             .map_or(Self::Any, |tag| Self::Tag(tag.clone()))
     }
+}
+
+/// Returns the text of a version that a tag holds, or `None` if the tag is weak or not text.
+fn version_in(tag: &EntityTag) -> Option<&str> {
+    tag.opaque_str().filter(|_| !tag.is_weak())
 }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::RANGE;
+use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields;
 use ifmatch_runtime::task::detach;
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::future::ResponseFuture;
-use crate::inner::{self, InnerService};
+use crate::inner::{self, InnerService, RequestContent};
 use crate::lease::PendingLeaseOperation;
 use crate::lease::request::names_lease;
 use crate::read::ReadContext;
@@ -79,46 +81,7 @@ where
         mount::enter(&mut head);
         let start = WatchedRequest::start(shared);
         match RequestKind::of(&head.method) {
-            RequestKind::Read => {
-                let Ok(key) = shared.config.keys.key(&head) else {
-                    let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
-                    return ResponseFuture::from(responses::problem(&responses::invalid_key()))
-                        .watched(watched);
-                };
-                let lookup = MemoryLookup::new(shared, key, &head);
-                if names_lease(&shared.config, &head) {
-                    let watched = WatchedRequest::new(shared, &head, start);
-                    let request = Request::from_parts(head, RequestBody::new(body));
-                    let read = lease::read(Arc::clone(shared), inner, lookup, request);
-                    return ResponseFuture::boxed(read).watched(watched);
-                }
-                let found = lookup.result_now(shared);
-                if let Some(LookupResult::NotModified(response)) = found {
-                    let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
-                    return ResponseFuture::from(response).watched(watched);
-                }
-                let watched = WatchedRequest::new(shared, &head, start);
-                let response = match found {
-                    Some(LookupResult::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
-                        let (context, head) =
-                            ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
-                        ResponseFuture::read(
-                            inner.call(Request::from_parts(head, RequestBody::new(body))),
-                            context,
-                        )
-                    }
-                    _ => {
-                        let request = Request::from_parts(head, RequestBody::new(body));
-                        ResponseFuture::boxed(read::read(
-                            Arc::clone(shared),
-                            inner,
-                            lookup,
-                            request,
-                        ))
-                    }
-                };
-                response.watched(watched)
-            }
+            RequestKind::Read => answer_read(shared, inner, head, body, start),
             RequestKind::Write => {
                 let watched = WatchedRequest::new(shared, &head, start);
                 // A write may wait for others, so it must not hold the ready clone.
@@ -153,6 +116,53 @@ where
     }
 }
 
+/// Answers a read from memory if the result is certain at once. Otherwise, runs the inner service.
+fn answer_read<S, B>(
+    shared: &Arc<LayerState>,
+    mut inner: S,
+    head: Parts,
+    body: B,
+    start: Option<Timestamp>,
+) -> ResponseFuture<S::Future, S::Body, S::Error>
+where
+    S: InnerService<B>,
+    B: RequestContent,
+{
+    let Ok(key) = shared.config.keys.key(&head) else {
+        let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
+        return ResponseFuture::from(responses::problem(&responses::invalid_key()))
+            .watched(watched);
+    };
+    let lookup = MemoryLookup::new(shared, key, &head);
+    if names_lease(&shared.config, &head) {
+        let watched = WatchedRequest::new(shared, &head, start);
+        let request = Request::from_parts(head, RequestBody::new(body));
+        let read = lease::read(Arc::clone(shared), inner, lookup, request);
+        return ResponseFuture::boxed(read).watched(watched);
+    }
+    let found = lookup.result_now(shared);
+    if let Some(LookupResult::NotModified(response)) = found {
+        let watched = WatchedRequest::answered(shared, head.method, head.uri, start);
+        return ResponseFuture::from(response).watched(watched);
+    }
+    let watched = WatchedRequest::new(shared, &head, start);
+    let response = match found {
+        Some(LookupResult::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
+            let (context, head) = ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
+            ResponseFuture::read(
+                inner.call(Request::from_parts(head, RequestBody::new(body))),
+                context,
+            )
+        }
+        _ => {
+            let request = Request::from_parts(head, RequestBody::new(body));
+            ResponseFuture::boxed(read::read(Arc::clone(shared), inner, lookup, request))
+        }
+    };
+    response.watched(watched)
+}
+
+/// The way in which the layer handles a request.
 enum RequestKind {
     Read,
     Write,
@@ -160,8 +170,8 @@ enum RequestKind {
 }
 
 impl RequestKind {
-    /// Safe methods (RFC 9110 §9.2.1, and those registered as safe elsewhere) other than GET and HEAD have no conditions
-    /// that this layer could evaluate.
+    /// CONNECT, OPTIONS and TRACE ignore conditions (RFC 9110 §13.2.1). The layer can't evaluate them for other safe
+    /// methods, which don't select the representation that GET does.
     fn of(method: &Method) -> Self {
         match method.as_str() {
             "GET" | "HEAD" => Self::Read,

@@ -16,6 +16,7 @@ use crate::memory::ResponseMemory;
 use crate::read::dates::VersionDates;
 use crate::write::UnguardedWrites;
 
+/// The settings of a layer, its register, and what it remembers.
 pub(crate) struct LayerState {
     pub(crate) driver: Driver,
     pub(crate) memory: ResponseMemory,

@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, join, select};
 use http::header::{ETAG, HeaderName};
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_runtime::{Clock, SystemClock};
@@ -164,9 +164,9 @@ where
         pause: Option<Pause>,
     ) -> Answer {
         let mut request = Request::new(Full::new(body));
-        request
-            .extensions_mut()
-            .extend(pause.map(with).unwrap_or_default());
+        if let Some(pause) = pause {
+            request.extensions_mut().insert(pause);
+        }
         *request.method_mut() = method.parse::<Method>().expect("a method");
         *request.uri_mut() = path.parse().expect("a path");
         for (name, value) in fields {
@@ -194,17 +194,10 @@ where
     }
 }
 
-/// Extensions with a pause.
-fn with(pause: Pause) -> Extensions {
-    let mut extensions = Extensions::new();
-    extensions.insert(pause);
-    extensions
-}
-
 /// Time for the second writer of a race. It's over only if the first one, which is paused, keeps it waiting; then both go on.
 const BLOCKED: Duration = Duration::from_secs(1);
-/// Maximum number of points at which the first writer's handler is paused, one race each.
-const POINTS: usize = 64;
+/// Maximum number of awaits at which the first writer's handler is paused, one race each. Another race pauses it before it starts.
+const AWAITS: usize = 64;
 
 /// Checks that a resource loses no update, even if two instances of the service write to it.
 ///
@@ -267,7 +260,7 @@ pub async fn assert_no_lost_update<S, T>(
         second,
     };
     resource.assert_stale_versions_are_refused().await;
-    for point in 0..POINTS {
+    for point in 0..=AWAITS {
         match resource.race(point).await {
             Raced::Interleaved => {}
             // Another point would be the same: its end, or a wait for the first writer.
@@ -276,7 +269,7 @@ pub async fn assert_no_lost_update<S, T>(
     }
 }
 
-/// A resource of two instances.
+/// A resource that two instances of the service have.
 struct Resource<'a, S> {
     instances: [TestClient<S>; 2],
     path: &'a str,

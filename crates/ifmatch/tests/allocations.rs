@@ -14,7 +14,7 @@ use ifmatch::{ConditionalLayer, RequestBody};
 use tower::{Layer, Service, service_fn};
 
 #[test]
-fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
+fn a_304_from_memory_makes_at_most_10_allocations_more_than_the_bare_service() {
     let mut layered = ConditionalLayer::builder()
         .authoritative()
         .build()

@@ -14,7 +14,6 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Uri};
 use ifmatch::axum::RouterExt;
@@ -282,7 +281,7 @@ const MOUNTS: [Mount; 8] = [
     }),
 ];
 
-/// A note behind the layer at each place: the client, and the path below which the note is.
+/// Returns a note behind the layer at each place: the name of the place, a client, and the note.
 fn mounted(
     layer: impl Fn() -> ConditionalLayer,
 ) -> impl Iterator<Item = (&'static str, TestClient<Router>, Note)> {
@@ -348,8 +347,6 @@ async fn required_conditions_are_required_at_any_mount() {
     }
 }
 
-/// The marker of a lease operation is removed from each form of the URI: the handler of GET, which the layer runs first, sees
-/// none of them with it.
 #[tokio::test]
 async fn leases_are_acquired_and_exclude_others_at_any_mount() {
     let acquire = [
@@ -1020,7 +1017,7 @@ async fn decisions_are_counted_by_an_observer_and_seen_by_outer_middleware() {
             } = answered;
             assert!(
                 *duration < Duration::from_hours(1),
-                "it is that of one request"
+                "the duration of one request"
             );
             let seen = (
                 format!("{method} {uri}"),

@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::{ContentHash, TagFormat};
 use crate::text::header_value;
 
+/// The algorithm's name in these fields.
 const SHA_256: &str = "sha-256";
 
 impl ContentHash {

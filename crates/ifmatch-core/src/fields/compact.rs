@@ -13,6 +13,7 @@ pub fn compact(headers: &HeaderMap, added: usize) -> HeaderMap {
     let mut text: Bytes = text.freeze();
     let mut copy = HeaderMap::with_capacity(headers.keys_len() + added);
     for (name, value) in headers {
+        // They were a value before, so they are one again.
         if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
             copy.append(name, value);
         }

@@ -145,7 +145,7 @@ pub fn action_name(action: &LeaseAction) -> &'static str {
     }
 }
 
-/// Reads a lease id.
+/// Reads a lease id. Returns `None` if the field is absent.
 ///
 /// # Errors
 /// Fails if the field is repeated or not a GUID.
@@ -195,7 +195,7 @@ impl FromStr for LeaseId {
         let uuid = match text.len() {
             32 | 36 => Some(text),
             38 => inner('{', '}').or_else(|| inner('(', ')')),
-            _ => return hexadecimal(text).ok_or(InvalidLeaseId),
+            _ => return parse_x(text).ok_or(InvalidLeaseId),
         };
         uuid.and_then(|text| Uuid::try_parse(text).ok())
             .map(Self::from)
@@ -204,7 +204,7 @@ impl FromStr for LeaseId {
 }
 
 /// Parses format X: `{0x00000000,0x0000,0x0000,{0x00,0x00,0x00,0x00,0x00,0x00,0x00,0x00}}`, leading zeros optional.
-fn hexadecimal(text: &str) -> Option<LeaseId> {
+fn parse_x(text: &str) -> Option<LeaseId> {
     const WIDTHS: [usize; 11] = [8, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2];
     let inner = text.strip_prefix('{')?.strip_suffix("}}")?;
     let (head, tail) = inner.split_once(",{")?;

@@ -63,7 +63,7 @@ pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, Heade
     })
 }
 
-/// Returns the header fields that tell a lease's holder its fencing token.
+/// Returns the header field that tells a lease's holder its fencing token.
 pub fn token_of(lease: &Lease) -> (HeaderName, HeaderValue) {
     (TOKEN, lease.token().get().into())
 }

@@ -190,6 +190,7 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     }
     for (name, mut values) in parameters {
         values.sort();
+        // Writing to a string can't fail.
         let _ = write!(text, "\n{name}:{}", values.join(","));
     }
     Some(())
@@ -200,6 +201,7 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     for parameter in head.uri.query().unwrap_or_default().split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if decode(name)?.eq_ignore_ascii_case("comp") {
+            // Writing to a string can't fail.
             let _ = write!(text, "?comp={}", decode(value)?);
             break;
         }
@@ -207,8 +209,8 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// Decodes a name or value, in which a plus is a space, as in a form. Rejects malformed escapes, and control characters: a line break would let a value pass for another
-/// parameter.
+/// Decodes a name or value, in which a plus is a space, as in a form. Rejects malformed escapes, and control characters:
+/// a line break would let a value pass for another parameter.
 fn decode(text: &str) -> Option<String> {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
     if !text

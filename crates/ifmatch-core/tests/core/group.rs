@@ -376,7 +376,7 @@ proptest! {
     }
 }
 
-/// What a client learns, apart from dates.
+/// Returns what a client learns, apart from dates.
 fn kind(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Written(Receipt {

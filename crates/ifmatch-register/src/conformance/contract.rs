@@ -161,7 +161,7 @@ pub(super) async fn keys_are_distinguished(register: &dyn Register) {
     ];
     let keys: Vec<_> = names
         .iter()
-        .map(|name| crate::Key::new(format!("{base}/{name}")).expect("the key is short"))
+        .map(|name| Key::new(format!("{base}/{name}")).expect("the key is short"))
         .collect();
     let records: Vec<_> = names
         .iter()
@@ -180,9 +180,9 @@ pub(super) async fn keys_are_distinguished(register: &dyn Register) {
     }
     let longest = format!(
         "{base}/{}",
-        "x".repeat(crate::Key::MAX_LEN - base.as_str().len() - 1)
+        "x".repeat(Key::MAX_LEN - base.as_str().len() - 1)
     );
-    let longest = crate::Key::new(longest).expect("the longest key");
+    let longest = Key::new(longest).expect("the longest key");
     let swap = register
         .compare_and_swap(&longest, Revision::NONE, Some(&records[0]))
         .await
@@ -218,7 +218,7 @@ pub(super) async fn pages_cover_the_prefix_in_order(register: &dyn Register) {
         "b", "a/b", "a", "a b", "Z", "ä", "a%", "a_c", "aa", "10", "9",
     ]
     .iter()
-    .map(|n| format!("{inside}{n}"))
+    .map(|name| format!("{inside}{name}"))
     .collect();
     for name in names.iter().chain([
         &format!("{base}/in"),

@@ -155,7 +155,7 @@ impl Operation {
     }
 }
 
-/// The successful swaps of a key, by the revision that each made.
+/// Returns the successful swaps of a key, in order.
 fn chain<'a>(operations: &[&'a Operation]) -> Result<Vec<&'a Operation>, Violation> {
     let proposals = proposals(operations)?;
     let mut successors: HashMap<Revision, &Operation> = HashMap::with_capacity(proposals.len());

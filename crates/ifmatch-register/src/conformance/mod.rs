@@ -27,7 +27,7 @@ pub mod workload;
 
 use std::sync::Arc;
 
-use ifmatch_core::command::Content;
+use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
@@ -127,8 +127,8 @@ fn content(bytes: &[u8]) -> Content {
 }
 
 /// Returns an unconditional PUT of some bytes.
-fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::command::Write<'a> {
-    ifmatch_core::command::Write::new(
+fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> Write<'a> {
+    Write::new(
         &http::Method::PUT,
         preconditions,
         content(bytes),
@@ -139,7 +139,7 @@ fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::comm
 /// Returns the record after a write of some bytes.
 fn written(before: &Record, bytes: &[u8]) -> Record {
     let none = Preconditions::default();
-    let command = ifmatch_core::command::Command::Write(put(bytes, &none));
+    let command = Command::Write(put(bytes, &none));
     let now = before.revision().timestamp();
     before
         .apply(&command, now)

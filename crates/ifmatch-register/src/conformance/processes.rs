@@ -15,6 +15,7 @@ use crate::register::Register;
 
 /// Environment variable of the second process: the keys' prefix and the register's address.
 const SECOND: &str = "IFMATCH_CONFORMANCE_PROCESS";
+/// Number of keys that the processes race for.
 const KEYS: usize = 3;
 /// Begins each line of the second process that has an operation.
 const OPERATION: &str = "operation: ";

@@ -11,6 +11,7 @@ use ifmatch_core::precondition::Preconditions;
 use super::workload::Workload;
 use super::{RaceSize, fresh_key, history, put};
 use crate::driver::Driver;
+use crate::key::Key;
 use crate::register::{Register, Scan};
 
 /// Every racer writes with `If-None-Match: *`. One creates the resource, the others are refused.
@@ -68,7 +69,7 @@ pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: Rac
         record
             .state(record.revision().timestamp())
             .version()
-            .map(|v| &v.payload()[..]),
+            .map(|version| &version.payload()[..]),
     );
     assert_eq!(
         sum,
@@ -77,7 +78,7 @@ pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: Rac
     );
 }
 
-async fn increment(driver: &Driver, key: &crate::Key) -> bool {
+async fn increment(driver: &Driver, key: &Key) -> bool {
     let record = driver.load(key).await.expect("load");
     let version = record.settled(driver.now());
     let next = number(version.map(|version| &version.payload()[..])) + 1;
@@ -170,7 +171,7 @@ pub(super) async fn reads_never_go_back(register: &Arc<dyn Register>, size: Race
     .await;
 }
 
-async fn look(driver: &Driver, key: &crate::Key, known: &AtomicU64) {
+async fn look(driver: &Driver, key: &Key, known: &AtomicU64) {
     let before = known.load(Ordering::SeqCst);
     let found = driver.load(key).await.expect("load").revision().get();
     assert!(

@@ -109,7 +109,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// The first swap is stuck, with one change, and these faults happen to the swaps from then on.
+    /// Sends the first change, whose swap is stuck. These faults happen to the swaps from then on.
     async fn new(faults: &[Fault]) -> (Self, JoinHandle<Answer>) {
         let inner = Faulty::new(faults);
         let register = Arc::new(Gated {

@@ -22,7 +22,7 @@ use ifmatch_register::{
 };
 use ifmatch_runtime::{Clock, ManualClock, SystemClock, nonce};
 
-/// The faults of the next swaps, in order. Later swaps succeed.
+/// What happens to one swap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// None.
@@ -49,6 +49,7 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Faulty {
     inner: MemoryRegister,
+    /// The faults of the next swaps, the last one first. Later swaps succeed.
     faults: Mutex<Vec<Fault>>,
     is_unreadable: AtomicBool,
     loads: AtomicUsize,

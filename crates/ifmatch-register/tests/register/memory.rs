@@ -254,6 +254,7 @@ async fn a_read_older_than_an_evicted_write_is_not_recorded() {
     assert_eq!(outcome, Outcome::Refused(Refusal::Stale));
 }
 
+/// Time limit of a scan, longer than any test.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A server that answers when the test allows it.

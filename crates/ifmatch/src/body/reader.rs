@@ -20,8 +20,11 @@ pub(crate) struct PartlyReadBody<B> {
 
 /// The reason why reading ended.
 pub(crate) enum ReadEnd<E> {
+    /// The body is complete, with these trailers.
     Complete(Option<Box<HeaderMap>>),
+    /// The body is longer than the limit.
     Limit,
+    /// The body has failed.
     Error(E),
 }
 

@@ -32,6 +32,7 @@ pin_project! {
 }
 
 pin_project! {
+    /// Where the frames come from.
     #[project = KindProjection]
     enum BodyKind<B: Body> {
         Inner { #[pin] body: B },
@@ -67,6 +68,7 @@ impl From<Bytes> for BufferedBody {
 /// The continuation of a partly read body.
 pub(crate) enum BodyRest<B: Body> {
     Body(Pin<Box<B>>),
+    /// The error that ends the body, until it is returned.
     Error(Option<B::Error>),
 }
 

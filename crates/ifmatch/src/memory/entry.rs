@@ -43,7 +43,7 @@ pub(crate) struct RememberedHead {
     pub(crate) born: Timestamp,
     /// The end of the response's freshness.
     pub(crate) fresh_until: Timestamp,
-    /// The time of the last check against the register.
+    /// The time of the last check against the register, in microseconds since 1970.
     pub(crate) checked: AtomicU64,
     /// A revision of the record with this version and no write in flight.
     pub(crate) settled: AtomicU64,

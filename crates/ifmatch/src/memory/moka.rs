@@ -8,6 +8,7 @@ use moka::sync::Cache;
 use crate::memory::entry::{RememberedHead, ResourceEntry};
 use crate::read::vary::VaryFields;
 
+/// The remembered responses of all resources, by their keys.
 #[derive(Debug)]
 pub(crate) struct ResponseMemory(Cache<Key, Arc<ResourceEntry>>);
 

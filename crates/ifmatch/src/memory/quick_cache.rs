@@ -12,9 +12,11 @@ use crate::read::vary::VaryFields;
 /// Typical size of an entry in bytes.
 const TYPICAL_SIZE: u64 = 1024;
 
+/// The remembered responses of all resources, by their keys.
 #[derive(Debug)]
 pub(crate) struct ResponseMemory(Cache<Key, Arc<ResourceEntry>, BySize>);
 
+/// Weighs an entry by its size in bytes.
 #[derive(Clone, Debug)]
 struct BySize;
 

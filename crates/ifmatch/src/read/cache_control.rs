@@ -60,6 +60,7 @@ pub(crate) fn demands_origin(request: &HeaderMap) -> bool {
         .any(demands)
 }
 
+/// The directives of a response.
 #[derive(Default)]
 struct CacheDirectives {
     private: bool,

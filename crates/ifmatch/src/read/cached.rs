@@ -28,8 +28,9 @@ use crate::shared::LayerState;
 #[derive(Debug)]
 pub(crate) struct MemoryLookup {
     pub(crate) key: Key,
+    /// The start of the request, by the time that deadlines are compared with.
     at: Timestamp,
-    /// The time of day at the start of the request.
+    /// The time of day then.
     wall: Timestamp,
     hit: Option<MemoryHit>,
     /// The date of the version that the response may have.

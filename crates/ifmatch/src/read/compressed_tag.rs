@@ -10,6 +10,7 @@ use ifmatch_core::tag::TagList;
 
 /// The beginning of the suffix, followed by hexadecimal digits.
 const MARK: &str = "-ae";
+/// Number of these digits.
 const DIGITS: usize = 8;
 
 /// Returns the tag to send to a client with this `Accept-Encoding`. It has no suffix if the client accepts only identity.

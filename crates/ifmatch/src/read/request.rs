@@ -43,6 +43,7 @@ pub(crate) struct ReadBaseline {
     pub(crate) state: BaselineState,
 }
 
+/// What is known of a resource when a read begins.
 #[derive(Debug)]
 pub(crate) enum BaselineState {
     /// The register failed.
@@ -51,7 +52,7 @@ pub(crate) enum BaselineState {
     Record(Box<Record>),
     /// The remembered response represents the current version, at this revision of the record.
     Current(Arc<RememberedHead>, Revision),
-    /// The register wasn't asked. Its date of a version, if the response has that one.
+    /// The register wasn't asked. The response may be this version, whose date is known.
     Dated(Arc<DatedVersion>),
 }
 

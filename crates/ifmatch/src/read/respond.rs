@@ -48,7 +48,7 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
         let date = match tagged.tag {
             Some(_) => recorded,
             None => HttpDate::from_headers(headers, LAST_MODIFIED)
-                .filter(|date| is_past(*date, now))
+                .filter(|date| date.has_ended(now))
                 .map(|date| (date, date.to_header())),
         };
         let last_modified = date
@@ -137,11 +137,6 @@ impl<'a, T: Body> SelectedRepresentation<'a, T> {
         }
         partial_content(head, content, ranges)
     }
-}
-
-/// Returns `true` once the second of a date has ended: no later state can have that date.
-pub(crate) fn is_past(date: HttpDate, now: Timestamp) -> bool {
-    HttpDate::from_unix(date.unix().saturating_add(1)).has_come(now)
 }
 
 /// Builds a 206 with these ranges, which lie within `content`: one range, or several as `multipart/byteranges`.

@@ -12,8 +12,8 @@ use ifmatch_core::record::{Revision, Variant};
 /// Number of hexadecimal digits of the fingerprint.
 const DIGITS: usize = 16;
 
-/// The representation that a tag is for.
-pub(crate) struct TooLong<'a> {
+/// A representation that is too long to hash.
+pub(crate) struct LongRepresentation<'a> {
     pub(crate) variant: &'a Variant,
     /// The header fields of the response, with the service's own validators.
     pub(crate) headers: &'a HeaderMap,
@@ -28,7 +28,7 @@ pub(crate) fn is_of(tag: &EntityTag, revision: Revision) -> bool {
             .starts_with(format!("\"r{:x}-", revision.get()).as_bytes())
 }
 
-impl TooLong<'_> {
+impl LongRepresentation<'_> {
     /// Returns the recorded tag if it is one of a revision, and for a representation with these properties.
     pub(crate) fn recognize<'t>(&self, recorded: Option<&'t EntityTag>) -> Option<&'t EntityTag> {
         recorded.filter(|tag| {
@@ -84,7 +84,7 @@ mod tests {
             LAST_MODIFIED,
             HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"),
         );
-        let of = |headers, len| TooLong {
+        let of = |headers, len| LongRepresentation {
             variant: &variant,
             headers,
             len,
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn tags_without_a_record_never_repeat() {
         let (variant, headers) = (Variant::only(), HeaderMap::new());
-        let long = TooLong {
+        let long = LongRepresentation {
             variant: &variant,
             headers: &headers,
             len: None,

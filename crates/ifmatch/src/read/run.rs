@@ -19,7 +19,7 @@ use crate::read::observe::{
     is_undisturbed, note_date, observe, observe_absence, remember, remembered, tag_of_revision,
 };
 use crate::read::request::ReadContext;
-use crate::read::respond::{SelectedRepresentation, is_past};
+use crate::read::respond::SelectedRepresentation;
 use crate::read::tag::{TaggedResponse, is_encoded, own_tag, weaken};
 use crate::responses;
 use crate::shared::LayerState;
@@ -175,7 +175,7 @@ impl ReadContext {
         if response.status().is_success() {
             let headers = response.headers_mut();
             let date = HttpDate::from_headers(headers, LAST_MODIFIED);
-            if !date.is_some_and(|date| is_past(date, self.baseline.wall)) {
+            if !date.is_some_and(|date| date.has_ended(self.baseline.wall)) {
                 headers.remove(LAST_MODIFIED);
             }
             if is_encoded(headers)

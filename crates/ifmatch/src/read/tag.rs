@@ -14,7 +14,7 @@ use ifmatch_core::record::Variant;
 use ifmatch_runtime::Clock;
 
 use crate::body::{BodyRest, BufferedBody, PartlyReadBody, ReadEnd, ResponseBody};
-use crate::read::revision_tag::TooLong;
+use crate::read::revision_tag::LongRepresentation;
 use crate::shared::LayerState;
 
 /// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
@@ -31,6 +31,7 @@ pub(crate) struct TaggedResponse<T: Body> {
     pub(crate) is_too_long: bool,
 }
 
+/// The body of a tagged response.
 pub(crate) enum TaggedBody<B: Body> {
     /// The whole body.
     Whole(BufferedBody),
@@ -86,12 +87,12 @@ impl<T: Body> TaggedResponse<T> {
     }
 
     /// Returns the properties of a representation that is too long to hash.
-    pub(crate) fn too_long<'a>(&'a self, variant: &'a Variant) -> Option<TooLong<'a>> {
+    pub(crate) fn too_long<'a>(&'a self, variant: &'a Variant) -> Option<LongRepresentation<'a>> {
         let TaggedBody::Stream(body) = &self.body else {
             return None;
         };
         let (headers, len) = (&self.head.headers, body.size_hint().exact());
-        self.is_too_long.then_some(TooLong {
+        self.is_too_long.then_some(LongRepresentation {
             variant,
             headers,
             len,

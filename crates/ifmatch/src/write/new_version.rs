@@ -13,7 +13,7 @@ use ifmatch_core::command::{Content, Grant, Observation};
 use ifmatch_core::digest::Hasher;
 
 use super::also_changed::is_target;
-use super::probe::{Known, ProbeAnswer};
+use super::probe::{ProbeAnswer, TagSource};
 use super::request::WriteContext;
 use crate::body::ResponseBody;
 use crate::inner::{InnerService, RequestContent};
@@ -63,6 +63,7 @@ pub(super) struct WrittenVersion {
 }
 
 impl WrittenVersion {
+    /// A version of which nothing is known.
     pub(super) const UNKNOWN: Self = Self {
         content: Content::Unknown,
         tag: None,
@@ -161,8 +162,9 @@ impl WriteContext {
         B: RequestContent,
     {
         let head = self.probe_head(grant.current.version());
-        let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision)))
-            .catch_unwind();
+        let probe =
+            AssertUnwindSafe(self.get(inner, head, TagSource::Written(grant.token.revision)))
+                .catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self.shared.driver.until(deadline, probe).await;
         let Ok(Ok(Ok(ProbeAnswer::State {

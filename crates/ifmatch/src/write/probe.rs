@@ -38,6 +38,7 @@ pub(crate) enum ProbeResult<S: InnerService<B>, B: Body> {
 
 /// The meaning of a response to a probe.
 pub(super) enum ProbeAnswer<T: Body> {
+    /// The state of the resource.
     State {
         observation: Observation,
         /// `true` if other clients get this representation, too, and its variant is known.
@@ -45,14 +46,15 @@ pub(super) enum ProbeAnswer<T: Body> {
     },
     /// The client gets the response: a client that may not read must not learn the result of a comparison either.
     PassOn(Response<ResponseBody<T>>),
+    /// The state stays unknown, after a 5xx for example.
     Nothing,
 }
 
-/// The part of the record that names a representation which is too long to hash.
-pub(super) enum Known<'a> {
+/// Where the tag of a representation that is too long to hash comes from.
+pub(super) enum TagSource<'a> {
     /// The version before the write.
     Recorded(Option<&'a Version>),
-    /// The write itself, which has ended.
+    /// The revision of the write itself, whose handler has ended.
     Written(Revision),
 }
 
@@ -77,7 +79,7 @@ impl WriteContext {
         let recorded = record.state(at).version();
         let head = self.probe_head(recorded);
         let answer =
-            AssertUnwindSafe(self.get(inner, head, Known::Recorded(recorded))).catch_unwind();
+            AssertUnwindSafe(self.get(inner, head, TagSource::Recorded(recorded))).catch_unwind();
         let timeout = self
             .shared
             .driver
@@ -117,7 +119,7 @@ impl WriteContext {
         &self,
         inner: &mut S,
         head: Parts,
-        known: Known<'_>,
+        source: TagSource<'_>,
     ) -> Result<ProbeAnswer<S::Body>, S::Error>
     where
         S: InnerService<B>,
@@ -148,9 +150,9 @@ impl WriteContext {
             StatusCode::OK => {
                 let tagged = TaggedResponse::of(&self.shared, response).await;
                 let long = tagged.too_long(&variant).filter(|_| is_recordable);
-                let of_revision = long.and_then(|long| match known {
-                    Known::Recorded(version) => long.recognize(version?.tag(&variant)).cloned(),
-                    Known::Written(revision) => long.tag(revision),
+                let of_revision = long.and_then(|long| match source {
+                    TagSource::Recorded(version) => long.recognize(version?.tag(&variant)).cloned(),
+                    TagSource::Written(revision) => long.tag(revision),
                 });
                 let tag = of_revision.or(tagged.tag);
                 present(variant, tag)

@@ -54,7 +54,7 @@ impl WriteContext {
         Ok(context)
     }
 
-    /// Derives the key.
+    /// Creates the context, with the key of the resource.
     ///
     /// # Errors
     /// 400 if the request doesn't name a valid resource.

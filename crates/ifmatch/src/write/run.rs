@@ -108,7 +108,7 @@ impl WriteContext {
         let request = Request::from_parts(head, received.body);
         let handler = AssertUnwindSafe(inner::run(inner, request)).catch_unwind();
         let mut handler = pin!(paused(&self.head.extensions, handler));
-        let (driver, _key) = (&self.shared.driver, &self.key);
+        let driver = &self.shared.driver;
         while let Some(progress) = &received.progress {
             if let Ok(ended) = driver
                 .until(self.renewal_due(deadline), handler.as_mut())

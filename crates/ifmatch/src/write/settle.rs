@@ -18,7 +18,7 @@ use ifmatch_runtime::task::detach;
 
 use super::also_changed;
 use super::new_version::{WrittenVersion, shown};
-use super::probe::{Known, ProbeAnswer};
+use super::probe::{ProbeAnswer, TagSource};
 use super::request::{WriteContext, WriteResult};
 use super::run::HandlerEnd;
 use crate::body::ResponseBody;
@@ -195,9 +195,7 @@ impl WriteContext {
         };
         (effect, response.map(ResponseBody::inner))
     }
-}
 
-impl WriteContext {
     /// Gives a handler's 412 its reason and the current tag, by a GET while the permit lasts. Otherwise the client can't tell a version
     /// that was replaced from a resource that exists already, or no longer.
     async fn explained<S, B>(
@@ -211,7 +209,11 @@ impl WriteContext {
         B: RequestContent,
     {
         let recorded = grant.current.version();
-        let probe = self.get(inner, self.probe_head(recorded), Known::Recorded(recorded));
+        let probe = self.get(
+            inner,
+            self.probe_head(recorded),
+            TagSource::Recorded(recorded),
+        );
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self
             .shared

@@ -21,6 +21,7 @@ pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000000";
 const GUID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
+/// Returns builders with leases, one for each authority, and their clocks.
 pub(crate) fn both() -> [(Builder, ManualClock); 2] {
     [true, false].map(|authoritative| {
         let (builder, clock, _) = builder();
@@ -244,7 +245,7 @@ async fn refusals_carry_azures_error_codes() {
     }
 }
 
-/// Malformed requests have no effect in any state of the lease.
+/// None of them has an effect.
 #[tokio::test]
 async fn malformed_lease_requests_get_400() {
     let (builder, _, _) = builder();
@@ -308,7 +309,7 @@ async fn malformed_lease_requests_get_400() {
 }
 
 #[tokio::test]
-async fn leases_are_off_by_default() {
+async fn leases_are_off_by_default_and_where_they_are_not_selected() {
     let here = |path: &'static str| move |head: &http::request::Parts| head.uri.path() == path;
     let builders = [
         builder().0,

@@ -133,7 +133,7 @@ async fn a_created_resource_elsewhere_keeps_its_validators() {
     assert_eq!(world.runs(&Method::GET), 0);
 }
 
-/// A service that stores what it is sent in upper case, and states its version.
+/// Writes to a service that stores what it is sent in upper case and states this version, and reads it. Returns both responses.
 async fn stating(version: NewVersion) -> (Reply, Reply) {
     let (builder, _, _) = builder();
     let text = Arc::new(Mutex::new(Bytes::from("OLD")));

@@ -463,7 +463,7 @@ async fn trailers_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_stream_is_passed_on_immediately() {
+async fn an_open_stream_is_passed_on_after_a_second_at_most() {
     let one_event = || vec![Ok(Frame::data(Bytes::from("event")))];
     for (kind, held) in [(Some("text/event-stream"), Duration::ZERO), (None, SECOND)] {
         let start = tokio::time::Instant::now();

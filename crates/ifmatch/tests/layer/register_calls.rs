@@ -23,14 +23,14 @@ struct Remote {
     calls: Arc<AtomicUsize>,
     engine: Arc<Mutex<Engine>>,
     /// The engine that answers the next call.
-    new: Arc<Mutex<Option<Engine>>>,
+    next_engine: Arc<Mutex<Option<Engine>>>,
 }
 
 impl Remote {
     fn called(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        if let Some(new) = self.new.lock().unwrap().take() {
-            *self.engine.lock().unwrap() = new;
+        if let Some(next) = self.next_engine.lock().unwrap().take() {
+            *self.engine.lock().unwrap() = next;
         }
     }
 }
@@ -67,7 +67,8 @@ impl Wrapper for Remote {
 struct Process {
     service: ConditionalService<World>,
     calls: Arc<AtomicUsize>,
-    new: Arc<Mutex<Option<Engine>>>,
+    /// The engine that answers the next call of its register.
+    next_engine: Arc<Mutex<Option<Engine>>>,
 }
 
 impl Process {
@@ -103,7 +104,7 @@ fn process(
     world: &World,
     engine: Engine,
 ) -> Process {
-    let (calls, new) = (
+    let (calls, next_engine) = (
         Arc::<AtomicUsize>::default(),
         Arc::<Mutex<Option<Engine>>>::default(),
     );
@@ -112,12 +113,12 @@ fn process(
         records: Arc::clone(records),
         calls: Arc::clone(&calls),
         engine,
-        new: Arc::clone(&new),
+        next_engine: Arc::clone(&next_engine),
     };
     Process {
         service: builder.register(remote).build().layer(world.clone()),
         calls,
-        new,
+        next_engine,
     }
 }
 
@@ -375,7 +376,7 @@ async fn after_a_failover_no_remembered_record_decides() {
             .unwrap(),
         Swap::Done
     );
-    *here.new.lock().unwrap() = Some(Engine {
+    *here.next_engine.lock().unwrap() = Some(Engine {
         epoch: Epoch { number: 1, lost },
         ..engine
     });

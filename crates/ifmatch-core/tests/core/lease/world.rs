@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// A resource in a state such as `Leased(A)`, reached by commands and time: 29 s are left of a lease of 30, 19 of one
+    /// Creates a resource in a state such as `Leased(A)`, reached by commands and time: 29 s are left of a lease of 30, 19 of one
     /// that is being broken.
     pub(crate) fn in_state(text: &str) -> Self {
         let mut world = Self::new();

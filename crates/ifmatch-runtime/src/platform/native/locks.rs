@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks between the tasks of this process, one for each key. On WebAssembly they exclude nothing: workerd neither finishes
-/// nor drops the futures of a request that it ends, so their locks would stay.
+/// Locks between the tasks of this process, one for each key. In JavaScript runtimes they exclude nothing: workerd neither
+/// finishes nor drops the futures of a request that it ends, so their locks would stay.
 ///
 /// ```
 /// use ifmatch_runtime::KeyedLocks;

@@ -12,8 +12,8 @@ pub const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One queue of this process's tasks for each key, in order of arrival.
 ///
-/// A queue saves its tasks polling and needless work. It isn't a lock: on WebAssembly tasks are never woken, and none
-/// waits for the others to leave.
+/// A queue saves its tasks polling and needless work. It isn't a lock: in JavaScript runtimes tasks are never woken, and
+/// none waits for the others to leave.
 ///
 /// ```
 /// use ifmatch_runtime::KeyedQueue;
@@ -30,6 +30,7 @@ pub struct KeyedQueue<K: Eq + Hash> {
     queues: Mutex<HashMap<K, Queue>>,
 }
 
+/// The queue of one key.
 #[derive(Debug, Default)]
 struct Queue {
     notify: Arc<Notify>,
