@@ -292,7 +292,7 @@ impl BodyBroadcast {
 
 impl fmt::Debug for BodyBroadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broadcast")
+        f.debug_struct("BodyBroadcast")
             .field("declared", &self.declared)
             .finish_non_exhaustive()
     }

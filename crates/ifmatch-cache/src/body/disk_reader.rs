@@ -85,24 +85,18 @@ impl DiskReader {
 
     /// Creates a reader of some sections. Returns `None` if the file is gone.
     pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<BodySection>) -> Option<Self> {
-        let file = body.open()?;
-        Some(Self {
-            body: Arc::clone(body),
-            sections,
-            last: None,
-            trailers: None,
-            file,
-            buffer: BytesMut::new(),
-            reading: None,
-        })
+        Some(Self::with_file(body, body.open()?, sections))
     }
 
     /// Creates a reader of the bytes in `start..end`, which must have been written.
     pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
-        let (body, file) = (Arc::clone(body), Arc::clone(file));
         let sections = VecDeque::from([BodySection::File(ByteSpan { start, end })]);
+        Self::with_file(body, Arc::clone(file), sections)
+    }
+
+    fn with_file(body: &Arc<DiskBody>, file: Arc<File>, sections: VecDeque<BodySection>) -> Self {
         Self {
-            body,
+            body: Arc::clone(body),
             sections,
             last: None,
             trailers: None,

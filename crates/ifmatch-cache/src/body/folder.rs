@@ -91,7 +91,7 @@ pub(crate) struct CacheFolder {
 struct FolderContents {
     /// Bytes of bodies, including those being written.
     taken: u64,
-    /// Bytes among them that are reserved for bodies whose writing hasn't reached them.
+    /// Bytes among them that are reserved but not written yet.
     unwritten: u64,
     /// Files requested since they were last spared.
     used: HashSet<FileId>,
@@ -224,19 +224,11 @@ impl CacheFolder {
         durable: bool,
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
     ) -> usize {
-        self.changed(durable, change).unwrap_or_default()
+        self.try_change(durable, change).unwrap_or_default()
     }
 
-    /// Does the same. Returns `false` if the index is broken.
+    /// Changes the index as [`change`](Self::change) does. Returns `None` if the index is broken.
     pub(crate) fn try_change(
-        &self,
-        durable: bool,
-        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
-    ) -> bool {
-        self.changed(durable, change).is_some()
-    }
-
-    fn changed(
         &self,
         durable: bool,
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
@@ -391,12 +383,7 @@ impl LeftoverCleaner {
 
     fn stop(&self) {
         self.stops.store(true, Ordering::Release);
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        drop(thread.map(JoinHandle::join));
+        drop(lock(&self.thread).take().map(JoinHandle::join));
     }
 }
 

@@ -101,6 +101,7 @@ impl DiskBody {
     }
 
     fn create_file(&self) -> io::Result<File> {
+        // Any body that is evicted makes room for a file.
         private_files::create(&self.path).inspect_err(|error| self.folder.note_failure(error, 1))
     }
 

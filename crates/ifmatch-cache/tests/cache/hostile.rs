@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::support::{Answer, TestBody, World, get, request, response};
+use crate::support::{self, Answer, TestBody, World, get, request, response};
 
-const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+const FRESH: (&str, &str) = support::FRESH[0];
 
-/// Requests twice, and checks that the first response wasn't stored.
+/// Requests again, and checks that the earlier response wasn't stored.
 async fn not_stored(world: &World, path: &str) {
     world.origin.will(200, &[], "asked again");
     assert_eq!(world.get(path).await.text(), "asked again");
