@@ -40,7 +40,7 @@ pub(crate) struct ConnectionPool {
     connections: Arc<Mutex<OpenConnections>>,
     /// `true` if the server has been asked for HTTP/2 and chose HTTP/1.1.
     declines_http2: AtomicBool,
-    /// Held while a connection is opened that others may share.
+    /// Held while a connection is opened that other requests may share.
     pub(crate) opening: tokio::sync::Mutex<()>,
 }
 
@@ -153,7 +153,7 @@ impl OpenConnections {
 
 impl std::fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pool")
+        f.debug_struct("ConnectionPool").finish_non_exhaustive()
     }
 }
 
