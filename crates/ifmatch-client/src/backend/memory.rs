@@ -12,7 +12,7 @@ use super::{Backend, Found, Put, Read, When};
 use crate::error::{Error, ErrorKind};
 use crate::version::Version;
 
-/// In-memory backend. It never waits for changes.
+/// A backend in memory. It never waits for changes.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<MemoryState>);
 
