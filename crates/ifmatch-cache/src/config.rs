@@ -15,13 +15,16 @@ use crate::policy::reuse::Unreachable;
 use crate::policy::storable::StorableRules;
 
 /// The default size of the cache, in bytes.
-pub(crate) const CAPACITY: u64 = 256 * 1024 * 1024;
+const CAPACITY: u64 = 256 * 1024 * 1024;
 
+/// The settings of a cache. The [builder](crate::Builder) describes them.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheConfig {
     pub(crate) audience: Audience,
     pub(crate) scheme: Option<Box<str>>,
+    /// In bytes.
     pub(crate) capacity: u64,
+    /// In bytes.
     pub(crate) entry_limit: u64,
     pub(crate) disk: Option<Arc<CacheFolder>>,
     pub(crate) heuristic: Option<Heuristic>,

@@ -238,6 +238,7 @@ impl<const N: usize> Default for Counts<N> {
     }
 }
 
+/// The counters of a cache, which all requests add to.
 #[derive(Debug, Default)]
 pub(crate) struct CacheCounters {
     outcomes: [CacheCounter; Outcome::ALL.len()],
@@ -284,6 +285,7 @@ impl CacheCounters {
     }
 }
 
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct CacheCounter(AtomicU64);
 

@@ -20,6 +20,7 @@ const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows-1");
 const QUEUE: TableDefinition<'_, u64, &str> = TableDefinition::new("queue");
 /// Groups with the keys of their rows.
 const GROUPS: TableDefinition<'_, &str, ()> = TableDefinition::new("groups");
+/// The numbers with the names below.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
 /// Number of processes that have opened the index.

@@ -54,7 +54,8 @@ impl BodySection {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send>>;
+/// Reads a piece. Returns its bytes, and the memory for the next one.
+type PendingRead = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send>>;
 
 /// Reads a file piece by piece.
 pub(crate) struct DiskReader {
@@ -68,7 +69,7 @@ pub(crate) struct DiskReader {
     /// The memory for pieces.
     buffer: BytesMut,
     /// The piece being read.
-    reading: Option<(usize, Reading)>,
+    reading: Option<(usize, PendingRead)>,
 }
 
 impl DiskReader {

@@ -69,7 +69,9 @@ fn lock_folder(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub(crate) struct CacheFolder {
     path: PathBuf,
+    /// Maximum number of bytes of bodies.
     capacity: u64,
+    /// Number of the next body of this process.
     names: AtomicU64,
     contents: Mutex<FolderContents>,
     /// Held by the thread that changes the index.
@@ -87,6 +89,7 @@ pub(crate) struct CacheFolder {
     _lock: File,
 }
 
+/// The space that bodies take, and those that were requested.
 #[derive(Debug, Default)]
 struct FolderContents {
     /// Bytes of bodies, including those being written.
@@ -153,7 +156,7 @@ impl CacheFolder {
     }
 
     /// Allocates space, evicting other bodies if necessary. Returns `false` if there isn't enough.
-    pub(crate) fn allocate(&self, bytes: u64) -> bool {
+    fn allocate(&self, bytes: u64) -> bool {
         let mut has_evicted_for_disk = false;
         loop {
             let mut contents = self.lock();
@@ -371,6 +374,7 @@ impl LeftoverCleaner {
     fn start(path: &Path, index: &Arc<DiskIndex>) -> io::Result<Self> {
         let stops = Arc::<AtomicBool>::default();
         let (path, index, stopped) = (path.to_owned(), Arc::clone(index), Arc::clone(&stops));
+        // After an error, the next start deletes what is left.
         let clean = move || drop(clean(&path, &index, &stopped));
         let thread = thread::Builder::new()
             .name("cache-cleaner".to_owned())
@@ -383,7 +387,8 @@ impl LeftoverCleaner {
 
     fn stop(&self) {
         self.stops.store(true, Ordering::Release);
-        drop(lock(&self.thread).take().map(JoinHandle::join));
+        let thread = lock(&self.thread).take();
+        drop(thread.map(JoinHandle::join));
     }
 }
 

@@ -98,11 +98,13 @@ pub(crate) struct MemoryReader {
     trailers: bool,
 }
 
+/// The body that a reader reads.
 enum BodySource {
     Kept(
         Arc<MemoryBody>,
         #[expect(dead_code, reason = "keeps the memory reserved")] MemoryHold,
     ),
+    /// Not kept: an eviction frees it.
     Borrowed(Weak<MemoryBody>),
 }
 

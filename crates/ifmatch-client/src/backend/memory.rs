@@ -19,6 +19,7 @@ pub struct Memory(Mutex<MemoryState>);
 #[derive(Debug, Default)]
 struct MemoryState {
     keys: BTreeMap<String, (Bytes, Version)>,
+    /// Number of writes so far, which names the version of each.
     writes: u64,
 }
 

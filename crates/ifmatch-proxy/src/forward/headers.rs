@@ -223,7 +223,7 @@ impl ProxyName {
     }
 
     /// Adds the name to a request.
-    pub(crate) fn add_to(self, headers: &mut HeaderMap, version: Version) {
+    fn add_to(self, headers: &mut HeaderMap, version: Version) {
         add_to_via(headers, version, &self);
     }
 

@@ -47,8 +47,11 @@ struct SharedContent {
     expected: Mutex<Option<Instant>>,
 }
 
+/// Where the content is.
 enum ContentState {
+    /// Here, and can be sent from its beginning.
     Whole(BufferedContent),
+    /// With a connection.
     Lent,
     /// Empty, or partly sent and not kept.
     Gone,

@@ -125,8 +125,10 @@ struct FailureRun {
     by_several: bool,
 }
 
+/// A breaker that is open, or half-open.
 #[derive(Clone, Debug)]
 struct OpenBreaker {
+    /// End of the pause.
     until: Instant,
     /// `true` if the server hangs, so requests are rejected.
     rejects: bool,

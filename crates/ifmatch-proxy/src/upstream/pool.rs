@@ -46,8 +46,9 @@ pub(crate) struct ConnectionPool {
 
 #[derive(Default)]
 struct OpenConnections {
-    /// Unused connections, in the order of their last use.
+    /// Unused connections, with the times of their last use, in this order.
     idle: Vec<(Http1, Instant)>,
+    /// The connection over HTTP/2, if any.
     shared: Option<CurrentConnection>,
     /// `true` while a task closes connections that aren't used.
     watched: bool,

@@ -34,6 +34,7 @@ struct ResolverState {
     answers: Mutex<HashMap<String, ResolvedName>>,
 }
 
+/// The last good answer for a name.
 struct ResolvedName {
     /// In the order in which the next connection tries them.
     addresses: Vec<SocketAddr>,
