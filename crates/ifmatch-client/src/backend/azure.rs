@@ -267,7 +267,10 @@ struct Endpoint<'a> {
 /// How requests are authorized.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials<'a> {
-    Key { account: &'a str, key: &'a str },
+    Key {
+        account: &'a str,
+        key: &'a str,
+    },
     /// A shared access signature.
     Signature(&'a str),
 }

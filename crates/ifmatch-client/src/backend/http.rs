@@ -186,7 +186,7 @@ impl Http {
         Ok(self.with_header(AUTHORIZATION, value))
     }
 
-    /// Adds a header field to every request, such as `x-ms-blob-type` for Azure.
+    /// Sets a header field of every request, such as `x-ms-blob-type` for Azure.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
