@@ -337,6 +337,7 @@ impl Queue {
             _ => (None, None),
         };
         if let Some(version) = version {
+            // If this fails, a document stays that nobody reads.
             let _ = self.client.delete(&raw.key, &version).await;
         }
         modified

@@ -112,6 +112,7 @@ impl DiskBody {
 
     /// Hands the file over to the row with this key in the index.
     pub(crate) fn hand_over(&self, row: &str) {
+        // A body that has a row keeps it.
         let _ = self.row.set(row.into());
     }
 
