@@ -12,21 +12,24 @@ use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
 use crate::policy::reuse::Unreachable;
-use crate::policy::storable::Rules;
+use crate::policy::storable::StorableRules;
 
 /// The default size of the cache, in bytes.
-pub(crate) const CAPACITY: u64 = 256 * 1024 * 1024;
+const CAPACITY: u64 = 256 * 1024 * 1024;
 
+/// The settings of a cache. The [builder](crate::Builder) describes them.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheConfig {
     pub(crate) audience: Audience,
     pub(crate) scheme: Option<Box<str>>,
+    /// In bytes.
     pub(crate) capacity: u64,
+    /// In bytes.
     pub(crate) entry_limit: u64,
     pub(crate) disk: Option<Arc<CacheFolder>>,
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
-    pub(crate) rules: Rules,
+    pub(crate) rules: StorableRules,
     pub(crate) query: QueryRules,
     /// Returns `true` if an error of the inner service means that a write has changed nothing.
     pub(crate) unchanged: fn(&dyn Any) -> bool,
@@ -52,7 +55,7 @@ impl Default for CacheConfig {
             disk: None,
             heuristic: Some(Heuristic::default()),
             obey_requests: true,
-            rules: Rules::default(),
+            rules: StorableRules::default(),
             query: QueryRules::default(),
             unchanged: |_| false,
             unasked: |_| false,

@@ -92,8 +92,8 @@ impl CacheHandle {
         self.purge_all([what])
     }
 
-    /// Does the same for several sets. This takes one search of the store for all prefixes, and one for the groups of an
-    /// origin.
+    /// Purges several sets, as [`purge`](Self::purge) does one. This takes one search of the store for all prefixes, and one for the
+    /// groups of an origin.
     pub fn purge_all<'a>(&self, what: impl IntoIterator<Item = &'a Purge>) -> usize {
         let table = &self.0.table;
         let (mut purged, mut prefixes, mut origins) = (0, Vec::new(), BTreeSet::new());
@@ -241,7 +241,7 @@ pub struct StoredVariant {
     pub age: Duration,
     /// Age from which on it is stale.
     pub lifetime: Duration,
-    /// Its tag.
+    /// Its entity tag, as in `ETag`.
     pub tag: Option<String>,
     /// The request fields that select it (`Vary`), each with its value, unless the request had none. The values of fields with
     /// credentials are replaced by `(hidden)`.
@@ -253,14 +253,13 @@ pub struct StoredVariant {
 }
 
 /// Header fields that carry credentials.
-const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
-/// Returns the request fields that select a response, with their values.
-fn selected(key: &SecondaryKey) -> Vec<(String, Option<String>)> {
+/// Returns the request fields that select a response, with their values unless these are secret.
+fn vary_fields(key: &SecondaryKey) -> Vec<(String, Option<String>)> {
     let value = |(name, value): (&HeaderName, Option<&[u8]>)| {
         let shown = |value: &[u8]| {
-            let is_secret = SECRET.contains(name);
-            if is_secret {
+            if CREDENTIALS.contains(name) {
                 "(hidden)".to_owned()
             } else {
                 String::from_utf8_lossy(value).into_owned()
@@ -299,7 +298,7 @@ impl CacheHandle {
         urls
     }
 
-    /// Looks a URL and its equivalent spellings up, as a [purge](crate::Purge::Url) of it does. It counts as no request.
+    /// Looks a URL and its equivalent spellings up, as a [purge](Purge::Url) of it does. No counter changes.
     pub fn look_up(&self, url: &str) -> LookedUp {
         let (state, now) = (&self.0, self.0.wall());
         let mut found = LookedUp::default();
@@ -321,7 +320,7 @@ impl CacheHandle {
                     age,
                     lifetime: meta.terms.end(),
                     tag: meta.tag.as_ref().map(ToString::to_string),
-                    vary: selected(&meta.secondary_key),
+                    vary: vary_fields(&meta.secondary_key),
                     groups: meta.groups.iter().map(ToString::to_string).collect(),
                     size: stored.size(),
                 });

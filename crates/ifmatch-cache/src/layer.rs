@@ -10,7 +10,7 @@ use crate::handle::CacheHandle;
 use crate::service::Cache;
 use crate::state::CacheState;
 
-/// Puts a shared cache in front of a service. All clones share one store.
+/// Puts a cache in front of a service. All clones share one store.
 ///
 /// Put it around the service that handles **all** methods of a resource, since writes invalidate stored responses.
 ///
@@ -36,9 +36,7 @@ impl CacheLayer {
     pub fn builder() -> Builder {
         Builder::default()
     }
-}
 
-impl CacheLayer {
     /// Returns a handle for counters and purging.
     pub fn handle(&self) -> CacheHandle {
         CacheHandle(Arc::clone(&self.state))

@@ -1,4 +1,4 @@
-//! A shared HTTP cache (RFC 9111) as a Tower layer.
+//! An HTTP cache (RFC 9111) as a Tower layer, shared or private.
 //!
 #![doc = include_str!("../README.md")]
 //!

@@ -185,7 +185,7 @@ pub struct Metrics {
     pub confirmed: u64,
     /// Responses stored completely.
     pub stored: u64,
-    /// Body bytes sent from the cache.
+    /// Body bytes sent from the cache, except those that the origin has just confirmed or completed.
     pub bytes: u64,
     /// URIs evicted because the cache was full.
     pub evictions: u64,
@@ -222,7 +222,7 @@ impl Metrics {
         self.not_stored.0[reason as usize]
     }
 
-    /// Returns the number of URIs with stored responses that were invalidated for this cause.
+    /// Returns the number of URIs with stored responses that were invalidated for this cause. The groups of a write don't count.
     pub fn invalidated(&self, cause: Invalidation) -> u64 {
         self.invalidated.0[cause as usize]
     }
@@ -238,6 +238,7 @@ impl<const N: usize> Default for Counts<N> {
     }
 }
 
+/// The counters of a cache, which all requests add to.
 #[derive(Debug, Default)]
 pub(crate) struct CacheCounters {
     outcomes: [CacheCounter; Outcome::ALL.len()],
@@ -284,6 +285,7 @@ impl CacheCounters {
     }
 }
 
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct CacheCounter(AtomicU64);
 

@@ -24,7 +24,7 @@ use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
 use crate::write::write;
 
-/// A service behind a shared cache. Made by [`CacheLayer`](crate::CacheLayer).
+/// A service behind a cache. Made by [`CacheLayer`](crate::CacheLayer).
 ///
 /// The inner service must be cheap to clone. The request body needs a default, the empty body, since the cache sends
 /// its own requests to the inner service, on the tokio runtime.
@@ -117,10 +117,11 @@ where
                 match lookup(state, &request) {
                     LookupResult::Hit(response, outcome) => {
                         state.counters.ended(outcome);
-                        if response.body().may_break_off() {
-                            let response = resumable::<B, _>(response, &request, inner.clone());
-                            return Either::Left(ready(Ok(response)));
-                        }
+                        let response = if response.body().may_break_off() {
+                            resumable::<B, _>(response, &request, inner.clone())
+                        } else {
+                            response
+                        };
                         Either::Left(ready(Ok(response)))
                     }
                     LookupResult::HitAndRevalidate(response, outcome, plan) => {

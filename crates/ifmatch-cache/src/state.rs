@@ -13,6 +13,7 @@ use crate::metrics::CacheCounters;
 use crate::respond::recent_heads::RecentHeads;
 use crate::store::table::EntryTable;
 
+/// What all requests to a cache share.
 #[derive(Debug)]
 pub(crate) struct CacheState {
     pub(crate) config: CacheConfig,

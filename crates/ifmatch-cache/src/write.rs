@@ -128,7 +128,9 @@ fn invalidate(
 /// A POST or PATCH. Its response may represent the resource's new state (RFC 9110 §9.3.3, RFC 5789 §2).
 struct PostRequest {
     request: CacheRequest,
+    /// Ordinal of the request.
     began: u64,
+    /// Time when it was sent.
     requested: Timestamp,
 }
 

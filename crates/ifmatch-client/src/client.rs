@@ -33,7 +33,9 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 pub struct Client {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
+    /// Time limit of an operation.
     patience: Duration,
+    /// Time limit of one attempt.
     attempt: Duration,
     /// `true` once the server has shown that it honours conditions.
     is_proven: Arc<AtomicBool>,
@@ -196,7 +198,8 @@ impl Client {
         self.clock.now().saturating_add(self.patience)
     }
 
-    /// Pauses after an error, as [`pause`](Self::pause) does, or for as long as the server asks, but for at most half of the time that is left.
+    /// Pauses after an error, as [`pause`](Self::pause) does, or for as long as the server asks, but for at most half of the time that
+    /// is left.
     pub(crate) async fn pause_after(
         &self,
         error: &Error,

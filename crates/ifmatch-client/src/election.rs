@@ -8,7 +8,7 @@ use ifmatch_runtime::task;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::document::Document;
+use crate::document::{Document, Versioned};
 use crate::error::{Error, ErrorKind};
 use crate::grant::Grant;
 use crate::lock::Lock;
@@ -97,30 +97,20 @@ impl Election {
     pub async fn observe(&self) -> Result<watch::Receiver<Option<Leader>>, Error> {
         let record: Document<LockRecord> = self.lock.record();
         let mut changes = record.watch().await?;
-        let leader = |record: Option<&LockRecord>| {
-            let held = record.filter(|record| record.held)?;
-            Some(Leader {
-                name: held.holder.clone(),
-                term: held.fence,
+        let leader = |record: Option<&Arc<Versioned<LockRecord>>>| {
+            let record = &record?.value;
+            record.held.then(|| Leader {
+                name: record.holder.clone(),
+                term: record.fence,
             })
         };
-        let shown = watch::Sender::new(leader(
-            changes
-                .borrow_and_update()
-                .as_ref()
-                .map(|record| &record.value),
-        ));
+        let shown = watch::Sender::new(leader(changes.borrow_and_update().as_ref()));
         let receiver = shown.subscribe();
         drop(task::detach(async move {
             let closed = std::pin::pin!(shown.closed());
             let follow = std::pin::pin!(async {
                 while changes.changed().await.is_ok() {
-                    let now = leader(
-                        changes
-                            .borrow_and_update()
-                            .as_ref()
-                            .map(|record| &record.value),
-                    );
+                    let now = leader(changes.borrow_and_update().as_ref());
                     shown.send_if_modified(|leader| {
                         let differs = *leader != now;
                         *leader = now;

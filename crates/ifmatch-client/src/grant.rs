@@ -1,4 +1,4 @@
-//! [`Grant`].
+//! The right of a lock's holder to work, which ends on the holder's own clock.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -29,7 +29,9 @@ pub struct Grant {
 /// What the holder of a lock tells its grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrantState {
+    /// End of the lock unless it is renewed, by the interval clock.
     pub(crate) deadline: Timestamp,
+    /// `true` once the lock is lost or released.
     pub(crate) ended: bool,
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, jittered};
 
+/// The first pause, before its random part is taken off.
 const FIRST: Duration = Duration::from_millis(10);
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Longest sleep without a look at the clock: a timer stands still while the machine is suspended.
 const MAX_STEP: Duration = Duration::from_secs(1);
@@ -19,6 +21,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Returns the next pause.
     pub(crate) fn next(&mut self) -> Duration {
+        // The seventh doubling exceeds the longest pause, so the bound only keeps the shift from overflowing.
         let full = FIRST.saturating_mul(1 << self.pauses.min(10)).min(LONGEST);
         self.pauses += 1;
         jittered(full)

@@ -53,16 +53,17 @@ const DATE_RETRY: Duration = Duration::from_mins(1);
 pub struct Queue {
     client: Client,
     folder: Arc<str>,
+    /// How often a job may be taken.
     attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
     /// The last reading of the clock that dates versions.
-    reading: Arc<Mutex<Option<Reading>>>,
+    reading: Arc<Mutex<Option<ClockReading>>>,
 }
 
 /// A reading of the clock that dates versions, which may be neither this machine's nor the one behind the server's `Date`.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockReading {
     /// `None` if the clock couldn't be read.
     date: Option<SystemTime>,
     /// A later time of the client's own clock.
@@ -74,13 +75,13 @@ struct Reading {
 pub struct Job {
     raw: RawDocument,
     snapshot: DocumentSnapshot,
-    record: Record,
+    record: JobRecord,
     deadline: Timestamp,
 }
 
 /// The content of a job's document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
+struct JobRecord {
     payload: Value,
     attempts: u32,
     done: bool,
@@ -138,7 +139,7 @@ impl Queue {
         let now = self.client.clock().wall();
         let key = format!("{}/{:020}-{random:016x}", self.folder, now.micros());
         let lock = LockRecord::taken(None, "", MIN_TTL, now).released();
-        let record = Record {
+        let record = JobRecord {
             payload,
             attempts: 0,
             done: false,
@@ -264,7 +265,7 @@ impl Queue {
             LoadedDocument::Absent | LoadedDocument::Found(..) => return Ok(None),
         }
         let lock = LockRecord::taken(Some(&record.lock), "", visibility, clock.wall());
-        let record = Record {
+        let record = JobRecord {
             lock,
             attempts: record.attempts.saturating_add(1),
             ..record
@@ -304,11 +305,12 @@ impl Queue {
         }
         let date = self.read_dates().await;
         let at = clock.now();
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(Reading { date, at });
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(ClockReading { date, at });
         date.is_some_and(|date| is_older(date, at))
     }
 
-    fn last_reading(&self) -> Option<Reading> {
+    fn last_reading(&self) -> Option<ClockReading> {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -335,11 +337,13 @@ impl Queue {
             _ => (None, None),
         };
         if let Some(version) = version {
+            // If this fails, a document stays that nobody reads.
             let _ = self.client.delete(&raw.key, &version).await;
         }
         modified
     }
 
+    /// Records that a job has this version now, and decides whether it may be taken.
     fn challenge(
         &self,
         key: &str,
@@ -353,6 +357,7 @@ impl Queue {
             .challenge(record, version, now)
     }
 
+    /// Forgets the jobs that aren't among these keys, which are in order.
     fn forget_others(&self, keys: &[String]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.retain(|key, _| keys.binary_search(key).is_ok());
@@ -417,7 +422,7 @@ impl Job {
         check(visibility)?;
         let sent = self.raw.client.clock().now();
         let lock = self.record.lock.lasting(visibility);
-        let record = Record {
+        let record = JobRecord {
             lock,
             ..self.record.clone()
         };
@@ -433,7 +438,7 @@ impl Job {
     /// be there, or this worker or a later one has removed it. `Refused` if the server rejects the request.
     pub async fn done(mut self) -> Result<(), Error> {
         match self
-            .write(&Record {
+            .write(&JobRecord {
                 done: true,
                 ..self.record.clone()
             })
@@ -461,7 +466,7 @@ impl Job {
     /// available now, or once its time has passed. `Refused` if the server rejects the request.
     pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
-        self.write(&Record {
+        self.write(&JobRecord {
             lock,
             ..self.record.clone()
         })
@@ -476,7 +481,7 @@ impl Job {
     }
 
     /// Writes the job, if no other worker has taken it.
-    async fn write(&mut self, record: &Record) -> Result<(), Error> {
+    async fn write(&mut self, record: &JobRecord) -> Result<(), Error> {
         let mut pace = RetryPace::until(self.raw.client.until());
         loop {
             match self
@@ -512,7 +517,7 @@ impl Job {
     /// raises the fence, also within one process.
     fn is_extended_in(&self, found: &DocumentSnapshot) -> bool {
         record(found).is_ok_and(|found| {
-            let Record {
+            let JobRecord {
                 attempts,
                 done,
                 lock,
@@ -539,11 +544,11 @@ fn check(visibility: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-fn record(snapshot: &DocumentSnapshot) -> Result<Record, Error> {
+fn record(snapshot: &DocumentSnapshot) -> Result<JobRecord, Error> {
     let wrong = |error| Error::refused(format!("the content is not a job's: {error}"));
     serde_json::from_value(snapshot.value.clone()).map_err(wrong)
 }
 
-fn json(record: &Record) -> Result<Value, Error> {
+fn json(record: &JobRecord) -> Result<Value, Error> {
     serde_json::to_value(record).map_err(|error| Error::refused(error.to_string()))
 }

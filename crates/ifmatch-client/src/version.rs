@@ -1,4 +1,4 @@
-//! [`Version`].
+//! The version of a key, which a conditional write names.
 
 use std::fmt;
 use std::sync::Arc;

@@ -91,7 +91,7 @@ impl Proxy {
         let shared = self.shared.borrow();
         let target = shared
             .routes
-            .redirect()
+            .has_redirect()
             .then(|| shared.routes.find(uri, headers).ok())
             .flatten()?;
         target.redirection()?.ok()
@@ -112,7 +112,7 @@ impl Proxy {
         let shared = self.shared.borrow();
         let target = shared
             .routes
-            .attach()
+            .has_attachment()
             .then(|| shared.routes.find(uri, headers).ok())
             .flatten()?;
         target.route.attached()

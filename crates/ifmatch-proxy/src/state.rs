@@ -23,7 +23,9 @@ pub(crate) struct ProxyState {
 /// Timeouts for upstreams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpstreamTimeouts {
+    /// To open a connection, or to wait in the queue.
     pub(crate) connect: Duration,
+    /// Until a response begins, and for each pause within it.
     pub(crate) answer: Duration,
 }
 

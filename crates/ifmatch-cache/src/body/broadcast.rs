@@ -36,6 +36,7 @@ pub(crate) struct BodyBroadcast {
     state: Mutex<BroadcastState>,
 }
 
+/// What the writer and the readers change under the lock.
 struct BroadcastState {
     buffer: ChunkBuffer,
     reservation: ByteReservation,
@@ -61,6 +62,7 @@ enum BroadcastStorage {
     None,
 }
 
+/// How a body has ended.
 #[derive(Clone)]
 enum BodyEnd {
     Complete(Option<HeaderMap>),
@@ -292,7 +294,7 @@ impl BodyBroadcast {
 
 impl fmt::Debug for BodyBroadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broadcast")
+        f.debug_struct("BodyBroadcast")
             .field("declared", &self.declared)
             .finish_non_exhaustive()
     }
@@ -439,6 +441,7 @@ impl BroadcastState {
 /// Reads a body from its beginning.
 pub(crate) struct BroadcastReader {
     broadcast: Arc<BodyBroadcast>,
+    /// Index of its position among the readers.
     at: usize,
     /// Number of bytes read so far.
     read: u64,

@@ -84,9 +84,12 @@ fn a_reader_that_falls_behind_gets_its_position() {
     assert!(matches!(next(&mut slow), Poll::Ready(None)));
 }
 
+/// Something that a reader waits for.
 type Event = fn(&BodyBroadcast);
+/// Something that the writer waits for. Returns the reader, unless it is gone.
 type Step = fn(BroadcastReader) -> Option<BroadcastReader>;
 
+/// A waker that remembers its call.
 #[derive(Default)]
 struct Woken(std::sync::atomic::AtomicBool);
 

@@ -17,7 +17,7 @@ pub(crate) struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// Creates a budget of this size for long bodies, plus a quarter of it for short ones.
+    /// Creates a budget of this size for long bodies, plus a quarter of it for those of up to a 64th.
     pub(crate) fn of(bytes: u64) -> Self {
         let (spare, short) = (bytes / 4, bytes / 64);
         Self {

@@ -1,7 +1,7 @@
-//! The index of the bodies on disk, in a redb database: one record per stored response, which names its file.
+//! The index of the bodies on disk, in a redb database: one row per stored response, which names its file.
 //!
-//! A record is put, replaced and removed in one transaction, so it never names another response's file. The files are
-//! written before and deleted after, so a crash leaves files without records, which the next start removes, or records
+//! A row is put, replaced and removed in one transaction, so it never names another response's file. The files are
+//! written before and deleted after, so a crash leaves files without rows, which the next start removes, or rows
 //! without files, which are dropped when they are used. Names of files are never used twice.
 
 use std::fs;
@@ -20,6 +20,7 @@ const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows-1");
 const QUEUE: TableDefinition<'_, u64, &str> = TableDefinition::new("queue");
 /// Groups with the keys of their rows.
 const GROUPS: TableDefinition<'_, &str, ()> = TableDefinition::new("groups");
+/// The numbers with the names below.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
 /// Number of processes that have opened the index.
@@ -29,7 +30,7 @@ const NEXT: &str = "next";
 /// Total length of all bodies.
 const BYTES: &str = "bytes";
 
-/// Size of the database's own cache.
+/// Size of the database's own cache, in bytes.
 const CACHE: usize = 8 << 20;
 
 /// The name of a body's file: the number of the process, and a number within it.
@@ -39,7 +40,7 @@ pub(crate) struct FileId {
     pub(crate) number: u64,
 }
 
-/// A response's record.
+/// A response's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DiskRow {
     /// Position in the queue, set when it is put.
@@ -56,7 +57,7 @@ pub(crate) struct DiskRow {
     pub(crate) head: Vec<u8>,
 }
 
-/// A database that can no longer be read or written isn't used again.
+/// The index. Once it can't be read or written, it isn't used again.
 #[derive(Debug)]
 pub(crate) struct DiskIndex {
     database: Database,
@@ -65,9 +66,6 @@ pub(crate) struct DiskIndex {
     /// The number of this process.
     pub(crate) run: u64,
 }
-
-/// The result of an operation, or `None` if the index is broken.
-type IndexResult<T> = Option<T>;
 
 impl DiskIndex {
     /// Opens the index in a file. Begins with an empty one if it can't be read.
@@ -149,7 +147,7 @@ impl DiskIndex {
         }
     }
 
-    /// Returns the files of all rows.
+    /// Returns the files of all rows. Returns `None` if the index is broken.
     pub(crate) fn files(&self) -> Option<Vec<FileId>> {
         let read = || -> Result<Vec<FileId>, Error> {
             let rows = self.database.begin_read()?.open_table(ROWS)?;
@@ -162,13 +160,13 @@ impl DiskIndex {
         self.checked(read())
     }
 
-    /// Changes rows in one transaction, which excludes all others. Returns the files to delete. With `durable`, the
-    /// change survives a crash.
+    /// Changes rows in one transaction, which excludes all others. Returns the files to delete, with their lengths, or `None` if the
+    /// index is broken. With `durable`, the change survives a crash.
     pub(crate) fn change(
         &self,
         durable: bool,
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
-    ) -> IndexResult<Vec<(FileId, u64)>> {
+    ) -> Option<Vec<(FileId, u64)>> {
         if self.is_broken() {
             return None;
         }
@@ -233,13 +231,13 @@ fn decode(row: &[u8]) -> Option<DiskRow> {
     postcard::from_bytes(row).ok()
 }
 
-/// A transaction.
+/// A transaction that changes rows.
 pub(crate) struct IndexTransaction<'t> {
     rows: Table<'t, &'static str, &'static [u8]>,
     queue: Table<'t, u64, &'static str>,
     groups: Table<'t, &'static str, ()>,
     numbers: Table<'t, &'static str, u64>,
-    /// Files without a row.
+    /// Files that have lost their row, with their lengths.
     gone: Vec<(FileId, u64)>,
     changed: bool,
 }

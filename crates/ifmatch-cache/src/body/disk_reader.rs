@@ -54,7 +54,8 @@ impl BodySection {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send>>;
+/// Reads a piece. Returns its bytes, and the memory for the next one.
+type PendingRead = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send>>;
 
 /// Reads a file piece by piece.
 pub(crate) struct DiskReader {
@@ -68,7 +69,7 @@ pub(crate) struct DiskReader {
     /// The memory for pieces.
     buffer: BytesMut,
     /// The piece being read.
-    reading: Option<(usize, Reading)>,
+    reading: Option<(usize, PendingRead)>,
 }
 
 impl DiskReader {
@@ -85,24 +86,18 @@ impl DiskReader {
 
     /// Creates a reader of some sections. Returns `None` if the file is gone.
     pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<BodySection>) -> Option<Self> {
-        let file = body.open()?;
-        Some(Self {
-            body: Arc::clone(body),
-            sections,
-            last: None,
-            trailers: None,
-            file,
-            buffer: BytesMut::new(),
-            reading: None,
-        })
+        Some(Self::with_file(body, body.open()?, sections))
     }
 
     /// Creates a reader of the bytes in `start..end`, which must have been written.
     pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
-        let (body, file) = (Arc::clone(body), Arc::clone(file));
         let sections = VecDeque::from([BodySection::File(ByteSpan { start, end })]);
+        Self::with_file(body, Arc::clone(file), sections)
+    }
+
+    fn with_file(body: &Arc<DiskBody>, file: Arc<File>, sections: VecDeque<BodySection>) -> Self {
         Self {
-            body,
+            body: Arc::clone(body),
             sections,
             last: None,
             trailers: None,

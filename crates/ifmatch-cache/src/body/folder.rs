@@ -69,7 +69,9 @@ fn lock_folder(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub(crate) struct CacheFolder {
     path: PathBuf,
+    /// Maximum number of bytes of bodies.
     capacity: u64,
+    /// Number of the next body of this process.
     names: AtomicU64,
     contents: Mutex<FolderContents>,
     /// Held by the thread that changes the index.
@@ -87,11 +89,12 @@ pub(crate) struct CacheFolder {
     _lock: File,
 }
 
+/// The space that bodies take, and those that were requested.
 #[derive(Debug, Default)]
 struct FolderContents {
     /// Bytes of bodies, including those being written.
     taken: u64,
-    /// Bytes among them that are reserved for bodies whose writing hasn't reached them.
+    /// Bytes among them that are reserved but not written yet.
     unwritten: u64,
     /// Files requested since they were last spared.
     used: HashSet<FileId>,
@@ -153,7 +156,7 @@ impl CacheFolder {
     }
 
     /// Allocates space, evicting other bodies if necessary. Returns `false` if there isn't enough.
-    pub(crate) fn allocate(&self, bytes: u64) -> bool {
+    fn allocate(&self, bytes: u64) -> bool {
         let mut has_evicted_for_disk = false;
         loop {
             let mut contents = self.lock();
@@ -224,19 +227,11 @@ impl CacheFolder {
         durable: bool,
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
     ) -> usize {
-        self.changed(durable, change).unwrap_or_default()
+        self.try_change(durable, change).unwrap_or_default()
     }
 
-    /// Does the same. Returns `false` if the index is broken.
+    /// Changes the index as [`change`](Self::change) does. Returns `None` if the index is broken.
     pub(crate) fn try_change(
-        &self,
-        durable: bool,
-        change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
-    ) -> bool {
-        self.changed(durable, change).is_some()
-    }
-
-    fn changed(
         &self,
         durable: bool,
         change: impl FnOnce(&mut IndexTransaction<'_>) -> Result<(), Error>,
@@ -379,6 +374,7 @@ impl LeftoverCleaner {
     fn start(path: &Path, index: &Arc<DiskIndex>) -> io::Result<Self> {
         let stops = Arc::<AtomicBool>::default();
         let (path, index, stopped) = (path.to_owned(), Arc::clone(index), Arc::clone(&stops));
+        // After an error, the next start deletes what is left.
         let clean = move || drop(clean(&path, &index, &stopped));
         let thread = thread::Builder::new()
             .name("cache-cleaner".to_owned())
@@ -391,11 +387,7 @@ impl LeftoverCleaner {
 
     fn stop(&self) {
         self.stops.store(true, Ordering::Release);
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = lock(&self.thread).take();
         drop(thread.map(JoinHandle::join));
     }
 }

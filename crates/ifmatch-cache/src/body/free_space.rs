@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-/// Space in bytes that the cache leaves free for its index and for other programs, limited to this fraction of the file system.
+/// Space in bytes that the cache leaves free for its index and for other programs, unless the file system is small.
 const RESERVE: u64 = 16 << 20;
-const PART: u64 = 16;
+/// The reserve is at most this fraction of the file system, a sixteenth.
+const FRACTION: u64 = 16;
 
 /// Returns the number of bytes that are missing until so many can be written and the reserve stays free. The system answers this
 /// without access to the disk. If it can't, the write itself fails once the disk is full.
@@ -16,7 +17,7 @@ pub(super) fn missing(folder: &Path, bytes: u64) -> u64 {
 
 fn missing_of(free: u64, total: u64, bytes: u64) -> u64 {
     bytes
-        .saturating_add(RESERVE.min(total / PART))
+        .saturating_add(RESERVE.min(total / FRACTION))
         .saturating_sub(free)
 }
 

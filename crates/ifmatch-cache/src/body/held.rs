@@ -16,7 +16,7 @@ const SHORT: u64 = 64 * 1024;
 /// Maximum length of a copy.
 const PIECE: usize = 64 * 1024;
 
-/// The memory that all readers of a body share. Clones are of other bodies.
+/// The memory that all readers of a body share. A clone is for another body, within the same budget.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHolds {
     /// `None` if it isn't limited.
@@ -98,11 +98,13 @@ pub(crate) struct MemoryReader {
     trailers: bool,
 }
 
+/// The body that a reader reads.
 enum BodySource {
     Kept(
         Arc<MemoryBody>,
         #[expect(dead_code, reason = "keeps the memory reserved")] MemoryHold,
     ),
+    /// Not kept: an eviction frees it.
     Borrowed(Weak<MemoryBody>),
 }
 
@@ -150,7 +152,7 @@ impl MemoryReader {
                 (&borrowed, PIECE)
             }
         };
-        let copies = most == PIECE;
+        let copies = self.is_borrowed();
         if let Some(bytes) = self.cursor.take(content, most) {
             let bytes = if copies {
                 Bytes::copy_from_slice(&bytes)

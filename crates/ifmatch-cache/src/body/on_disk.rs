@@ -101,6 +101,7 @@ impl DiskBody {
     }
 
     fn create_file(&self) -> io::Result<File> {
+        // Any body that is evicted makes room for a file.
         private_files::create(&self.path).inspect_err(|error| self.folder.note_failure(error, 1))
     }
 
@@ -111,6 +112,7 @@ impl DiskBody {
 
     /// Hands the file over to the row with this key in the index.
     pub(crate) fn hand_over(&self, row: &str) {
+        // A body that has a row keeps it.
         let _ = self.row.set(row.into());
     }
 

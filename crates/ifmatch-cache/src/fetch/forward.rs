@@ -261,11 +261,7 @@ impl ForwardedRequest {
             let detail = "the origin fails: try again later";
             let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed")
                 .detail(detail);
-            let status = CacheStatus {
-                collapsed: true,
-                ..CacheStatus::forwarded(self.plan.why)
-            };
-            let mut response = respond::problem(&problem, status);
+            let mut response = respond::problem(&problem, self.collapsed_status());
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -276,10 +272,7 @@ impl ForwardedRequest {
     /// Responds with the origin's 304 to another request with the same conditions.
     fn unmodified<T>(&mut self, stored: &StoredResponse) -> Response<ResponseBody<T>> {
         self.tally.set(RequestOutcome::Collapsed);
-        let status = CacheStatus {
-            collapsed: true,
-            ..CacheStatus::forwarded(self.plan.why)
-        };
+        let status = self.collapsed_status();
         respond::unmodified(
             &self.state.recent_heads,
             &self.request,
@@ -343,10 +336,7 @@ impl ForwardedRequest {
         if !usable || !self.is_valid(stored) {
             return None;
         }
-        let status = CacheStatus {
-            collapsed: true,
-            ..CacheStatus::forwarded(self.plan.why)
-        };
+        let status = self.collapsed_status();
         let CachedResponse { response, bytes } =
             respond(&self.state.recent_heads, &self.request, stored, now, status)?;
         self.tally.set(RequestOutcome::Collapsed);
@@ -413,6 +403,14 @@ impl ForwardedRequest {
                 Ok(Response::from_parts(head, ResponseBody::inner(body)))
             }
             Ok(OriginResult::Unusable) => Ok(self.bad_gateway()),
+        }
+    }
+
+    /// Returns the status of a response to another request.
+    fn collapsed_status(&self) -> CacheStatus {
+        CacheStatus {
+            collapsed: true,
+            ..CacheStatus::forwarded(self.plan.why)
         }
     }
 

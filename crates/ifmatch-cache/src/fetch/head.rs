@@ -38,20 +38,14 @@ pub(crate) fn update_stored<T>(
     };
     let fields = &request.head.headers;
     let resource = ResourceRules::of(&request.head.extensions);
-    let arrival = ArrivalContext {
-        request: fields,
-        implicit_key: &request.implicit_key,
-        audience: state.config.audience,
-        began: stored.meta.began,
+    let arrival = ArrivalContext::new(
+        &state.config,
+        &request.head,
+        &request.implicit_key,
+        stored.meta.began,
         requested,
-        received: state.wall(),
-        heuristic: state.config.heuristic,
-        rules: resource,
-        while_revalidate: state.config.stale_while_revalidate,
-        if_error: state.config.stale_if_error,
-        unstored: &state.config.unstored,
-        always_validate: state.config.always_validate,
-    };
+        state.wall(),
+    );
     let refusal = |response: &HeaderMap| {
         let (method, governing, rules) = (
             &Method::GET,

@@ -49,6 +49,7 @@ const MAX_FIELDS: usize = 1_000;
 pub(crate) struct OriginRequest {
     state: Arc<CacheState>,
     key: CacheKey,
+    /// The head of the client's request.
     client: Parts,
     implicit_key: Box<str>,
     /// The stored response that the client's request selects.
@@ -59,6 +60,7 @@ pub(crate) struct OriginRequest {
     failing: bool,
     /// `true` if a failure of this request is one of the origin for others: it asks as they do.
     is_sharable: bool,
+    /// Address of the client, if known.
     address: Option<IpAddr>,
     leader: Option<FlightLeader>,
 }
@@ -557,20 +559,14 @@ impl OriginRequest {
     }
 
     fn arrival(&self, times: ExchangeTimes) -> ArrivalContext<'_> {
-        ArrivalContext {
-            request: &self.client.headers,
-            implicit_key: &self.implicit_key,
-            audience: self.state.config.audience,
-            began: times.began,
-            requested: times.requested,
-            received: times.received,
-            heuristic: self.state.config.heuristic,
-            rules: ResourceRules::of(&self.client.extensions),
-            while_revalidate: self.state.config.stale_while_revalidate,
-            if_error: self.state.config.stale_if_error,
-            unstored: &self.state.config.unstored,
-            always_validate: self.state.config.always_validate,
-        }
+        ArrivalContext::new(
+            &self.state.config,
+            &self.client,
+            &self.implicit_key,
+            times.began,
+            times.requested,
+            times.received,
+        )
     }
 }
 

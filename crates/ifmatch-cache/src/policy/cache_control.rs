@@ -99,7 +99,7 @@ impl Scope {
         }
     }
 
-    pub(crate) fn widen(&mut self, other: Self) {
+    fn widen(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::Response, _) | (_, Self::Nothing) => {}
             (Self::Fields(names), Self::Fields(more)) => names.extend(more),

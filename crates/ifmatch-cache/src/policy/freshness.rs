@@ -50,7 +50,7 @@ impl Default for Heuristic {
 /// no-cache`, nor in a shared cache if the request has a [credential](super::credential), since such a response may be private.
 /// An operator's lifetimes count from the arrival, so they are longer by the age at that time, which another cache in front of the
 /// origin states. The last two don't apply to a response that sets a cookie, either. With an override, the rules for
-/// [storing](super::storable::Rules::share_cookies) decide about the cookie.
+/// [storing](super::storable::StorableRules::share_cookies) decide about the cookie.
 ///
 /// ```
 /// use std::time::Duration;

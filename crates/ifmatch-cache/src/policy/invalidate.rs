@@ -16,8 +16,9 @@ use super::fields::percent_encode;
 /// assert!(!is_unsafe(&Method::from_bytes(b"QUERY").unwrap()));
 /// ```
 pub fn is_unsafe(method: &Method) -> bool {
-    let registered = ["QUERY", "PROPFIND", "REPORT", "SEARCH", "PRI", "CONNECT"];
-    !method.is_safe() && !registered.contains(&method.as_str())
+    // Safe methods that `Method` doesn't know, and two that are for no resource.
+    let harmless = ["QUERY", "PROPFIND", "REPORT", "SEARCH", "PRI", "CONNECT"];
+    !method.is_safe() && !harmless.contains(&method.as_str())
 }
 
 /// Returns `true` if a response with this status to an unsafe request invalidates stored responses: it isn't an error.

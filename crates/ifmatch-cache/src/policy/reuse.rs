@@ -80,7 +80,7 @@ impl Terms {
 
     /// Returns the terms of an outdated response, which is useful only for its validators.
     #[must_use]
-    pub fn outdated(&self) -> Self {
+    pub fn outdated() -> Self {
         Self {
             lifetime: Duration::ZERO,
             always_validate: true,

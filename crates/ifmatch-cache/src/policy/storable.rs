@@ -15,7 +15,7 @@ use super::vary::Vary;
 /// use http::{HeaderMap, Method, StatusCode};
 /// use ifmatch_cache::policy::cdn_cache_control::Governing;
 /// use ifmatch_cache::policy::resource_rules::ResourceRules;
-/// use ifmatch_cache::policy::storable::{Exchange, Refusal, Rules};
+/// use ifmatch_cache::policy::storable::{Exchange, Refusal, StorableRules};
 ///
 /// let headers = HeaderMap::new();
 /// let exchange = Exchange {
@@ -24,7 +24,7 @@ use super::vary::Vary;
 ///     status: StatusCode::CREATED,
 ///     response: &headers,
 ///     governing: &Governing::default(),
-///     rules: Rules::default(),
+///     rules: StorableRules::default(),
 ///     resource: &ResourceRules::default(),
 /// };
 /// assert_eq!(exchange.refusal(), Some(Refusal::NotAllowed));
@@ -42,14 +42,14 @@ pub struct Exchange<'a> {
     /// The response's caching directives.
     pub governing: &'a Governing,
     /// Rules set by the operator.
-    pub rules: Rules,
+    pub rules: StorableRules,
     /// Rules set by the operator for this resource.
     pub resource: &'a ResourceRules,
 }
 
 /// An operator's rules for storing.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct StorableRules {
     /// Store responses that set a cookie and state a lifetime even if they aren't `public`.
     pub share_cookies: bool,
     /// Returns `true` if the origin sees another value of this request field than the client sent. A response that
@@ -57,7 +57,7 @@ pub struct Rules {
     pub overwritten: fn(&HeaderName) -> bool,
 }
 
-impl Default for Rules {
+impl Default for StorableRules {
     fn default() -> Self {
         Self {
             share_cookies: false,
@@ -83,7 +83,7 @@ pub enum Refusal {
     Credential,
     /// The response sets a cookie and isn't `public`.
     Cookie,
-    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so no request could match.
+    /// `Vary` contains `*`, is malformed, or names an [overwritten](StorableRules::overwritten) field, so no request could match.
     Vary,
     /// Neither the status nor a directive nor `Expires` allows it.
     NotAllowed,

@@ -93,7 +93,7 @@ impl Selection {
         self.0.iter().map(Option::as_deref)
     }
 
-    /// Returns the size of the values in memory.
+    /// Returns the size of the values in memory, in bytes.
     pub fn size(&self) -> usize {
         self.0
             .iter()

@@ -30,7 +30,7 @@ fn normal(headers: &HeaderMap) -> String {
     let preferences: Vec<_> = members(headers.get_all(ACCEPT_ENCODING))
         .filter_map(parse)
         .collect();
-    let of = |names: &[&str]| {
+    let best_weight = |names: &[&str]| {
         let named = preferences.iter().filter(|(name, _)| {
             names
                 .iter()
@@ -38,10 +38,10 @@ fn normal(headers: &HeaderMap) -> String {
         });
         named.map(|(_, weight)| *weight).max()
     };
-    let least = of(&["identity"]).unwrap_or_default().max(1);
+    let least = best_weight(&["identity"]).unwrap_or_default().max(1);
     let accepted = CODINGS
         .iter()
-        .filter(|(_, names)| of(names).is_some_and(|weight| weight >= least));
+        .filter(|(_, names)| best_weight(names).is_some_and(|weight| weight >= least));
     let accepted: Vec<_> = accepted.map(|(name, _)| *name).collect();
     if accepted.is_empty() {
         "identity".to_owned()

@@ -189,6 +189,7 @@ fn kinds(text: &str) -> u8 {
         .fold(0, |kinds, byte| kinds | KINDS[usize::from(byte)])
 }
 
+/// The kind of each byte, or 0 for one that stays as it is.
 const KINDS: [u8; 256] = {
     let mut kinds = [INVALID; 256];
     let mut byte = 0_u8;

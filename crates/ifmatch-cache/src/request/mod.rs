@@ -132,8 +132,8 @@ impl CacheRequest {
         !(forced || self.flags.has(RequestFlag::Authorization) || self.is_head())
     }
 
-    /// Returns the request's conditions and ranges, normalized. Requests can share an origin response only if these are
-    /// equal.
+    /// Returns the lines of the request's conditions and ranges, in a fixed order. Requests can share an origin response only if
+    /// these are equal.
     pub(crate) fn condition(&self) -> Box<[u8]> {
         if !self.is_conditional() && !self.has_range() {
             return Box::default();
@@ -163,7 +163,7 @@ fn implicit_key(
         text.extend([TARGET, target, "\n"]);
     }
     if config.audience == Audience::Private {
-        user(head, &mut text);
+        append_user(head, &mut text);
     }
     if flags.has(RequestFlag::UnkeyedInput) {
         let counts = |name: &HeaderName| {
@@ -184,7 +184,7 @@ fn implicit_key(
 
 /// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so a
 /// shared cache on the same folder never finds the response.
-fn user(head: &Parts, text: &mut String) {
+fn append_user(head: &Parts, text: &mut String) {
     let lines = head
         .headers
         .get_all(AUTHORIZATION)

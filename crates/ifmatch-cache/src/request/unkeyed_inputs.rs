@@ -12,6 +12,7 @@ use crate::policy::fields::split;
 ///
 /// Excludes fields that identify the client: behind a proxy, each client would get a separate cache.
 pub(crate) fn is_unkeyed_input(name: &str) -> bool {
+    // The first letters of the names below: most fields have another.
     if !name.starts_with(['x', 'f', 'b', 's', 'p']) {
         return false;
     }
@@ -25,6 +26,7 @@ pub(crate) fn is_unkeyed_input(name: &str) -> bool {
     NAMES.contains(&&*name) || PREFIXES.iter().any(begins) && !CLIENTS.iter().any(begins)
 }
 
+/// Whole names.
 const NAMES: [&str; 16] = [
     "base-url",
     "forwarded",
@@ -44,6 +46,7 @@ const NAMES: [&str; 16] = [
     "x-wp-base-url",
 ];
 
+/// Beginnings of names.
 const PREFIXES: [&str; 9] = [
     "x-envoy-original-",
     "x-forward-",
@@ -56,8 +59,8 @@ const PREFIXES: [&str; 9] = [
     "x-rewrite-",
 ];
 
-/// Exceptions that identify the client.
-const CLIENTS: [&str; 3] = ["x-forwarded-for", "x-original-for", "x-proxyuser-"];
+/// Exceptions among them that identify the client.
+const CLIENTS: [&str; 2] = ["x-forwarded-for", "x-original-for"];
 
 /// Appends a line of such a field to the implicit key.
 pub(crate) fn write(name: &str, line: &HeaderValue, text: &mut String) {

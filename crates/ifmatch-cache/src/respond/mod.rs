@@ -44,17 +44,7 @@ pub(crate) fn respond<T>(
     now: Timestamp,
     status: CacheStatus,
 ) -> Option<CachedResponse<T>> {
-    let meta = &stored.meta;
-    let age = meta.age(now);
-    let status = status.with_ttl(meta.terms.end(), age);
-    let responder = Responder {
-        recent_heads,
-        request,
-        meta,
-        now,
-        age: age.as_secs(),
-        status,
-    };
+    let responder = Responder::new(recent_heads, request, stored, now, status);
     if responder.is_unmodified() {
         return Some(responder.not_modified());
     }
@@ -84,19 +74,9 @@ pub(crate) fn unmodified<T>(
     now: Timestamp,
     status: CacheStatus,
 ) -> Response<ResponseBody<T>> {
-    let meta = &stored.meta;
-    let age = meta.age(now);
-    let status = status.with_ttl(meta.terms.end(), age);
-    Responder {
-        recent_heads,
-        request,
-        meta,
-        now,
-        age: age.as_secs(),
-        status,
-    }
-    .not_modified()
-    .response
+    Responder::new(recent_heads, request, stored, now, status)
+        .not_modified()
+        .response
 }
 
 /// Returns `true` if the client's conditions show that it has this response already. Conditions apply to successful
@@ -143,6 +123,7 @@ pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<Res
     response
 }
 
+/// Makes the response to a request from a stored one.
 struct Responder<'a> {
     recent_heads: &'a RecentHeads,
     request: &'a CacheRequest,
@@ -153,7 +134,26 @@ struct Responder<'a> {
     status: CacheStatus,
 }
 
-impl Responder<'_> {
+impl<'a> Responder<'a> {
+    fn new(
+        recent_heads: &'a RecentHeads,
+        request: &'a CacheRequest,
+        stored: &'a StoredResponse,
+        now: Timestamp,
+        status: CacheStatus,
+    ) -> Self {
+        let meta = &stored.meta;
+        let age = meta.age(now);
+        Self {
+            recent_heads,
+            request,
+            meta,
+            now,
+            age: age.as_secs(),
+            status: status.with_ttl(meta.terms.end(), age),
+        }
+    }
+
     fn is_unmodified(&self) -> bool {
         is_unmodified(self.request, self.meta)
     }

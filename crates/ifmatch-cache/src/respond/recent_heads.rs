@@ -7,8 +7,8 @@ use http::HeaderMap;
 use crate::policy::cache_status::CacheStatus;
 use crate::store::stored_response::StoredHead;
 
-/// Number of heads kept.
-const PLACES: usize = 512;
+/// Number of slots.
+const SLOTS: usize = 512;
 
 /// Maximum size of a stored head, in bytes.
 const LARGEST: usize = 4 * 1024;
@@ -42,7 +42,7 @@ struct RecentForm {
 
 impl Default for RecentHeads {
     fn default() -> Self {
-        Self((0..PLACES).map(|_| RwLock::default()).collect())
+        Self((0..SLOTS).map(|_| RwLock::default()).collect())
     }
 }
 
@@ -54,9 +54,9 @@ impl RecentHeads {
         form: HeadForm,
         make: impl FnOnce() -> HeaderMap,
     ) -> HeaderMap {
-        let place = &self.0[place(meta, form.unmodified)];
-        let known = match place.try_read() {
-            Ok(place) if place.is(meta, form) => match &place.head {
+        let slot = &self.0[slot_of(meta, form.unmodified)];
+        let known = match slot.try_read() {
+            Ok(slot) if slot.is(meta, form) => match &slot.head {
                 Some(head) => return head.clone(),
                 None => true,
             },
@@ -64,9 +64,9 @@ impl RecentHeads {
         };
         let head = make();
         if (known || meta.size() <= LARGEST)
-            && let Ok(mut place) = place.try_write()
+            && let Ok(mut slot) = slot.try_write()
         {
-            *place = RecentForm {
+            *slot = RecentForm {
                 of: Arc::downgrade(meta),
                 form: Some(form),
                 head: known.then(|| head.clone()),
@@ -83,9 +83,9 @@ impl RecentForm {
 }
 
 /// Returns the index of the slot. Neighbours in memory have different slots, as do the two heads of one response.
-fn place(meta: &Arc<StoredHead>, unmodified: bool) -> usize {
+fn slot_of(meta: &Arc<StoredHead>, unmodified: bool) -> usize {
     let address = Arc::as_ptr(meta).addr() / size_of::<StoredHead>();
-    (address * 2 + usize::from(unmodified)) % PLACES
+    (address * 2 + usize::from(unmodified)) % SLOTS
 }
 
 #[cfg(test)]
@@ -102,28 +102,14 @@ mod tests {
     use crate::body::in_memory::MemoryBody;
     use crate::config::CacheConfig;
     use crate::policy::cache_status::{CACHE_STATUS, Forward};
-    use crate::policy::resource_rules::ResourceRules;
     use crate::request::{CacheRequest, RequestHandling};
     use crate::respond::respond;
     use crate::store::stored_response::{ArrivalContext, StoredBody, StoredResponse};
 
     fn stored(tag: &str, status: StatusCode) -> StoredResponse {
-        let request = HeaderMap::new();
+        let (config, request) = (CacheConfig::default(), Request::new(()).into_parts().0);
         let moment = Timestamp::from_micros(1_000_000_000);
-        let arrival = ArrivalContext {
-            request: &request,
-            implicit_key: "",
-            audience: crate::policy::Audience::Shared,
-            began: 1,
-            requested: moment,
-            received: moment,
-            heuristic: None,
-            rules: &ResourceRules::default(),
-            while_revalidate: Duration::ZERO,
-            if_error: Duration::ZERO,
-            unstored: &[],
-            always_validate: false,
-        };
+        let arrival = ArrivalContext::new(&config, &request, "", 1, moment, moment);
         let mut response = HeaderMap::new();
         for (name, value) in [
             (CACHE_CONTROL, "max-age=2, stale-while-revalidate=60"),

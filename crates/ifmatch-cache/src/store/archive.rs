@@ -170,8 +170,8 @@ impl DiskArchive {
             }
             Ok(())
         };
-        let committed = blocking(|| self.folder.try_change(durable, change));
-        if put && !committed {
+        let changed = blocking(|| self.folder.try_change(durable, change));
+        if put && changed.is_none() {
             // The row may or may not exist. The index isn't used again.
             self.folder.free(body.len());
         }

@@ -87,10 +87,11 @@ impl PrefixInvalidations {
 
 /// Invalidations of cache groups (RFC 9875), by origin and name. Stored responses are compared when they are looked up.
 #[derive(Debug, Default)]
-pub(crate) struct GroupInvalidations(RwLock<Groups>);
+pub(crate) struct GroupInvalidations(RwLock<GroupOrdinals>);
 
 #[derive(Debug, Default)]
-struct Groups {
+struct GroupOrdinals {
+    /// Ordinals of the last invalidations, by origin and name.
     by_name: HashMap<(Box<str>, Box<str>), u64>,
     /// Ordinal of the latest dropped invalidation, which applies to all groups.
     floor: u64,

@@ -185,31 +185,18 @@ mod tests {
     use std::sync::Weak;
 
     use bytes::Bytes;
-    use http::{HeaderMap, StatusCode};
+    use http::{HeaderMap, Request, StatusCode};
     use ifmatch_core::date::Timestamp;
 
     use super::*;
     use crate::body::in_memory::MemoryBody;
-    use crate::policy::resource_rules::ResourceRules;
+    use crate::config::CacheConfig;
     use crate::store::stored_response::{ArrivalContext, StoredBody, StoredHead, StoredResponse};
 
     fn entry(len: usize) -> Arc<CacheEntry> {
-        let request = HeaderMap::new();
-        let (requested, received) = (Timestamp::default(), Timestamp::default());
-        let arrival = ArrivalContext {
-            request: &request,
-            implicit_key: "",
-            audience: crate::policy::Audience::Shared,
-            began: 1,
-            requested,
-            received,
-            heuristic: None,
-            rules: &ResourceRules::default(),
-            while_revalidate: std::time::Duration::ZERO,
-            if_error: std::time::Duration::ZERO,
-            unstored: &[],
-            always_validate: false,
-        };
+        let (config, request) = (CacheConfig::default(), Request::new(()).into_parts().0);
+        let moment = Timestamp::default();
+        let arrival = ArrivalContext::new(&config, &request, "", 1, moment, moment);
         let meta = Arc::new(StoredHead::new(StatusCode::OK, &HeaderMap::new(), &arrival));
         let content = MemoryBody::compact(&[Bytes::from(vec![0; len])].into(), None);
         let stored = StoredResponse {
@@ -327,7 +314,7 @@ mod tests {
     #[test]
     fn a_skewed_trace_has_at_least_the_hits_of_lru() {
         let mut dice = dice();
-        // The product of three even numbers is skewed.
+        // The product of three uniform numbers is skewed.
         let trace: Vec<usize> = (0..100_000)
             .map(|_| (dice(100) + 1) * (dice(100) + 1) * (dice(10) + 1) / 10)
             .map(|rank| rank % 10_000)

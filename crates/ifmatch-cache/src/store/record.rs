@@ -15,6 +15,7 @@ use crate::store::stored_response::{SavedHead, SecondaryKey, StoredHead};
 /// Header fields, in order.
 type SavedFields = Vec<(String, Vec<u8>)>;
 
+/// A response as it is encoded, apart from the bytes of its body.
 #[derive(Serialize, Deserialize)]
 struct SavedRecord {
     status: u16,
@@ -30,6 +31,7 @@ struct SavedRecord {
     trailers: Option<SavedFields>,
 }
 
+/// The requests that it answers.
 #[derive(Serialize, Deserialize)]
 struct SavedVariant {
     vary: Vec<String>,
@@ -37,7 +39,7 @@ struct SavedVariant {
     implicit_key: String,
 }
 
-/// Spans of time.
+/// The durations among its terms of use, and its age on arrival.
 #[derive(Serialize, Deserialize)]
 struct SavedTimes {
     lifetime: Duration,

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
@@ -16,6 +17,7 @@ use crate::body::broadcast::BodyBroadcast;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 use crate::body::parts::BodyParts;
+use crate::config::CacheConfig;
 use crate::policy::Audience;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::cache_control::RequestDirectives;
@@ -118,8 +120,11 @@ pub(crate) struct ArrivalContext<'a> {
     pub(crate) request: &'a HeaderMap,
     pub(crate) implicit_key: &'a str,
     pub(crate) audience: Audience,
+    /// Ordinal of the request to the origin.
     pub(crate) began: u64,
+    /// Time when that request was sent.
     pub(crate) requested: Timestamp,
+    /// Time when the head of its response arrived.
     pub(crate) received: Timestamp,
     pub(crate) heuristic: Option<Heuristic>,
     /// Rules for the resource.
@@ -132,6 +137,38 @@ pub(crate) struct ArrivalContext<'a> {
     pub(crate) unstored: &'a [HeaderName],
     /// `true` to revalidate before each use.
     pub(crate) always_validate: bool,
+}
+
+impl<'a> ArrivalContext<'a> {
+    /// Creates the context of a response to a client's request, in a cache with this configuration.
+    pub(crate) fn new(
+        config: &'a CacheConfig,
+        request: &'a Parts,
+        implicit_key: &'a str,
+        began: u64,
+        requested: Timestamp,
+        received: Timestamp,
+    ) -> Self {
+        Self {
+            request: &request.headers,
+            implicit_key,
+            audience: config.audience,
+            began,
+            requested,
+            received,
+            heuristic: config.heuristic,
+            rules: ResourceRules::of(&request.extensions),
+            while_revalidate: config.stale_while_revalidate,
+            if_error: config.stale_if_error,
+            unstored: &config.unstored,
+            always_validate: config.always_validate,
+        }
+    }
+
+    /// Returns the `Date` of a response that states none (RFC 9110 §6.6.1).
+    fn date(&self) -> HeaderValue {
+        HttpDate::from_unix(unix(self.received)).to_header()
+    }
 }
 
 impl StoredHead {
@@ -149,10 +186,7 @@ impl StoredHead {
             headers.remove(CONTENT_RANGE);
         }
         if !headers.contains_key(DATE) {
-            headers.insert(
-                DATE,
-                HttpDate::from_unix(unix(arrival.received)).to_header(),
-            );
+            headers.insert(DATE, arrival.date());
         }
         Self::with(status, headers, initial_age, arrival)
     }
@@ -162,10 +196,7 @@ impl StoredHead {
         let mut headers = self.headers.clone();
         update::freshen(&mut headers, newer);
         if !newer.contains_key(DATE) {
-            headers.insert(
-                DATE,
-                HttpDate::from_unix(unix(arrival.received)).to_header(),
-            );
+            headers.insert(DATE, arrival.date());
         }
         let mut dated = newer.clone();
         dated.insert(DATE, headers[DATE].clone());
@@ -176,7 +207,7 @@ impl StoredHead {
     /// Returns the head marked as outdated.
     pub(crate) fn outdated(&self) -> Self {
         Self {
-            terms: self.terms.outdated(),
+            terms: Terms::outdated(),
             ..self.clone()
         }
     }
@@ -374,7 +405,7 @@ impl StoredHead {
         self.tag.as_ref().filter(|tag| !tag.is_weak())
     }
 
-    /// Returns the approximate size in memory.
+    /// Returns the approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let field = |(name, value): (&HeaderName, &HeaderValue)| {
             name.as_str().len() + value.len() + PER_FIELD
@@ -401,7 +432,7 @@ impl SecondaryKey {
 const PER_FIELD: usize = 128;
 
 impl StoredResponse {
-    /// Returns the approximate size in memory.
+    /// Returns the approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> u64 {
         let body = match &self.body {
             StoredBody::Whole(content) => content.len,

@@ -23,8 +23,10 @@ use crate::store::memory::{MemoryStore, RemovedEntries};
 use crate::store::spill::{SpillReceiver, SpillSender};
 use crate::store::stored_response::{StoredHead, StoredResponse};
 
+/// Number of locks that the URIs are distributed among.
 const SHARDS: usize = 1 << 10;
 
+/// The stored responses, in memory and on disk.
 #[derive(Debug)]
 pub(crate) struct EntryTable {
     pub(crate) memory: MemoryStore,
@@ -333,7 +335,7 @@ impl EntryTable {
         }));
     }
 
-    /// Replaces the entry of a URI.
+    /// Replaces the entry of a URI. Returns what this removes from the memory, or `None` if the entry stays.
     fn change(
         &self,
         key: &CacheKey,
@@ -385,7 +387,8 @@ impl EntryTable {
         }
     }
 
-    /// Does the same for all URIs with any of these prefixes. Returns the number of URIs that had stored responses.
+    /// Removes all responses stored for URIs with any of these prefixes, and keeps pending ones from being stored. The removal
+    /// survives a crash. Returns the number of URIs that had stored responses.
     pub(crate) fn invalidate_prefixes(&self, mut prefixes: Vec<String>) -> usize {
         prefixes.sort_unstable();
         // After the first of those that begin with it, a prefix has no effect.
@@ -471,7 +474,8 @@ impl EntryTable {
         gone.is_some()
     }
 
-    /// Does the same for all URIs with this prefix. Returns the number of URIs changed.
+    /// Makes all responses stored for URIs with this prefix stale, and keeps pending ones from being stored. Returns the number of
+    /// URIs changed.
     pub(crate) fn soft_purge_prefix(&self, prefix: &str, now: Timestamp) -> usize {
         let in_memory = || self.soft_purge_prefix_in_memory(prefix, now);
         self.soft_purge_everywhere(&PurgeScope::Prefix(prefix), now, in_memory)
@@ -483,7 +487,8 @@ impl EntryTable {
         self.soft_purge_some(&self.memory.keys(prefix), now, |meta| meta.began < ordinal)
     }
 
-    /// Does the same for all responses of an origin in a group. Returns the number of URIs changed.
+    /// Makes all responses of an origin in a group stale, and keeps pending ones from being stored. Returns the number of URIs
+    /// changed.
     pub(crate) fn soft_purge_group(&self, origin: &str, name: &str, now: Timestamp) -> usize {
         let in_memory = || self.soft_purge_group_in_memory(origin, name, now);
         self.soft_purge_everywhere(&PurgeScope::Group(origin, name), now, in_memory)

@@ -538,7 +538,7 @@ async fn a_write_deletes_the_file_and_current_readers_continue() {
 }
 
 #[test]
-fn a_folder_is_emptied_when_opened_and_used_by_one_process() {
+fn a_folder_without_an_index_is_emptied_and_one_in_use_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ifmatch-body-7"), "left behind").unwrap();
     fs::write(folder.path().join("notes.txt"), "not ours").unwrap();

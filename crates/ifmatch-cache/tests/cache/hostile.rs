@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::support::{Answer, TestBody, World, get, request, response};
+use crate::support::{self, Answer, TestBody, World, get, request, response};
 
-const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+const FRESH: (&str, &str) = support::FRESH[0];
 
-/// Requests twice, and checks that the first response wasn't stored.
+/// Requests again, and checks that the earlier response wasn't stored.
 async fn not_stored(world: &World, path: &str) {
     world.origin.will(200, &[], "asked again");
     assert_eq!(world.get(path).await.text(), "asked again");
@@ -132,7 +132,7 @@ async fn trailers_are_stored_and_passed_on() {
 }
 
 #[tokio::test]
-async fn hosts_are_separate_and_ambiguous_ones_are_not_cached() {
+async fn requests_with_an_ambiguous_host_are_not_cached() {
     let world = World::default();
     world.origin.will(200, &[FRESH], "a's");
     world.get_with("/", &[("host", "a.example")]).await;
@@ -289,7 +289,7 @@ async fn a_get_with_content_does_not_poison_the_cache() {
 }
 
 #[tokio::test]
-async fn upgrades_and_connect_pass_untouched() {
+async fn upgrades_pass_untouched_and_writes_with_one_invalidate() {
     let world = World::default();
     world.origin.will(200, &[FRESH], "hello");
     world.get("/").await;

@@ -2,9 +2,9 @@
 
 use ifmatch_cache::{Disk, Invalidation, NotStored, Outcome, Purge};
 
-use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
-
-const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+use crate::support::{
+    Answer, FRESH, TAGGED, TestBody, World, get, request, response, settle, spawn,
+};
 
 /// Returns the number of requests with each outcome that occurred.
 fn counts(world: &World) -> Vec<(Outcome, u64)> {

@@ -2,7 +2,7 @@
 
 use ifmatch_cache::Purge;
 
-use crate::support::{FRESH, World, response};
+use crate::support::{FRESH, World, response, spawn};
 
 async fn fill(world: &World, paths: &[&str]) {
     for path in paths {
@@ -198,10 +198,7 @@ async fn responses_in_flight_are_purged() {
     for purge in purges {
         let world = World::default();
         let held = world.origin.will_wait();
-        let reader = {
-            let world = world.clone();
-            tokio::spawn(async move { world.get("/").await })
-        };
+        let reader = spawn(&world, "/", &[]);
         world.origin.reached(1).await;
         world.handle.purge(&purge);
         held.send(response(

@@ -4,16 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use ifmatch_cache::{Disk, Outcome, Purge};
-use tempfile::TempDir;
 
 use crate::support::{
-    Answer, FRESH, TestBody, World, bodies, body_files, get, letters, request, response, settle,
-    spawn, until,
+    Answer, FRESH, TAGGED, TestBody, World, bodies, body_files, crashed, get, letters, request,
+    response, settle, spawn, until,
 };
 
 /// Longer than what the memory takes, and not a multiple of a piece.
 const LEN: usize = 200_000;
-const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
 
 fn text(seed: usize) -> String {
     letters(seed, 0..LEN)
@@ -23,16 +21,6 @@ fn text(seed: usize) -> String {
 fn open(folder: &Path) -> World {
     let disk = Disk::open(folder, 20 * LEN as u64).unwrap();
     World::with(|builder| builder.capacity(1 << 20).entry_limit(10_000).disk(disk))
-}
-
-/// Copies the folder as a crash would leave it.
-fn crashed(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
-    copy
 }
 
 /// Stores a tagged body for each path.

@@ -415,8 +415,8 @@ async fn an_error_is_hidden_only_where_the_response_allows_it() {
     }
 }
 
-/// Frameworks set `Cache-Control` before they fail. The error neither answers a client nor replaces the good response, unless the operator has
-/// given its status a lifetime.
+/// Frameworks set `Cache-Control` before they fail. The error neither answers a client nor replaces the good response, unless the
+/// operator has given its status a lifetime.
 #[tokio::test]
 async fn an_error_that_states_a_lifetime_is_hidden_like_any_other() {
     let hour = Duration::from_hours(1);

@@ -7,7 +7,7 @@ use ifmatch_cache::{Disk, Purge};
 use tempfile::TempDir;
 
 use crate::support::{
-    Answer, FRESH, TestBody, World, bodies, body_files, letters, request, response,
+    Answer, FRESH, TestBody, World, bodies, body_files, crashed, letters, request, response,
 };
 
 /// Length of the object.
@@ -230,11 +230,7 @@ async fn a_modified_range_is_not_served() {
 async fn ranges_do_not_outlive_the_process() {
     let (folder, world) = world(10 * TOTAL as u64);
     get(&world, 0, 199_999).await;
-    let copy = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(folder.path()).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
+    let copy = crashed(folder.path());
     drop(world);
     for path in [folder.path(), copy.path()] {
         let disk = Disk::open(path, 10 * TOTAL as u64).unwrap();

@@ -11,10 +11,9 @@ use ifmatch_cache::{Disk, Purge};
 use tempfile::TempDir;
 
 use crate::support::{
-    Answer, FRESH, Feed, Streaming, TestBody, World, get, letters, response, settle, until,
+    Answer, FRESH, Feed, Streaming, TAGGED, TestBody, World, get, letters, response, settle, until,
 };
 
-const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
 /// Length of a chunk, which divides no unit of reading or writing.
 const CHUNK: usize = 50_000;
 const LEN: usize = 40 * CHUNK;

@@ -9,7 +9,7 @@ use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
 use ifmatch_cache::policy::cdn_cache_control::Governing;
 use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
 use ifmatch_cache::policy::resource_rules::ResourceRules;
-use ifmatch_cache::policy::storable::{Exchange, Rules};
+use ifmatch_cache::policy::storable::{Exchange, StorableRules};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
 /// Arrival time of the responses.
@@ -158,7 +158,7 @@ fn responses_are_stored_as_storable_txt_says() {
             status: code(status),
             response: &response,
             governing: &governing,
-            rules: Rules::default(),
+            rules: StorableRules::default(),
             resource: &ResourceRules::default(),
         };
         let found = exchange

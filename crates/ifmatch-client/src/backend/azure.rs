@@ -264,9 +264,14 @@ struct Endpoint<'a> {
     credentials: Credentials<'a>,
 }
 
+/// How requests are authorized.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials<'a> {
-    Key { account: &'a str, key: &'a str },
+    Key {
+        account: &'a str,
+        key: &'a str,
+    },
+    /// A shared access signature.
     Signature(&'a str),
 }
 

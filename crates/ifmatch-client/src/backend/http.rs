@@ -31,7 +31,7 @@ use super::{Backend, Found, Put, REPEATED_PAGE, Read, When};
 use crate::error::{Error, ErrorKind};
 use crate::version::Version;
 
-/// Maximum length of a response's content.
+/// Maximum length of a response's content, in bytes.
 const MAX_BODY: usize = 64 << 20;
 /// Maximum number of versions that a probe is sent for, while other clients replace them.
 const PROBES: usize = 5;
@@ -39,13 +39,14 @@ const PROBES: usize = 5;
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A fencing token, for an ifmatch gateway.
 const LEASE_TOKEN: HeaderName = HeaderName::from_static("lease-token");
-/// RFC 7240 §2.
+/// Asks the server to wait for a change (RFC 7240 §2).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// RFC 7240 §3.
+/// Tells that the server has waited (RFC 7240 §3).
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// The type of the gateway's problem document (RFC 9457) for a container that doesn't exist yet.
 const NOT_FOUND: &str = "urn:ifmatch:problem:not-found";
-/// Everything but the characters of a path segment (RFC 3986 §3.3).
+/// Everything but the characters of a path segment (RFC 3986 §3.3). Of these, `&`, `+` and `=` have a meaning in a query, so they are
+/// encoded as well.
 const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -185,7 +186,7 @@ impl Http {
         Ok(self.with_header(AUTHORIZATION, value))
     }
 
-    /// Adds a header field to every request, such as `x-ms-blob-type` for Azure.
+    /// Sets a header field of every request, such as `x-ms-blob-type` for Azure.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
@@ -590,6 +591,7 @@ impl Backend for Http {
     }
 }
 
+/// Returns `true` if the server has waited for a change (RFC 7240 §4.3).
 fn has_waited(response: &Response<Bytes>) -> bool {
     let applied = response.headers().get_all(PREFERENCE_APPLIED).iter();
     applied

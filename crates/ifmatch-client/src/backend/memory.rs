@@ -12,13 +12,14 @@ use super::{Backend, Found, Put, Read, When};
 use crate::error::{Error, ErrorKind};
 use crate::version::Version;
 
-/// In-memory backend. It never waits for changes.
+/// A backend in memory. It never waits for changes.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<MemoryState>);
 
 #[derive(Debug, Default)]
 struct MemoryState {
     keys: BTreeMap<String, (Bytes, Version)>,
+    /// Number of writes so far, which names the version of each.
     writes: u64,
 }
 

@@ -213,6 +213,7 @@ fn version(e_tag: Option<String>, version: Option<String>) -> Option<Version> {
         .map(Version::new)
 }
 
+/// Returns the store's names for a version.
 fn named(version: &Version) -> Result<UpdateVersion, Error> {
     let parsed = serde_json::from_str(version.as_str());
     let (e_tag, version) = parsed

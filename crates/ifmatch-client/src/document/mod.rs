@@ -43,7 +43,9 @@ use crate::version::Version;
 /// ```
 pub struct Document<T> {
     raw: RawDocument,
+    /// The last version read or written.
     last: Arc<Mutex<Option<DocumentSnapshot>>>,
+    /// Held during an update.
     turn: Arc<tokio::sync::Mutex<()>>,
     of: PhantomData<fn() -> T>,
 }
@@ -101,7 +103,7 @@ impl<T> Document<T> {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.cloned();
     }
 
-    /// Returns the current snapshot. The content is transferred only if it has changed.
+    /// Reads the current snapshot. The content is transferred only if it has changed.
     async fn current(&self, until: Timestamp) -> Result<Option<DocumentSnapshot>, Error> {
         let last = self.last();
         let known = last.as_ref().and_then(|last| last.version.as_ref());
@@ -109,6 +111,7 @@ impl<T> Document<T> {
         Ok(self.adopt(loaded, last))
     }
 
+    /// Remembers what a read has found, and returns it. `last` is what an unchanged document still has.
     fn adopt(
         &self,
         loaded: LoadedDocument,
@@ -206,7 +209,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     where
         T: Default,
     {
-        failed(self.change(None, always(change)).await)
+        unaborted(self.change(None, always(change)).await)
     }
 
     /// Changes the document like [`update`](Self::update), unless the closure returns an error.
@@ -253,7 +256,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     where
         T: Default,
     {
-        failed(self.change(Some(held), always(change)).await)
+        unaborted(self.change(Some(held), always(change)).await)
     }
 
     async fn change<E>(
@@ -368,7 +371,8 @@ fn always<T>(mut change: impl FnMut(&mut T)) -> impl FnMut(&mut T) -> Result<(),
     }
 }
 
-fn failed<T>(result: Result<T, UpdateError<Infallible>>) -> Result<T, Error> {
+/// Returns the result of a change that never aborts.
+fn unaborted<T>(result: Result<T, UpdateError<Infallible>>) -> Result<T, Error> {
     result.map_err(|error| match error {
         UpdateError::Failed(error) => error,
         UpdateError::Aborted(never) => match never {},

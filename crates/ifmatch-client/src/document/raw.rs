@@ -15,9 +15,10 @@ use crate::error::{Error, ErrorKind};
 use crate::pause::Backoff;
 use crate::version::Version;
 
-/// Interval between looks at a document whose tag is weak, and their number. Some servers, such as Apache, call a tag weak for a
-/// second or two after a write, since a file's date can't tell two writes of one second apart.
+/// Interval between looks at a document whose tag is weak. Some servers, such as Apache, call a tag weak for a second or two after a
+/// write, since a file's date can't tell two writes of one second apart.
 const LOOK: Duration = Duration::from_millis(250);
+/// Number of these looks.
 const LOOKS: u32 = 12;
 /// Number of attempts without a pause, as long as the server responds to reads.
 const RESENDS: u32 = 3;
@@ -76,6 +77,7 @@ struct Attempt<'a> {
 /// The time limit of an operation and the pauses between its attempts.
 #[derive(Debug)]
 pub(crate) struct RetryPace {
+    /// By the interval clock.
     pub(crate) until: Timestamp,
     pub(crate) backoff: Backoff,
 }
@@ -195,6 +197,7 @@ impl RawDocument {
             Some(_) => return Err(self.no_strong_tag()),
         };
         let id = nonce().map_err(|error| Error::refused(error.to_string()))?;
+        // 48 bits, since a document keeps the ids of its last writes.
         let id = format!("{:012x}", id >> 16);
         let stamp = WriteStamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
         let body = stamp::encode(&value, &stamp)?;

@@ -1,5 +1,6 @@
 //! Watching a document: long polls where the server grants them, polls otherwise.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use futures_util::future::{Either, select};
 use ifmatch_runtime::{Clock, jittered, task};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::pin::pin;
 use tokio::sync::watch::{Receiver, Sender};
 
 use super::{Document, LoadedDocument, Versioned};

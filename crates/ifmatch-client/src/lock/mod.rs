@@ -2,6 +2,7 @@
 
 mod held;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, Challenge, LockRecord, MIN_TTL, Observation};
 use ifmatch_runtime::{Clock, jittered, nonce, task};
-use std::pin::pin;
 use tokio::sync::oneshot;
 
 pub use self::held::Held;

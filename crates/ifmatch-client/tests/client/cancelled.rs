@@ -11,11 +11,9 @@ use ifmatch_client::{ErrorKind, Job, Lock};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use crate::store::{Fault, Store};
+use crate::store::{Fault, LOOK, Store};
 
 const TTL: Duration = Duration::from_secs(30);
-/// The longest pause between looks at a lock, with the latency of the store.
-const LOOK: Duration = Duration::from_millis(1_100);
 /// More polls than any future here needs.
 const MANY: usize = 1_000;
 

@@ -9,14 +9,23 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 use tokio::time::{sleep, timeout};
 
-use crate::store::{Fault, Settable, Steady, Stoppable, Store};
+use crate::store::{Fault, LOOK, Settable, Steady, Stoppable, Store};
 
 const TTL: Duration = Duration::from_secs(30);
-/// The longest pause between looks at a lock, with the latency of the store.
-const LOOK: Duration = Duration::from_millis(1_100);
 
 fn lock(client: &Client, holder: &str) -> Lock {
     client.lock("locks/bill").ttl(TTL).holder(holder)
+}
+
+/// Acquires the lock for a client whose requests no longer arrive after that.
+async fn die_with_the_lock(store: &Store) {
+    let dead = store.connect();
+    let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a")
+        .acquire()
+        .await
+        .unwrap();
+    dead.cut();
+    std::mem::forget(held);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,14 +72,7 @@ async fn a_holder_without_a_network_loses_the_lock_before_another_acquires_it() 
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_is_followed_after_its_time_to_live() {
     let store = Store::default();
-    // The response of the only renewal is lost with the process.
-    let dead = store.connect();
-    let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a")
-        .acquire()
-        .await
-        .unwrap();
-    dead.cut();
-    std::mem::forget(held);
+    die_with_the_lock(&store).await;
     let start = Steady.now();
     let held = lock(&store.client(), "b").acquire().await.unwrap();
     assert!(start.until(Steady.now()) >= TTL, "too early");
@@ -136,13 +138,7 @@ async fn work_to_be_done_once_is_left_to_a_holder_that_is_alive() {
 #[tokio::test(start_paused = true)]
 async fn one_client_does_the_work_of_a_dead_holder() {
     let store = Store::default();
-    let dead = store.connect();
-    let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a")
-        .acquire()
-        .await
-        .unwrap();
-    dead.cut();
-    std::mem::forget(held);
+    die_with_the_lock(&store).await;
     let start = Steady.now();
     let client = store.client();
     let (one, two) = (lock(&client, "b"), lock(&client, "c"));

@@ -37,7 +37,7 @@ async fn of_64_tasks_with_100_updates_each_none_is_lost() {
 }
 
 #[tokio::test]
-async fn locks_queues_and_stored_versions_work() {
+async fn a_lock_is_exclusive_a_job_is_taken_once_and_an_old_version_is_rejected() {
     let client = client();
     let held = client.lock("locks/a").acquire().await.unwrap();
     assert!(

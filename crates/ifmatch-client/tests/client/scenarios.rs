@@ -187,7 +187,7 @@ impl Server {
     ) -> Option<Response<Full<Bytes>>> {
         if method == Method::GET {
             let is_current = headers
-                .get("if-none-match")
+                .get(IF_NONE_MATCH)
                 .is_some_and(|tag| tag.to_str().unwrap() == self.strong());
             let status = match self.content {
                 None => 404,

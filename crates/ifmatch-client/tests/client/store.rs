@@ -17,6 +17,9 @@ use tokio::time::{Instant, sleep};
 /// Time that each request and each response takes.
 const LATENCY: Duration = Duration::from_millis(1);
 
+/// The longest pause between a client's looks at a lock, with the latency of the store.
+pub(crate) const LOOK: Duration = Duration::from_millis(1_100);
+
 /// The fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -102,10 +105,12 @@ impl Store {
         *self.0.faults.lock().unwrap() = Some(faults);
     }
 
+    /// From now on, tags are hashes of the bytes.
     pub(crate) fn use_hashes(&self) {
         self.0.hashes.store(true, Ordering::Relaxed);
     }
 
+    /// From now on, answers date the content, by the next whole second if `are_rounded_up`.
     pub(crate) fn tell_dates(&self, are_rounded_up: bool) {
         *self.0.dates.lock().unwrap() = Some(Dates {
             start: Instant::now(),
@@ -114,6 +119,7 @@ impl Store {
         });
     }
 
+    /// Sets the clock of the dates back.
     pub(crate) fn set_clock_back(&self, by: Duration) {
         if let Some(dates) = self.0.dates.lock().unwrap().as_mut() {
             dates.start += by;
@@ -125,6 +131,7 @@ impl Store {
         *self.0.unreadable.lock().unwrap() = prefix.into();
     }
 
+    /// From now on, there are no strong tags.
     pub(crate) fn weaken_tags(&self) {
         self.0.weak.store(true, Ordering::Relaxed);
     }

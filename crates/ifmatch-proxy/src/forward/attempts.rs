@@ -75,10 +75,7 @@ pub(crate) fn is_faulty(status: StatusCode) -> bool {
 
 /// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.
 fn is_safe(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
-    ) || method.as_str() == "QUERY"
+    method.is_safe() || method.as_str() == "QUERY"
 }
 
 #[cfg(test)]

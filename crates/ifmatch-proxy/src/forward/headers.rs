@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, TE, UPGRADE, VIA};
+use http::header::{CONNECTION, EXPECT, HOST, HeaderName, MAX_FORWARDS, TE, UPGRADE, VIA};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Version};
@@ -37,7 +37,7 @@ pub struct ForwardedClient {
     pub interim: Option<Interim>,
 }
 
-/// Rules for rewriting heads.
+/// Rules for the header fields of forwarded requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ForwardingRules {
     /// Send the upstream's own name as `Host` instead of the client's.
@@ -59,7 +59,7 @@ impl ForwardingRules {
         let mut headers = head.headers.clone();
         let upgrade = requested_upgrade(head.version, &head.headers);
         remove_connection_fields(&mut headers);
-        // The gateway answers it when the content is read.
+        // The server in front answers it when the content is read.
         headers.remove(EXPECT);
         let host = host(head).and_then(|host| HeaderValue::from_str(host).ok());
         self.set_forwarded(
@@ -88,15 +88,12 @@ impl ForwardingRules {
         }
         if let Some(upgrade) = upgrade {
             headers.insert(UPGRADE, upgrade);
-            headers.insert(
-                http::header::CONNECTION,
-                HeaderValue::from_static("upgrade"),
-            );
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
         headers
     }
 
-    /// Returns the predicate for request fields that the proxy changes, so an upstream sees a different value from the
+    /// Returns the predicate for request fields that the proxy changes, so an upstream sees another value than the
     /// client sent.
     pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
         if self.trust_forwarded {
@@ -151,10 +148,7 @@ pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool
     add_via(headers, version);
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
-        headers.insert(
-            http::header::CONNECTION,
-            HeaderValue::from_static("upgrade"),
-        );
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
 }
 
@@ -229,7 +223,7 @@ impl ProxyName {
     }
 
     /// Adds the name to a request.
-    pub(crate) fn add_to(self, headers: &mut HeaderMap, version: Version) {
+    fn add_to(self, headers: &mut HeaderMap, version: Version) {
         add_to_via(headers, version, &self);
     }
 
@@ -303,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn client_information_comes_from_the_proxy_alone() {
+    fn client_information_comes_from_the_proxy_alone_unless_it_is_trusted() {
         let request = || {
             let request = Request::get("/")
                 .header("host", "example.com")

@@ -24,10 +24,10 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 #[error("the client stopped sending the body: {0}")]
 pub(crate) struct InterruptedBody(BoxError);
 
-/// Maximum size of content that is kept so that it can be sent again.
+/// Maximum size in bytes of content that is kept so that it can be sent again.
 const KEPT: usize = 64 << 10;
 
-/// Memory of a kept frame besides its data.
+/// Memory of a kept frame besides its data, in bytes.
 const OVERHEAD: usize = 128;
 
 /// Maximum time to wait for a connection that has failed to return the content.
@@ -47,8 +47,11 @@ struct SharedContent {
     expected: Mutex<Option<Instant>>,
 }
 
+/// Where the content is.
 enum ContentState {
+    /// Here, and can be sent from its beginning.
     Whole(BufferedContent),
+    /// With a connection.
     Lent,
     /// Empty, or partly sent and not kept.
     Gone,

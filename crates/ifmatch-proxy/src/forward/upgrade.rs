@@ -15,7 +15,7 @@ use crate::forward::headers;
 const IDLE: Duration = Duration::from_hours(1);
 /// Maximum time for both ends to switch protocols.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Buffer size for each direction.
+/// Buffer size for each direction, in bytes.
 const BUFFER: usize = 16 * 1024;
 
 /// A client's request to switch to another protocol.

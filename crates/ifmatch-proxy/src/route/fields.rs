@@ -101,7 +101,7 @@ impl FieldRules {
     /// # Errors
     /// Same as [`remove`](Self::remove); also fails if the value is invalid.
     pub fn set(mut self, name: &str, value: &str) -> Result<Self, InvalidUpstream> {
-        self.set.push((self.name(name)?, parse(name, value)?));
+        self.set.push((self.name(name)?, parse_value(name, value)?));
         Ok(self)
     }
 
@@ -110,7 +110,7 @@ impl FieldRules {
     /// # Errors
     /// Same as [`set`](Self::set).
     pub fn add(mut self, name: &str, value: &str) -> Result<Self, InvalidUpstream> {
-        self.add.push((self.name(name)?, parse(name, value)?));
+        self.add.push((self.name(name)?, parse_value(name, value)?));
         Ok(self)
     }
 
@@ -163,7 +163,7 @@ impl FieldRules {
     }
 }
 
-fn parse(name: &str, value: &str) -> Result<HeaderValue, InvalidUpstream> {
+fn parse_value(name: &str, value: &str) -> Result<HeaderValue, InvalidUpstream> {
     HeaderValue::from_str(value).map_err(|_| InvalidUpstream::value(name))
 }
 

@@ -29,7 +29,7 @@ pub(crate) mod redirect;
 
 /// The routes, most specific first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Routes(Vec<Entry>);
+pub(crate) struct Routes(Vec<RouteEntry>);
 
 /// A route's destination, and its changes to requests and responses.
 ///
@@ -63,8 +63,9 @@ enum Destination {
     Redirect(Redirect),
 }
 
+/// A route with what it matches.
 #[derive(Clone, Debug)]
-struct Entry {
+struct RouteEntry {
     /// As configured.
     name: String,
     host: RouteHosts,
@@ -251,7 +252,7 @@ impl Routes {
         {
             return Err(InvalidUpstream::twice(text, &other.name));
         }
-        self.0.push(Entry {
+        self.0.push(RouteEntry {
             name: text.to_owned(),
             host,
             path,
@@ -279,8 +280,9 @@ impl Routes {
                 .iter()
                 .filter(|entry| entry.host.include(host.as_deref()))
         };
-        if !for_host().any(Entry::has_path) {
-            let Entry { name, route, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
+        if !for_host().any(RouteEntry::has_path) {
+            let RouteEntry { name, route, .. } =
+                for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
             let path = uri
                 .path_and_query()
                 .map_or("/", PathAndQuery::as_str)
@@ -296,14 +298,14 @@ impl Routes {
         let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let entry = for_host().find(|entry| is_below(path.as_bytes(), entry.path.as_bytes()));
         let loose_entry = |path: &[u8]| for_host().find(|entry| is_below(path, &entry.loosest));
-        let identity = |entry: Option<&'a Entry>| entry.map(std::ptr::from_ref);
+        let identity = |entry: Option<&'a RouteEntry>| entry.map(std::ptr::from_ref);
         if readings
             .iter()
             .any(|reading| identity(loose_entry(reading)) != identity(entry))
         {
             return Err(ProxyErrorKind::AmbiguousPath);
         }
-        let Entry {
+        let RouteEntry {
             name,
             route,
             path: route_path,
@@ -329,12 +331,12 @@ impl Routes {
     }
 
     /// Returns `true` if any route redirects.
-    pub(crate) fn redirect(&self) -> bool {
+    pub(crate) fn has_redirect(&self) -> bool {
         self.0.iter().any(|entry| entry.route.upstream().is_none())
     }
 
     /// Returns `true` if any route has something for layers in front.
-    pub(crate) fn attach(&self) -> bool {
+    pub(crate) fn has_attachment(&self) -> bool {
         self.0.iter().any(|entry| entry.route.attachment.is_some())
     }
 
@@ -348,7 +350,7 @@ impl Routes {
         &'a self,
         default: Option<&'a HealthCheck>,
     ) -> impl Iterator<Item = (&'a Upstream, &'a HealthCheck)> {
-        let check = move |entry: &'a Entry| {
+        let check = move |entry: &'a RouteEntry| {
             Some((
                 entry.route.upstream()?,
                 entry.route.health.as_ref().or(default)?,
@@ -395,7 +397,7 @@ impl Routes {
     }
 }
 
-impl Entry {
+impl RouteEntry {
     /// Returns `true` if the route or one of its servers has a path, which then decides what is reachable.
     fn has_path(&self) -> bool {
         self.path != "/"
@@ -406,6 +408,7 @@ impl Entry {
     }
 }
 
+/// Returns the host of a request as routes are compared with it, from its URL rather than from `Host` (RFC 9112 §3.2.2).
 fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let named = || {
         headers

@@ -2,7 +2,7 @@
 
 use super::path::{normal, readings};
 
-/// Pieces of paths that servers read differently. Each byte of an input selects one.
+/// Pieces of paths that servers read differently. Each of the first 40 bytes of an input selects one.
 const PIECES: [&str; 24] = [
     "/", "/", ";", "\\", "%2F", "%5C", "%3B", "%25", "%2525", "2F", "5C", "3B", ".", "%2e", "x",
     "admin", "/admin", "%61dmin", "%00", "%3F", "%23", "%", "=", "a",

@@ -73,6 +73,19 @@ pub(crate) enum RequestOutcome {
     Hung,
 }
 
+impl RequestOutcome {
+    /// Says what happened at the server, for the log and the operator.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Answered => "it responded",
+            Self::Faulty => "it closed the connection, or sent an error (502, 503, 504)",
+            Self::Unreachable => "it refused the connection, or its name is unknown",
+            Self::ConnectTimeout => "it didn't accept the connection in time",
+            Self::Hung => "it sent no response in time",
+        }
+    }
+}
+
 /// The requests that a server may get now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerAvailability {
@@ -125,8 +138,10 @@ struct FailureRun {
     by_several: bool,
 }
 
+/// A breaker that is open, or half-open.
 #[derive(Clone, Debug)]
 struct OpenBreaker {
+    /// End of the pause.
     until: Instant,
     /// `true` if the server hangs, so requests are rejected.
     rejects: bool,

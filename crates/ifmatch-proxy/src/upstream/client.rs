@@ -65,7 +65,7 @@ impl HttpClient {
         Self::with_resolver(NameResolver::system(), timeout, certificates, http2)
     }
 
-    pub(crate) fn with_resolver(
+    fn with_resolver(
         resolver: NameResolver,
         timeout: Duration,
         certificates: TlsCertificates,

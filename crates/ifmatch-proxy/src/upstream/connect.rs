@@ -30,6 +30,8 @@ const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 const SEND_BUFFER: usize = 64 << 10;
 /// Maximum size of the header fields of a response over HTTP/2.
 const HEADER_LIST: u32 = 64 << 10;
+/// Size of the buffer for reading a response over HTTP/1.1, and maximum size of its head.
+const READ_BUFFER: usize = 64 << 10;
 /// Pause after which a used HTTP/2 connection is probed by a PING, and the maximum time until its response.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
 
@@ -145,9 +147,6 @@ impl Connector {
         )
     }
 }
-
-/// Size of the buffer for reading a response, and maximum size of its head.
-const READ_BUFFER: usize = 64 * 1024;
 
 async fn speak_http1(stream: ServerStream, peer: Option<IpAddr>) -> hyper::Result<Http1> {
     let mut builder = http1::Builder::new();

@@ -54,12 +54,14 @@ pub struct Upstream {
     breaker: BreakerRule,
 }
 
-/// Numbers of slots.
+/// The numbers of slots of an upstream.
 #[derive(Clone, Debug)]
 struct SlotLimits {
     /// Of each server.
     requests: Vec<u32>,
+    /// For waiting requests.
     queue: u32,
+    /// Of one client, at each server and in the queue.
     per_client: Option<u32>,
 }
 
@@ -153,8 +155,8 @@ impl InvalidUpstream {
 
 impl Upstream {
     /// Parses server URLs: `http://` or `https://`, a host, and optionally a port and a path, which is prepended to the
-    /// request's. `h2c://` is HTTP/2 without TLS. Options may follow, separated by spaces: `weight=N`, the server's share of the requests relative to
-    /// the others, and `backup`.
+    /// request's. `h2c://` is HTTP/2 without TLS. Options may follow, separated by spaces: `weight=N`, the server's share of the
+    /// requests relative to the others, and `backup`.
     ///
     /// # Errors
     /// Fails if a URL or an option is invalid, or if there is no server that isn't a backup.

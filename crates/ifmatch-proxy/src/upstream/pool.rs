@@ -40,14 +40,15 @@ pub(crate) struct ConnectionPool {
     connections: Arc<Mutex<OpenConnections>>,
     /// `true` if the server has been asked for HTTP/2 and chose HTTP/1.1.
     declines_http2: AtomicBool,
-    /// Held while a connection is opened that others may share.
+    /// Held while a connection is opened that other requests may share.
     pub(crate) opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct OpenConnections {
-    /// Unused connections, in the order of their last use.
+    /// Unused connections, with the times of their last use, in this order.
     idle: Vec<(Http1, Instant)>,
+    /// The connection over HTTP/2, if any.
     shared: Option<CurrentConnection>,
     /// `true` while a task closes connections that aren't used.
     watched: bool,
@@ -153,7 +154,7 @@ impl OpenConnections {
 
 impl std::fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pool")
+        f.debug_struct("ConnectionPool").finish_non_exhaustive()
     }
 }
 

@@ -20,21 +20,21 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type ResolveResult = io::Result<Vec<SocketAddr>>;
-type PendingLookup =
-    Box<dyn Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>> + Send + Sync>;
+type PendingLookup = Pin<Box<dyn Future<Output = ResolveResult> + Send>>;
 
 /// Looks names up, and remembers the answers. If a lookup fails, the last good answer applies.
 #[derive(Clone)]
 pub(crate) struct NameResolver(Arc<ResolverState>);
 
 struct ResolverState {
-    lookup: PendingLookup,
+    lookup: Box<dyn Fn(Name) -> PendingLookup + Send + Sync>,
     /// Age at which an answer is looked up again.
     max_age: Duration,
     /// The last good answers. Their number is limited by the configuration, which contains the names.
     answers: Mutex<HashMap<String, ResolvedName>>,
 }
 
+/// The last good answer for a name.
 struct ResolvedName {
     /// In the order in which the next connection tries them.
     addresses: Vec<SocketAddr>,
@@ -65,10 +65,7 @@ impl NameResolver {
     /// Calls `lookup` for a name, and again when its last answer has reached `max_age`.
     pub(crate) fn new(
         max_age: Duration,
-        lookup: impl Fn(Name) -> Pin<Box<dyn Future<Output = ResolveResult> + Send>>
-        + Send
-        + Sync
-        + 'static,
+        lookup: impl Fn(Name) -> PendingLookup + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(ResolverState {
             lookup: Box::new(lookup),

@@ -8,9 +8,7 @@ use tokio::time::Instant;
 
 use super::InvalidUpstream;
 use super::balance::{ServerCandidate, ServerHealth};
-use super::breaker::{
-    CircuitBreaker, FailingServer, RequestOutcome, Requester, ServerAvailability,
-};
+use super::breaker::{CircuitBreaker, FailingServer, Requester, ServerAvailability};
 use super::pool::ConnectionPool;
 use crate::observer::{ServerFailure, ServerState};
 
@@ -251,19 +249,6 @@ impl UpstreamServer {
             .scheme(self.scheme.clone())
             .authority(self.authority.clone());
         uri.path_and_query("/").build().ok()
-    }
-}
-
-impl RequestOutcome {
-    /// Says what happened at the server.
-    fn cause(self) -> &'static str {
-        match self {
-            Self::Answered => "it responded",
-            Self::Faulty => "it closed the connection, or sent an error (502, 503, 504)",
-            Self::Unreachable => "it refused the connection, or its name is unknown",
-            Self::ConnectTimeout => "it didn't accept the connection in time",
-            Self::Hung => "it sent no response in time",
-        }
     }
 }
 

@@ -27,13 +27,16 @@ struct SlotState {
     queue: Holders<IpAddr>,
     /// The requests in the queue, in order of arrival.
     waiting: Vec<Waiting>,
+    /// Number of the next request in the queue.
     next: u64,
 }
 
+/// A request in the queue.
 #[derive(Debug)]
 struct Waiting {
     number: u64,
     client: Option<IpAddr>,
+    /// Indices of the servers that it waits for.
     servers: Box<[usize]>,
     granted: oneshot::Sender<RequestSlot>,
 }

@@ -131,7 +131,7 @@ async fn trailers_are_forwarded() {
     assert!(origin.requests()[0].contains("te: trailers\r\n"));
 }
 
-/// Content with these trailer fields.
+/// Content in these frames, the last one first.
 struct Trailing(Vec<Frame<Bytes>>);
 
 impl Body for Trailing {

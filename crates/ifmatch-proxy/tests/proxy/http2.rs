@@ -27,10 +27,30 @@ enum Act {
     Wait,
 }
 
+/// Content that is too long to be kept.
 static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(100_000));
+
+// Types of frames (RFC 9113 §6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+// Flags of frames.
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+// Error codes (RFC 9113 §7).
+const INTERNAL_ERROR: u8 = 2;
 const REFUSED: u8 = 7;
 const CANCEL: u8 = 8;
-const INTERNAL_ERROR: u8 = 2;
+
+/// `:status: 200` in the static table of HPACK (RFC 7541 §6.1).
+const STATUS_200: u8 = 0x88;
 
 /// A server that sends HTTP/2 frames as told.
 struct Origin {
@@ -102,7 +122,7 @@ async fn converse(
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await.ok()?;
     assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    stream.write_all(&frame(4, 0, 0, &[])).await.ok()?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.ok()?;
     let (mut last, mut content) = (0_u32, Vec::new());
     loop {
         let mut head = [0; 9];
@@ -111,36 +131,43 @@ async fn converse(
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         stream.read_exact(&mut payload).await.ok()?;
         let id = u32::from_be_bytes(id);
-        if kind == 0 && !payload.is_empty() {
+        if kind == DATA && !payload.is_empty() {
             for window in [0, id] {
                 stream
-                    .write_all(&frame(8, 0, window, &[0, a, b, c]))
+                    .write_all(&frame(WINDOW_UPDATE, 0, window, &[0, a, b, c]))
                     .await
                     .ok()?;
             }
             content.extend(&payload);
         }
         match kind {
-            // HEADERS and DATA with END_STREAM complete a request.
-            0 | 1 if flags & 1 == 1 => {
-                seen.lock().unwrap().requests += 1;
-                seen.lock()
-                    .unwrap()
-                    .contents
-                    .push(std::mem::take(&mut content));
+            // The end of a request.
+            DATA | HEADERS if flags & END_STREAM != 0 => {
+                {
+                    let mut seen = seen.lock().unwrap();
+                    seen.requests += 1;
+                    seen.contents.push(std::mem::take(&mut content));
+                }
                 let act = script.lock().unwrap().next();
                 let answer = match act? {
-                    Act::Respond => frame(1, 5, id, &[0x88]),
-                    Act::Reset(code) => frame(3, 0, id, &[0, 0, 0, code]),
-                    Act::GoAway => frame(7, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()),
+                    Act::Respond => frame(HEADERS, END_STREAM | END_HEADERS, id, &[STATUS_200]),
+                    Act::Reset(code) => frame(RST_STREAM, 0, id, &[0, 0, 0, code]),
+                    Act::GoAway => frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()),
                     Act::Wait => continue,
                 };
                 stream.write_all(&answer).await.ok()?;
                 last = id;
             }
-            3 => seen.lock().unwrap().resets.extend(payload.last()),
-            4 if flags == 0 => stream.write_all(&frame(4, 1, 0, &[])).await.ok()?,
-            6 if flags == 0 => stream.write_all(&frame(6, 1, 0, &payload)).await.ok()?,
+            RST_STREAM => seen.lock().unwrap().resets.extend(payload.last()),
+            SETTINGS if flags == 0 => {
+                stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await.ok()?;
+            }
+            PING if flags == 0 => {
+                stream
+                    .write_all(&frame(PING, ACK, 0, &payload))
+                    .await
+                    .ok()?;
+            }
             _ => {}
         }
     }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_LANGUAGE, CONTENT_RANGE, VARY};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 
 use super::*;
 use crate::body::folder::Disk;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 use crate::body::parts::BodyParts;
+use crate::config::CacheConfig;
 use crate::policy::content_range::ContentRange;
-use crate::policy::resource_rules::ResourceRules;
 use crate::store::stored_response::{ArrivalContext, StoredBody};
 
 fn asking_for(language: &'static str) -> HeaderMap {
@@ -24,20 +24,10 @@ fn asking_for(language: &'static str) -> HeaderMap {
 
 /// Returns a response for requests with this language.
 fn stored(began: u64, language: &'static str) -> StoredResponse {
-    let arrival = ArrivalContext {
-        request: &asking_for(language),
-        implicit_key: "",
-        audience: crate::policy::Audience::Shared,
-        began,
-        requested: Timestamp::default(),
-        received: Timestamp::default(),
-        heuristic: None,
-        rules: &ResourceRules::default(),
-        while_revalidate: Duration::ZERO,
-        if_error: Duration::ZERO,
-        unstored: &[],
-        always_validate: false,
-    };
+    let (config, moment) = (CacheConfig::default(), Timestamp::default());
+    let mut request = Request::new(()).into_parts().0;
+    request.headers = asking_for(language);
+    let arrival = ArrivalContext::new(&config, &request, "", began, moment, moment);
     let response = HeaderMap::from_iter([(VARY, HeaderValue::from_static("accept-language"))]);
     let body = StoredBody::Whole(Arc::new(MemoryBody::default()));
     StoredResponse {

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_runtime::{Clock, ManualClock};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
@@ -92,6 +93,9 @@ impl World {
 /// Header fields of a response that stays fresh for a minute.
 pub(crate) const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
 
+/// The same, with an entity tag.
+pub(crate) const TAGGED: [(&str, &str); 2] = [FRESH[0], ("etag", "\"1\"")];
+
 /// Sends a request in a separate task.
 pub(crate) fn spawn(world: &World, path: &str, fields: &[(&str, &str)]) -> JoinHandle<Answer> {
     let (world, request) = (world.clone(), get(path, fields));
@@ -141,6 +145,16 @@ pub(crate) fn bodies(folder: &Path) -> (usize, u64) {
     let files = body_files(folder);
     let lengths = files.iter().map(|file| fs::metadata(file).unwrap().len());
     (files.len(), lengths.sum())
+}
+
+/// Copies a cache folder as a crash would leave it.
+pub(crate) fn crashed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
 }
 
 /// A response with an unread body.
