@@ -185,7 +185,7 @@ pub struct Metrics {
     pub confirmed: u64,
     /// Responses stored completely.
     pub stored: u64,
-    /// Body bytes sent from the cache, except those that the origin has just confirmed or completed.
+    /// Body bytes sent from the cache, except those of responses that the origin has just completed.
     pub bytes: u64,
     /// URIs evicted because the cache was full.
     pub evictions: u64,

@@ -368,14 +368,20 @@ impl ForwardedRequest {
                     origin: Some(origin),
                     ..status
                 };
-                Ok(respond(
+                let cached = respond(
                     &self.state.recent_heads,
                     &self.request,
                     &stored,
                     now,
                     status,
-                )
-                .map_or_else(|| self.bad_gateway(), |cached| cached.response))
+                );
+                let Some(CachedResponse { response, bytes }) = cached else {
+                    return Ok(self.bad_gateway());
+                };
+                if confirmed {
+                    self.state.counters.bytes.add(bytes);
+                }
+                Ok(response)
             }
             Ok(OriginResult::New(NewResponse::Storing(mut head, stored, reader))) => {
                 self.tally.set(RequestOutcome::stored(self.plan.why));

@@ -377,7 +377,7 @@ async fn the_counters_count() {
     assert_eq!((counts, metrics.requests()), ([1, 2, 1, 1, 1], 6));
     assert_eq!(
         (metrics.confirmed, metrics.stored, metrics.bytes),
-        (1, 1, 10)
+        (1, 1, 15)
     );
     assert_eq!(
         Invalidation::ALL.map(|cause| metrics.invalidated(cause)),
