@@ -5,7 +5,7 @@ use crate::endpoints::overview::{
 };
 use crate::text::{self, Text};
 
-/// Part of a disk below which it is nearly full: one of this number.
+/// A disk is nearly full while less than one part in this number is free.
 const LOW: u64 = 20;
 
 /// The card of a component.
@@ -13,12 +13,14 @@ pub(super) struct HealthCard {
     pub(super) name: &'static str,
     /// `good`, `warning` or `problem`.
     pub(super) class: &'static str,
+    /// The class in words, such as `Nearly full`.
     pub(super) state: &'static str,
     pub(super) facts: Text,
     pub(super) cause: Option<Text>,
     pub(super) faults: Vec<ServerFault>,
     /// When the fault was noticed, in seconds since 1970.
     pub(super) since: Option<f64>,
+    /// What the operator should do.
     pub(super) next: Option<&'static str>,
 }
 
@@ -123,13 +125,13 @@ fn facts_of(register: &RegisterState) -> String {
     )];
     for (name, seconds) in [("load", register.mean_load), ("swap", register.mean_swap)] {
         facts.extend(
-            seconds.map(|seconds| format!("{name} {} on average", text::millis(Some(&seconds)))),
+            seconds.map(|seconds| format!("{name} {} on average", text::millis(seconds))),
         );
     }
     facts.extend(
         register
             .clock_error
-            .map(|error| format!("clock within {}", text::millis(Some(&error)))),
+            .map(|error| format!("clock within {}", text::millis(error))),
     );
     facts.join(", ")
 }
@@ -219,6 +221,7 @@ impl ServerStatus {
         format!("{} ({})", self.name, self.route)
     }
 
+    /// Returns its fault, unless it works.
     fn fault(&self) -> Option<ServerFault> {
         let failing = self.failing.as_ref()?;
         Some(ServerFault {

@@ -1,15 +1,18 @@
 //! `/-/snapshot`: a consistent copy of the data folder, for backups of a gateway that goes on serving.
 
 use bytes::Bytes;
-use http::header::{ALLOW, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, Response, StatusCode};
 use ifmatch_blob_indexed::{IndexedStore, OpenError, OpenErrorKind, Snapshot};
 use ifmatch_core::problem::Problem;
 use serde_json::json;
 
-use super::answer_json;
+use super::{answer_json, not_allowed};
 
 /// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
+///
+/// # Errors
+/// 404 if there is none to remove, 405, 409 during another snapshot, 507 if the disk is full, or 500.
 pub(super) async fn respond(
     folder: &IndexedStore,
     method: &Method,
@@ -36,11 +39,10 @@ pub(super) async fn respond(
             Ok(false) => Err(Problem::not_found().detail("there is no snapshot. PUT takes one")),
             Err(error) => Err(problem(&error)),
         },
-        _ => Err(
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-                .detail("PUT takes a snapshot, and DELETE removes it")
-                .header(ALLOW, HeaderValue::from_static("PUT, DELETE")),
-        ),
+        _ => Err(not_allowed(
+            "PUT, DELETE",
+            "PUT takes a snapshot, and DELETE removes it",
+        )),
     }
 }
 

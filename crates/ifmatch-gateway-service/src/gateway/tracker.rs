@@ -37,12 +37,15 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
 pub(crate) struct RequestTracker {
     state: Arc<AppState>,
+    /// `false` for a request that no client sent: see [`UncountedRequest`].
     is_counted: bool,
     started: Instant,
     slot: Option<RequestSlot>,
+    /// Index of its method: see [`method_index`].
     method: usize,
     credentials: CredentialKind,
     conditions: ConditionSet,
+    /// `true` if a lease caused the refusal.
     by_lease: bool,
     /// The request, if it can be refused because of a conflict.
     attempt: Option<Box<RequestAttempt>>,

@@ -192,6 +192,7 @@ impl LeaseMetrics {
         self.held.set(active.count());
     }
 
+    /// Removes a lease, and counts it if it has expired.
     fn remove(&self, active: &mut Active, target: &LeaseTarget, now: Timestamp) {
         let removed = active.leases.remove(target);
         if removed.is_some_and(|held| held.state(now) == LeaseState::Expired) {
@@ -218,12 +219,9 @@ impl Held {
 impl Active {
     /// Returns the leased targets in a container, including itself.
     fn within(&self, container: &ContainerName) -> Vec<LeaseTarget> {
-        let from = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
-        let targets = self.leases.range(from..).map(|(target, _)| target);
-        targets
+        self.leases
+            .range(container_target(container)..)
+            .map(|(target, _)| target)
             .take_while(|target| target.container == *container)
             .cloned()
             .collect()
@@ -239,6 +237,7 @@ impl Active {
 }
 
 impl Backfill {
+    /// Returns `true` if a target has changed since the start of the backfill.
     fn saw(&self, target: &LeaseTarget) -> bool {
         self.used.contains(target) || self.deleted.contains(&target.container)
     }
@@ -318,14 +317,7 @@ impl Wrapper for MeteredStore {
         request: LeaseRequest,
     ) -> Result<Leased, StoreError> {
         let result = self.store.lease_container(container, request.clone()).await;
-        self.record(
-            LeaseTarget {
-                container: container.clone(),
-                blob: None,
-            },
-            &request,
-            result,
-        )
+        self.record(container_target(container), &request, result)
     }
 
     async fn delete_container(
@@ -333,12 +325,8 @@ impl Wrapper for MeteredStore {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        let target = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
         self.record_deletion(
-            &target,
+            &container_target(container),
             self.store.delete_container(container, delete).await,
         )
     }
@@ -348,14 +336,17 @@ impl Wrapper for MeteredStore {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        let target = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
         self.record_deletion(
-            &target,
+            &container_target(container),
             self.store.delete_empty_container(container, delete).await,
         )
+    }
+}
+
+fn container_target(container: &ContainerName) -> LeaseTarget {
+    LeaseTarget {
+        container: container.clone(),
+        blob: None,
     }
 }
 
