@@ -102,6 +102,7 @@ impl RequestBody {
         self.0.as_ref().map(|content| Arc::clone(&content.progress))
     }
 
+    /// Returns the part that hasn't been read, unless the body is empty.
     fn rest(&self) -> Option<&ReceivedBody> {
         self.0.as_ref()?.body.as_ref()
     }
@@ -221,6 +222,7 @@ impl Drop for NonEmptyBody {
     }
 }
 
+/// Reads and discards a body.
 async fn drain(mut body: ReceivedBody) {
     while let Some(Ok(_)) = body.frame().await {}
 }

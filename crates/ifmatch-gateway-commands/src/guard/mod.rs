@@ -70,7 +70,8 @@ struct GuardArgs {
     /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
     ///
     /// The lock is a path on a gateway or on any server with strong entity tags and conditional PUT, or an object:
-    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
+    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every
+    /// request.
     url: String,
 
     /// Time to live, at least 3s: how long others wait after a crash.

@@ -331,10 +331,11 @@ impl Cancellations {
 }
 
 thread_local! {
+    /// The last date, with its text, which changes once a second.
     static LAST: RefCell<(HttpDate, HeaderValue)> = RefCell::new(formatted(HttpDate::from_unix(0)));
 }
 
-/// Returns the current date.
+/// Returns the current date, for `Date`.
 pub(super) fn date() -> HeaderValue {
     let now = HttpDate::from_unix((SystemClock.wall().micros() / 1_000_000).cast_signed());
     LAST.with_borrow_mut(|last| {
