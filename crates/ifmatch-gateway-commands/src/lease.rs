@@ -357,6 +357,7 @@ fn remaining(lease: &Value) -> String {
     }
 }
 
+/// Returns the time for which a lease is acquired or renewed.
 fn duration(lease: &Value) -> String {
     match lease["duration"].as_u64() {
         Some(seconds) => format!("{seconds}s"),

@@ -84,6 +84,7 @@ impl Validity {
         self.problem_at(Duration::from_micros(SystemClock.wall().micros()))
     }
 
+    /// Returns what is wrong at `now`, since 1970.
     fn problem_at(&self, now: Duration) -> Option<String> {
         let problem = if now >= self.end {
             format!("expired on {}: clients refuse it", date(self.end))

@@ -165,6 +165,7 @@ impl Conflict {
 #[derive(Debug, Default)]
 pub(crate) struct ConflictLog(Mutex<ConflictMemory>);
 
+/// What a [`ConflictLog`] remembers.
 #[derive(Debug, Default)]
 struct ConflictMemory {
     /// Number of conflicts since the start.
@@ -305,6 +306,7 @@ impl ConflictRefusal<'_> {
 }
 
 impl WorstPath {
+    /// Describes a path with its counts, and the clients and statuses of those conflicts that are kept.
     fn of(path: String, (count, uncertain): (u32, u32), kept: &[&Conflict]) -> Self {
         let of_path: Vec<_> = kept
             .iter()
@@ -368,6 +370,7 @@ impl<K> Default for FrequentKeys<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
+    /// Counts a key at this minute.
     fn add(&mut self, key: K, now: u64) {
         let mut new = MinuteCounts::default();
         if !self.0.contains_key(&key) && self.0.len() >= COUNTED {
@@ -412,6 +415,7 @@ impl MinuteCounts {
         }
     }
 
+    /// Returns the count of the ten minutes up to this one.
     fn total(&self, now: u64) -> u32 {
         self.moved(now)
             .by_minute

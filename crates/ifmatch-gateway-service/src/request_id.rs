@@ -41,6 +41,7 @@ impl RequestIds {
         }
     }
 
+    /// Returns a new id.
     fn next(&self) -> HeaderValue {
         let mut text = [0; 2 * DIGITS];
         let (process, count) = text.split_at_mut(DIGITS);
@@ -51,6 +52,7 @@ impl RequestIds {
     }
 }
 
+/// Returns a number in hexadecimal digits, with leading zeros.
 fn hex(number: u64) -> [u8; DIGITS] {
     let mut rest = number;
     let mut text = [0; DIGITS];

@@ -7,6 +7,7 @@ use ifmatch_gateway_config::text::SEGMENT;
 pub(crate) use ifmatch_gateway_config::text::Text;
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
+/// ASCII characters that are encoded in a path: those of a segment but the slash.
 const PATH: &AsciiSet = &SEGMENT.remove(b'/');
 
 /// Number of characters of a tag that are shown.

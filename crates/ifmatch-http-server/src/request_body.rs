@@ -141,6 +141,7 @@ impl NonEmptyBody {
         }
     }
 
+    /// Ready with the error once the client has sent too little in time.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         ready!(self.timeout.poll_expired(cx));
         self.progress.too_slow.store(true, Relaxed);
@@ -159,6 +160,7 @@ impl NonEmptyBody {
         Ok(())
     }
 
+    /// Records that the body exceeds its limit, and returns the error.
     fn too_large(&self) -> BodyError {
         self.progress.too_large.store(true, Relaxed);
         BodyError::TooLarge

@@ -60,6 +60,7 @@ impl ClientRisk {
             .find(|risk| risk.name() == text)
     }
 
+    /// Returns the name of the risk, in `cases.txt` and JSON.
     fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",

@@ -48,6 +48,7 @@ impl HealthCard {
         }
     }
 
+    /// Returns the card of a component that needs attention soon.
     fn warn(self, state: &'static str, next: &'static str) -> Self {
         Self {
             class: "warning",
@@ -57,6 +58,7 @@ impl HealthCard {
         }
     }
 
+    /// Returns the card of the component that is unavailable.
     fn down(self, state: &Overview, next: &'static str) -> Self {
         let cause = state.reason.clone();
         Self {
@@ -118,6 +120,7 @@ pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
     cards
 }
 
+/// Describes a register: its guarantee, epoch, mean times and clock.
 fn facts_of(register: &RegisterState) -> String {
     let mut facts = vec![format!(
         "{} guarantee, epoch {}",

@@ -86,6 +86,7 @@ impl CountSample {
 }
 
 impl History {
+    /// Adds a sample in place of the oldest one.
     fn add(&self, sample: CountSample) {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.len() == KEPT {

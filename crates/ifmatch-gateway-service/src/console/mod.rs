@@ -113,18 +113,20 @@ struct PageFrame {
     instance: Text,
 }
 
+/// The page that asks for a token.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
-struct SignIn {
+struct SignInPage {
     frame: PageFrame,
     problem: Option<&'static str>,
     /// The page that was asked for.
     to: Text,
 }
 
+/// The page about a request that failed.
 #[derive(Template)]
 #[template(path = "failure.html")]
-struct Failed {
+struct FailurePage {
     frame: PageFrame,
     title: &'static str,
     /// The path of the request to the console, with what it was about.
@@ -313,8 +315,9 @@ impl Console {
         }
     }
 
+    /// Returns the page that asks for a token, with why the last one wasn't accepted.
     fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> PageAnswer {
-        let page = SignIn {
+        let page = SignInPage {
             frame: self.frame("sign-in", None),
             problem,
             to: own_page(to).into(),
@@ -335,6 +338,7 @@ impl Console {
         Ok(memory)
     }
 
+    /// Returns what all pages show, without a notice and an address.
     fn frame(&self, screen: &'static str, session: Option<&Session>) -> PageFrame {
         PageFrame {
             screen,
@@ -365,7 +369,7 @@ impl Console {
             about,
         } = failure;
         let (screen, title) = titles(head.uri.path(), head.is_change, status);
-        let page = Failed {
+        let page = FailurePage {
             frame: PageFrame {
                 instance: head.instance.clone(),
                 ..self.frame(screen, session)
@@ -547,6 +551,7 @@ fn page(page: &impl Template) -> PageResult {
     Ok(PageAnswer::Page(StatusCode::OK, render(page)?))
 }
 
+/// Returns a page as text.
 fn render(page: &impl Template) -> Result<String, RequestFailure> {
     page.render().map_err(|error| {
         RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())

@@ -39,6 +39,7 @@ const MOST_CONFLICTS: usize = 100;
 /// Maximum number of leases of a page.
 const MOST_LEASES: usize = 1_000;
 
+/// The page of the service.
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
@@ -81,6 +82,7 @@ impl OverviewPage {
     }
 }
 
+/// The page of the conflicts.
 #[derive(Template)]
 #[template(path = "conflicts.html")]
 struct ConflictsPage {
@@ -223,6 +225,7 @@ impl ConflictsPage {
     }
 }
 
+/// The page of the leases.
 #[derive(Template)]
 #[template(path = "leases.html")]
 struct LeasesPage {
@@ -243,6 +246,7 @@ impl LeasesPage {
     }
 }
 
+/// A page of the listing of leases.
 #[derive(Deserialize)]
 struct LeaseList {
     leases: Vec<ShownLease>,
@@ -291,6 +295,7 @@ struct WaitingClient {
     last: f64,
 }
 
+/// The page that asks whether to break a lease.
 #[derive(Template)]
 #[template(path = "break.html")]
 struct BreakPage {
@@ -301,6 +306,7 @@ struct BreakPage {
     problem: Option<Text>,
 }
 
+/// The page of the cache.
 #[derive(Template)]
 #[template(path = "cache.html")]
 struct CachePage {

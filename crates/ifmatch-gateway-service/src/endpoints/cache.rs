@@ -199,6 +199,7 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
     Ok(answer_json(StatusCode::OK, &found))
 }
 
+/// Responds with the counters.
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
     let metrics = cache.metrics();
     let mut requests = BTreeMap::<Text, BTreeMap<Text, u64>>::new();

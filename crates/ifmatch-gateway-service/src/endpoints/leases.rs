@@ -237,6 +237,7 @@ async fn lease(
     }
 }
 
+/// Returns the path of a blob, or `None` for a container.
 fn blob_path(target: &LeaseTarget) -> Option<BlobPath> {
     let (container, name) = (target.container.clone(), target.blob.clone()?);
     Some(BlobPath { container, name })

@@ -134,6 +134,7 @@ fn served(state: &AppState) -> Vec<&'static str> {
     paths
 }
 
+/// Checks that a request to an endpoint that changes nothing is a GET or HEAD.
 fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
     if is_read(request.method()) {
         return Ok(());

@@ -46,6 +46,7 @@ pub(super) async fn respond(
     }
 }
 
+/// Returns the problem of a snapshot that couldn't be taken or removed.
 fn problem(error: &OpenError) -> Problem {
     match error.kind() {
         OpenErrorKind::InUse => Problem::new(StatusCode::CONFLICT, "snapshot-in-progress")
@@ -56,6 +57,7 @@ fn problem(error: &OpenError) -> Problem {
     }
 }
 
+/// Logs an unexpected error, and returns 500.
 fn failed(error: &dyn std::fmt::Display) -> Problem {
     tracing::error!(%error, "the snapshot failed");
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot-failed")

@@ -20,7 +20,7 @@ use crate::leases::listing::LeaseEntry;
 ///
 /// Expiry isn't an operation. It is counted by the next `expire`.
 pub struct LeaseMetrics {
-    active: Mutex<Active>,
+    active: Mutex<ActiveLeases>,
     held: Gauge,
     acquired: Counter,
     renewed: Counter,
@@ -31,8 +31,9 @@ pub struct LeaseMetrics {
     refused: Counter,
 }
 
+/// The active leases, and what an unfinished backfill must not overwrite.
 #[derive(Default)]
-struct Active {
+struct ActiveLeases {
     leases: BTreeMap<LeaseTarget, Held>,
     backfill: Option<Backfill>,
 }
@@ -193,14 +194,14 @@ impl LeaseMetrics {
     }
 
     /// Removes a lease, and counts it if it has expired.
-    fn remove(&self, active: &mut Active, target: &LeaseTarget, now: Timestamp) {
+    fn remove(&self, active: &mut ActiveLeases, target: &LeaseTarget, now: Timestamp) {
         let removed = active.leases.remove(target);
         if removed.is_some_and(|held| held.state(now) == LeaseState::Expired) {
             self.expired.increment(1);
         }
     }
 
-    fn active(&self) -> MutexGuard<'_, Active> {
+    fn active(&self) -> MutexGuard<'_, ActiveLeases> {
         // A panic leaves no partial entries behind.
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,7 +217,7 @@ impl Held {
     }
 }
 
-impl Active {
+impl ActiveLeases {
     /// Returns the leased targets in a container, including itself.
     fn within(&self, container: &ContainerName) -> Vec<LeaseTarget> {
         self.leases
@@ -266,6 +267,7 @@ impl MeteredStore {
         self.metrics.refused();
     }
 
+    /// Records an operation if it has succeeded.
     fn record(
         &self,
         target: LeaseTarget,
@@ -278,6 +280,7 @@ impl MeteredStore {
         Ok(leased)
     }
 
+    /// Records a deletion if it has succeeded.
     fn record_deletion(
         &self,
         target: &LeaseTarget,

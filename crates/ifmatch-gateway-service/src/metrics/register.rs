@@ -117,6 +117,7 @@ pub(super) fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
     outcomes.flat_map(|outcome| [LOAD, SWAP, SCAN].map(|operation| (operation, outcome)))
 }
 
+/// Returns the outcome of a call that failed.
 fn outcome_label(kind: RegisterErrorKind) -> &'static str {
     match kind {
         RegisterErrorKind::Ambiguous => "ambiguous",

@@ -20,6 +20,7 @@ const KINDS: [&str; 3] = ["unreachable", "broken", "timeout"];
 /// Handles of the metrics of all upstreams, by route.
 pub struct UpstreamMetrics(HashMap<String, RouteMetrics>);
 
+/// Handles of the metrics of a route.
 struct RouteMetrics {
     /// By reason.
     rejected: [Counter; REASONS.len()],
@@ -27,6 +28,7 @@ struct RouteMetrics {
     servers: HashMap<String, ServerMetrics>,
 }
 
+/// Handles of the metrics of a server.
 struct ServerMetrics {
     seconds: Histogram,
     responses: [Counter; CLASSES.len()],

@@ -143,6 +143,7 @@ struct LogReader {
 }
 
 impl LogReader {
+    /// Reads the log until the process ends. Logs when it can't be read, and when it can again.
     async fn run(mut self) {
         let mut is_well = true;
         loop {

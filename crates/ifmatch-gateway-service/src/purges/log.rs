@@ -229,6 +229,7 @@ fn unless_ambiguous(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>
     }
 }
 
+/// Returns the error after too many swaps of a contested record.
 fn contended() -> RegisterError {
     RegisterError::new(
         RegisterErrorKind::Unavailable,
@@ -262,6 +263,7 @@ fn record_of<T: Serialize>(content: &T, before: Option<&Record>) -> Result<Recor
     next.ok_or_else(|| RegisterErrorKind::Unreadable.into())
 }
 
+/// Returns the content of a record.
 fn read<T: DeserializeOwned>(record: &Record) -> Result<T, RegisterError> {
     let version = record.state(SystemClock.now()).version();
     serde_json::from_slice(version.map_or(&[], |version| version.payload())).map_err(unreadable)

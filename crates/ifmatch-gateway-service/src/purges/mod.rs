@@ -143,6 +143,7 @@ impl Peers {
         }
     }
 
+    /// Asks a peer to purge, and returns the status of its response.
     async fn ask_one(
         client: &Client,
         peer: &Url,

@@ -41,6 +41,7 @@ pin_project! {
 
 pin_project! {
     #[project = StateProjection]
+    // The two phases of a response.
     enum StreamState<F, B> {
         Waiting { #[pin] response: F },
         Sending { #[pin] body: SendBody<B> },
@@ -226,6 +227,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> SendBody<B> {
         }
     }
 
+    /// Sends the rest of the body, as far as the client reads it.
     fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let mut this = self.project();
         loop {

@@ -13,6 +13,7 @@ use crate::console::screens::now;
 use crate::console::{OperatorVisit, PageAnswer, PageFrame, page, render};
 use crate::text::{self, Text, encode};
 
+/// The page that merges a text with a newer version.
 #[derive(Template)]
 #[template(path = "merge.html")]
 struct MergePage {

@@ -15,6 +15,7 @@ use crate::text::{self, Text, encode};
 /// Maximum number of entries of a page.
 const LISTED: usize = 200;
 
+/// The page of all containers.
 #[derive(Template)]
 #[template(path = "containers.html")]
 struct ContainersPage {
@@ -25,6 +26,7 @@ struct ContainersPage {
     new: NewBlob,
 }
 
+/// A page of the listing of containers.
 #[derive(Deserialize)]
 struct ContainerList {
     containers: Vec<Container>,
@@ -37,6 +39,7 @@ struct Container {
     last_modified: Option<Text>,
 }
 
+/// The page of a folder.
 #[derive(Template)]
 #[template(path = "blobs.html")]
 struct BlobsPage {
@@ -67,6 +70,7 @@ struct NewBlob {
     problem: Option<Text>,
 }
 
+/// A page of the listing of a folder.
 #[derive(Default, Deserialize)]
 struct BlobList {
     blobs: Vec<ListedBlob>,
@@ -159,6 +163,7 @@ impl OperatorVisit<'_> {
         }
     }
 
+    /// Creates the blob of the form, unless the form or the gateway forbids it.
     async fn try_to_create(&self) -> PageResult {
         let mut name = self.form.get("name").trim();
         let (media_type, content) = match &self.form.file {

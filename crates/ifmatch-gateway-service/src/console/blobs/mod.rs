@@ -24,6 +24,7 @@ use super::{OperatorVisit, PageAnswer, PageFrame, PageResult, live, page, render
 use crate::text::{self, Text, encode, encode_path};
 use preview::{BlobVersion, Editable, Preview};
 
+/// The page of a blob.
 #[derive(Template)]
 #[template(path = "blob.html")]
 struct ShownBlob {
@@ -36,6 +37,7 @@ struct ShownBlob {
     preview: Preview,
     lease: BlobLease,
     editor: Option<Editor>,
+    /// Why the blob wasn't changed.
     problem: Option<Text>,
 }
 
@@ -48,6 +50,7 @@ struct NewerVersion {
     now: f64,
 }
 
+/// The page that asks whether to delete a blob.
 #[derive(Template)]
 #[template(path = "delete.html")]
 struct DeletionPage {
